@@ -1,1 +1,1 @@
-"""Benchmarks: each prints a table, and JSON with `--json`, next to Kafka's own figure if there is one."""
+"""Benchmarks: each prints a table, or JSON with `--json`, next to Kafka's figure if there is one."""

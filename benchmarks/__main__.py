@@ -1,6 +1,6 @@
-"""`make bench`: the benchmarks of about a quarter of an hour, one after another, in one table and as JSON.
+"""`make bench`: benchmarks that together take about a quarter of an hour, in one table and as JSON.
 
-If Kafka's jars, Java or Spark are missing, a line names each benchmark that needs them, as for one that failed. The
+If Kafka's jars, Java or Spark are missing, a line names each benchmark that needs them, like one that failed. The
 duration of each benchmark goes to standard error.
 """
 
@@ -20,17 +20,17 @@ from benchmarks.figures import Figure, show
 from tests.support.tools import KAFKA_SERVER
 
 Run = Callable[[bool], Sequence[Figure]]
-"""Runs a benchmark; True also measures a Kafka."""
+"""Runs a benchmark; True also measures Kafka."""
 QUORUM_CREATES = 90
 
 
 def _of(name: str) -> Any:
-    """A module of this folder, imported when it is used, because its dependencies may be missing."""
+    """Import a module of this folder on use, because its dependencies may be missing."""
     return import_module(f"benchmarks.{name}")
 
 
 def _quorum() -> Sequence[Figure]:
-    """Creates and commits of a quorum without faults."""
+    """Measure creates and commits of a quorum without faults."""
     quorum = _of("quorum")
     found = {name: quorum.Measured() for name in (quorum.OURS, quorum.KAFKAS)}
     quorum.measure(
@@ -52,7 +52,7 @@ GROUPS: dict[str, Run] = {
 
 
 def measured(name: str, run: Run, with_kafka: bool) -> tuple[list[Figure], bool]:
-    """The figures of one of GROUPS, or a line with the reason why there are none; and False if it failed."""
+    """Returns the figures of one of GROUPS, or a line with the reason for a failure; and False if it failed."""
     started, failed = time.perf_counter(), False
     try:
         figures = list(run(with_kafka))
@@ -69,7 +69,7 @@ def _line(name: str, why: str) -> Figure:
 
 
 def main() -> None:
-    """Run from the command line. Ends with 1 if a benchmark failed."""
+    """Run from the command line. Exits with 1 if a benchmark failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write JSON to a file too")

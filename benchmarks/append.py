@@ -1,7 +1,7 @@
-"""The cost of appending to the log: fsynced appends one by one and in batches, compared with the disk's own fsync.
+"""The cost of an append to the log: synced appends, single and in batches, compared with the disk's fsync.
 
 An append is an event of 200 bytes, its index entries and one state value. The floor is a plain file that grows by as
-many bytes and is synced, without any log. It is measured right before each line, because the speed of disks varies.
+many bytes and is synced. It is measured right before each line, because the speed of disks varies.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def plain_file(folder: Path, batch: int) -> Generator[Callable[[], object]]:
 
 
 def opened(folder: Path) -> RocksDbLog:
-    """A new log."""
+    """Opens a new log."""
     return RocksDbLog(folder / "log", cluster_id="benchmark", event_version=1, new_cluster_id=str)
 
 
 def appends(folder: Path, batch: int) -> Generator[Callable[[], object]]:
-    """Write a commit of `batch` events, each of its own topic and request, and sync it."""
+    """Append and sync `batch` events, each with its own topic and request."""
     log = opened(folder)
     value = os.urandom(EVENT_BYTES // 2) + bytes(EVENT_BYTES // 2)
 
@@ -77,7 +77,7 @@ def appends(folder: Path, batch: int) -> Generator[Callable[[], object]]:
 
 
 def creates(folder: Path, batch: int) -> Generator[Callable[[], object]]:
-    """Write the events and state of one request for 300 topics, and sync: five events and two state values a topic."""
+    """Append and sync the events and state of one request for 300 topics: five events and two state values a topic."""
     log = opened(folder)
     value = os.urandom(EVENT_BYTES // 2) + bytes(EVENT_BYTES // 2)
 
@@ -95,7 +95,7 @@ def creates(folder: Path, batch: int) -> Generator[Callable[[], object]]:
 
 
 def figure(work: str, make: Appends, batch: int, seconds: float, parent: Path | None) -> Figure:
-    """The rate of one kind of append, and the disk's own in the note."""
+    """Measures one kind of append; the note has the rate of the disk alone."""
     floor = measured(plain_file, batch, seconds, parent)
     before = time.process_time()
     took = measured(make, batch, seconds, parent)
@@ -107,7 +107,7 @@ def figure(work: str, make: Appends, batch: int, seconds: float, parent: Path | 
 
 
 def run(seconds: float = 2.0, parent: Path | None = None) -> list[Figure]:
-    """Measure every line for so many seconds, in folders below `parent` (None: the system's for temporary files)."""
+    """Measure every line for `seconds`, in folders below `parent` (None: the system's folder for temporary files)."""
     lines: list[tuple[str, Appends, int]] = [
         *((f"append, fsynced, {batch:,} at a time", appends, batch) for batch in BATCHES),
         (f"append, fsynced, {CREATES} creates in one commit", creates, CREATES * EVENTS_OF_A_CREATE),
@@ -116,7 +116,6 @@ def run(seconds: float = 2.0, parent: Path | None = None) -> list[Figure]:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.append", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each line is measured (default 2)")
     parser.add_argument("--folder", type=Path, help="where to write, so which disk (default: that of temporary files)")

@@ -1,4 +1,4 @@
-"""A bare client of Kafka's wire for benchmarks: frames are encoded before the clock starts."""
+"""A minimal Kafka client for benchmarks: frames are encoded before the clock starts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ class BenchClient:
         self._buffer = bytearray()
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def exchange(self, frame: bytes) -> bytes:
-        """Send one frame and wait for its answer, without the size."""
+        """Send one frame and wait for its response; returns it without the size."""
         self._socket.sendall(frame)
         return self._frame()
 
@@ -35,7 +34,7 @@ class BenchClient:
         return decode_response(api_key, version, self.exchange(frame_of(api_key, version, request)))[1]
 
     def pipeline(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Send all frames without waiting; returns the answers in order."""
+        """Send all frames without waiting; returns the responses in order."""
         sender = threading.Thread(target=self._socket.sendall, args=(b"".join(frames),))
         sender.start()
         answers = [self._frame() for _ in frames]
@@ -43,7 +42,7 @@ class BenchClient:
         return answers
 
     def timed(self, frames: Sequence[bytes]) -> tuple[list[bytes], list[float]]:
-        """Send one frame after another; the answers, and how many seconds each took."""
+        """Send one frame after another; returns the responses and the seconds each took."""
         answers, seconds = [], []
         for frame in frames:
             started = time.perf_counter()
@@ -65,5 +64,5 @@ class BenchClient:
 
 
 def frame_of(api_key: int, version: int, request: Message, correlation_id: int = 1) -> bytes:
-    """A whole request frame with its size."""
+    """Encodes a request frame with its size."""
     return encode_request(api_key, version, correlation_id, "bench", request)

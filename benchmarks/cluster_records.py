@@ -1,8 +1,8 @@
-"""Records of clients that bootstrap at Topicwright in front of a cluster, and of clients that bootstrap at its broker.
+"""Record throughput of clients that bootstrap at Topicwright, and of clients that bootstrap at its target cluster.
 
-librdkafka produces records and a new consumer reads them, in rounds that take turns. Start-up (metadata, coordinator,
-group) is a row of its own, because that alone is different. The bytes that Topicwright read and wrote meanwhile, on
-sockets and files together (`/proc/PID/io`), show that no records pass through it.
+librdkafka produces records and a new consumer reads them, in alternating rounds. Start-up (metadata, coordinator,
+group) is a row of its own, because only that differs. The bytes that Topicwright read and wrote meanwhile, on sockets
+and files together (`/proc/PID/io`), show that no records pass through it.
 
 `python -m benchmarks.cluster_records [--rounds N] [--mib N] [--json]`
 """
@@ -27,7 +27,7 @@ WITHIN_S = 300.0
 
 
 class Round:
-    """Seconds until the first record was consumed, and from the first to the last; and of producing."""
+    """Seconds to produce the records, to consume the first one, and to consume the others."""
 
     def __init__(self, bootstrap: str, name: str, count: int) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": f"{name}-admin"})
@@ -57,13 +57,13 @@ class Round:
 
 
 def moved_bytes(process: int) -> int:
-    """What a process has read and written so far, on sockets and files."""
+    """The bytes that a process has read and written so far, on sockets and files."""
     lines = Path(f"/proc/{process}/io").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
 
 
 def run(rounds: int, mib: int) -> list[Figure]:
-    """Measure both."""
+    """Measure both kinds of clients."""
     count = mib * MIB // len(RECORD)
     with (
         TemporaryDirectory(prefix="topicwright-bench-") as folder,
@@ -95,7 +95,6 @@ def run(rounds: int, mib: int) -> list[Figure]:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster_records", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=int, default=50)

@@ -1,7 +1,7 @@
-"""Creating topics over the Kafka protocol: one by one, pipelined, in large requests, and as dry runs.
+"""Topic creation over the Kafka protocol: one by one, pipelined, in large requests, and as dry runs.
 
-The same frames go to Topicwright (fsync on, three simulated brokers) and to one combined node of a real Kafka, over
-the same bare client. Names differ from run to run, so that every create is new.
+The same minimal client sends the same frames to Topicwright (fsync on, three simulated brokers) and to one combined
+node of a real Kafka. Names differ from run to run, so every create is new.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CREATE = ApiKey.CREATE_TOPICS
 
 
 def request(names: list[str], validate_only: bool = False) -> CreateTopicsRequest:
-    """Topics of one partition and one replica each."""
+    """A request for topics of one partition and one replica each."""
     topics = tuple(CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names)
     return CreateTopicsRequest(topics=topics, timeout_ms=60_000, validate_only=validate_only)
 
 
 def one_by_one(address: str, count: int, validate_only: bool) -> tuple[float, float, float]:
-    """Median ms, 99th percentile ms and creates a second, one after another."""
+    """Median ms, 99th percentile ms and creates a second, one request after another."""
     client = BenchClient(address)
     prefix = f"one-{validate_only}-{time.time_ns()}"
     frames = [frame_of(CREATE, VERSION, request([f"{prefix}-{n}"], validate_only)) for n in range(count)]
@@ -44,7 +44,7 @@ def one_by_one(address: str, count: int, validate_only: bool) -> tuple[float, fl
 
 
 def pipelined(address: str, count: int) -> float:
-    """Creates a second on one connection that never waits."""
+    """Creates a second on one connection that does not wait for responses."""
     client = BenchClient(address)
     prefix = f"pipe-{time.time_ns()}"
     frames = [frame_of(CREATE, VERSION, request([f"{prefix}-{n}"])) for n in range(count)]
@@ -57,7 +57,7 @@ def pipelined(address: str, count: int) -> float:
 
 
 def in_requests(address: str, requests: int, topics: int, validate_only: bool) -> float:
-    """Topics a second in requests of many topics, one request after another; the first tenth warms up."""
+    """Topics a second in requests of many topics, one after another; the first tenth is warm-up."""
     client = BenchClient(address)
     prefix = f"many-{validate_only}-{time.time_ns()}"
     frames = [
@@ -73,7 +73,7 @@ def in_requests(address: str, requests: int, topics: int, validate_only: bool) -
 
 
 def check(answers: list[bytes]) -> None:
-    """Every topic of every answer must have succeeded."""
+    """Fail unless every topic in every response succeeded."""
     for answer in answers[:: max(1, len(answers) // 50)]:
         response = decode_response(CREATE, VERSION, answer)[1]
         for topic in response.topics:  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ Measured = dict[str, tuple[float, float]]
 
 
 def measure(address: str, few: bool) -> Measured:
-    """Every figure of one server; with `few`, in fewer requests, for a slow server."""
+    """All figures of one server; `few` sends fewer requests, for a slow server."""
     count = 110 if few else 3000
     (median, p99, rate), core_us = with_core_us(count, lambda: one_by_one(address, count, False))
     found = {"one ms": (median, core_us), "one p99 ms": (p99, core_us), "one rate": (rate, core_us)}
@@ -110,7 +110,7 @@ ROWS: tuple[tuple[str, str, str, str], ...] = (
 
 
 def run(with_kafka: bool = True) -> list[Figure]:
-    """Measure Topicwright and, unless it is turned off, a real Kafka in the same run."""
+    """Measure Topicwright and, with `with_kafka`, a real Kafka."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder, topicwright(Path(folder) / "data") as ours:
         own = measure(ours.kafka, False)
     theirs: Measured = {}
@@ -126,7 +126,6 @@ def run(with_kafka: bool = True) -> list[Figure]:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--without-kafka", action="store_true", help="measure Topicwright alone")

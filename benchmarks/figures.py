@@ -1,4 +1,4 @@
-"""Figures of a benchmark, as a table for people and as JSON for machines."""
+"""Figures of a benchmark, printed as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One measured value, with Kafka's and the goal (`reach`); None without one.
+    """One measured value, with Kafka's (None without one) and the goal (`reach`).
 
-    `core_us` is the processor time of all processes of the server, user and system together, for one of what is counted
-    (a create, a topic, an event, a command, a start), which a busy machine changes least; `kafka_core_us` Kafka's.
+    `core_us` is the processor time of all processes of the server, user and system together, for one counted unit
+    (a create, a topic, an event, a command, a start), which a busy machine changes least. `kafka_core_us` is Kafka's.
     """
 
     work: str
@@ -26,13 +26,12 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The value that `part` (0 to 1) of the values do not exceed."""
+    """The value that a fraction `part` (0 to 1) of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def show(figures: Sequence[Figure], as_json: bool) -> None:
-    """Print the figures."""
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(figures) + b"\n")
         return

@@ -1,10 +1,10 @@
-"""Logs of any size, made as real ones are: commands through the machine, commits into a log folder, live state.
+"""Generates logs of any size as a controller does: commands through the state machine, commits, live state.
 
     python -m benchmarks.generate DIR --events 2000000 --topics 100000 [--skewed] [--seed 1]
 
-What happens in them: teams create topics, of which a policy refuses some and others exist already; brokers confirm;
-followers fall behind and catch up; leaders move; partitions are added, configs changed, topics deleted and created
-anew; while the house is small brokers fail and return. With `--skewed` half of all events are of one topic.
+The history: teams create topics; a policy refuses some, and others exist already. Brokers confirm, followers fall
+behind and catch up, leaders move, partitions are added, configs changed, topics deleted and recreated. Early on,
+brokers fail and return. With `--skewed` half of all events concern one topic.
 
 The same arguments always give the same log.
 """
@@ -80,7 +80,7 @@ class Generator:
         self._known: set[str] = set()
 
     def write(self, events: int, topics: int) -> None:
-        """Fill the log with so many events (a few more at most) of so many topics, and close it."""
+        """Write about `events` events with `topics` topics, and close the log."""
         self._begin()
         if self._skewed:
             self._create(HOT, partitions=6)
@@ -93,7 +93,7 @@ class Generator:
         self._commit()
         self.log.close()
 
-    # --- what happens
+    # --- commands
 
     def _begin(self) -> None:
         self._put(ChangeSettings(settings=SETTINGS, release="1.0", **self._stamp("settings")))
@@ -181,7 +181,7 @@ class Generator:
 
     def _report_isr(self, name: str, index: int, isr: tuple[BrokerId, ...]) -> None:
         topic = self._topic(name)
-        assert topic is not None, "only topics that are there report"
+        assert topic is not None, "the topic exists"
         partition = topic.partitions[index]
         report = IsrReport(index, isr, partition.leader_epoch, partition.partition_epoch)
         stamp = self._stamp("broker")
@@ -209,7 +209,7 @@ class Generator:
         if name != HOT:
             self._put(DeleteTopic(topic=topic.name, principal="User:ops", **self._stamp("delete")))
 
-    # --- inside
+    # --- internals
 
     def _topic(self, name: str) -> Topic | None:
         return self._store.get(shard_key(name))
@@ -242,19 +242,18 @@ class Generator:
 
 
 _ODDS = (70, 8, 6, 10, 3, 1)
-"""How often replicas fall behind or catch up, configs change, creates repeat, leaders move, partitions grow, and topics
-go."""
+"""Weights of: replicas fall behind or catch up, configs change, creates repeat, leaders move, partitions are added,
+topics are deleted."""
 
 
 def generate(folder: Path, events: int, topics: int, *, skewed: bool = False, seed: int = 1) -> int:
-    """Write a log of about so many events into a folder; how many they are."""
+    """Write a log of about `events` events into a folder; returns their exact number."""
     one = Generator(folder, seed, skewed)
     one.write(events, topics)
     return one.log.next_offset
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--events", type=int, default=200_000)

@@ -1,9 +1,9 @@
-"""How cost grows with topics, with partitions of one topic, and with brokers: four and sixteen times as many.
+"""The growth of costs with the number of topics, of partitions of one topic, and of brokers: 4 and 16 times as many.
 
-Each figure is the processor time of the serving process, from a request until it rests again: what follows from it
-(confirmations, leaders, answers, merging of files) is in it, and whoever else uses the machine is not. An operation
-that is linear in what it touches takes as long for each as with fewer, whatever else there is. Memory is what is
-resident after all that.
+Each figure is the processor time of the serving process, from a request until it is idle again. It includes the
+resulting work (confirmations, elections, responses, compaction), and excludes other processes. An operation that is
+linear in the affected items takes the same time for each at every size. Memory is the resident memory after all
+operations.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOPICS = (12_500, 50_000, 200_000)
 PARTITIONS = (6_250, 25_000, 100_000)
 BROKERS = (62, 250, 1_000)
 TOUCHED = 1_000
-"""The number of topics that are created, altered and deleted again, in addition to all others."""
+"""The number of topics that are created, altered and deleted, in addition to all others."""
 AT_ONCE = 250
 PARTITIONS_AT_ONCE = 5_000
 TIMEOUT_MS = 60_000
@@ -50,11 +50,11 @@ _VERSIONS = {
 }
 _LOOK_S, _RESTING_S = 0.3, 0.03
 _LOOKS = 3
-"""A process that takes so little in so long, again and again, and sleeps, does nothing but wait."""
+"""A process is idle if it sleeps and uses this little processor time in several intervals."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """An operation: of what it takes the time, and that of each, at the three sizes; of memory MiB in all."""
+    """The figures of one operation at the three sizes, each per `unit`; for memory the total in MiB."""
 
     grows: str
     operation: str
@@ -64,12 +64,12 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def growth(self) -> float:
-        """The last figure by the first: 1 is linear, what the sizes grow by is quadratic."""
+        """The last figure divided by the first. 1 is linear; the growth of the sizes is quadratic."""
         return self.figures[-1] / self.figures[0] if self.figures[0] else 0.0
 
 
 class House:
-    """A server of so many topics, partitions or brokers, and what is done to it."""
+    """A server with many topics, partitions or brokers, and the operations on it."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -77,7 +77,7 @@ class House:
         self.took: dict[tuple[str, str], float] = {}
 
     def measure(self, operation: str, unit: str, count: int, work: Callable[[], object]) -> None:
-        """Do something that touches so many of something, and take its time for each."""
+        """Run an operation on `count` units, and record its processor time per unit."""
         self.rest()
         before = cpu_seconds(self._running.process.pid)
         work()
@@ -85,7 +85,7 @@ class House:
         self.took[operation, unit] = (cpu_seconds(self._running.process.pid) - before) / count * 1e6
 
     def rest(self) -> None:
-        """Wait until nothing is under way. A process that others keep from running does not rest."""
+        """Wait until the process is idle. A process that waits for a processor is not idle."""
         pid, looks = self._running.process.pid, 0
         before = cpu_seconds(pid)
         while looks < _LOOKS:
@@ -95,11 +95,11 @@ class House:
             before = now
 
     def memory(self) -> None:
-        """Take down what is resident."""
+        """Record the resident memory."""
         self.took["resident memory", "MiB"] = self._running.resident_mib()
 
     def call(self, key: ApiKey, request: Message) -> object:
-        """Send a request; everything in its answer is to have succeeded."""
+        """Send a request; fail if its response has an error."""
         response = self._client.call(key, _VERSIONS[key], request)
         for field in ("topics", "results", "responses"):
             for each in getattr(response, field, ()):
@@ -107,19 +107,18 @@ class House:
         return response
 
     def create(self, first: int, end: int, factor: int = 1, partitions: int = 1) -> None:
-        """Create topics."""
         for start in range(first, end, AT_ONCE):
             names = [f"grown-{number}" for number in range(start, min(end, start + AT_ONCE))]
             topics = [CreatableTopic(name=one, num_partitions=partitions, replication_factor=factor) for one in names]
             self.call(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=tuple(topics), timeout_ms=TIMEOUT_MS))
 
     def alter_again(self, number: int, times: int) -> None:
-        """Set a config of one topic, so many times."""
+        """Set a config of one topic, `times` times."""
         for _ in range(times):
             self.alter(number, number + 1)
 
     def alter(self, first: int, end: int) -> None:
-        """Set a config of topics."""
+        """Set a config of several topics."""
         config = (AlterableConfig(name="retention.ms", config_operation=0, value="60000"),)
         for start in range(first, end, AT_ONCE):
             numbers = range(start, min(end, start + AT_ONCE))
@@ -127,30 +126,28 @@ class House:
             self.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=tuple(named)))
 
     def delete(self, first: int, end: int) -> None:
-        """Delete topics."""
         for start in range(first, end, AT_ONCE):
             topics = [DeleteTopicState(name=f"grown-{number}") for number in range(start, min(end, start + AT_ONCE))]
             self.call(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(topics=tuple(topics), timeout_ms=TIMEOUT_MS))
 
     def enlarge(self, end: int) -> None:
-        """Give the first topic so many partitions, some thousand at a time."""
+        """Increase the first topic to `end` partitions, some thousand at a time."""
         for count in [*range(PARTITIONS_AT_ONCE, end, PARTITIONS_AT_ONCE), end]:
             topics = (CreatePartitionsTopic(name="grown-0", count=count),)
             self.call(ApiKey.CREATE_PARTITIONS, CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS))
 
     def list_all(self) -> None:
-        """Metadata of all topics."""
+        """Get the metadata of all topics."""
         self.call(ApiKey.METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stop a simulated broker."""
         stop = Request(f"http://{self._running.http}/v1/simulated/brokers/{broker_id}/stop", method="POST")
         with urlopen(stop):
             pass
 
 
 def grow_topics(house: House, size: int) -> None:
-    """Many topics of one partition."""
+    """Measure with many topics of one partition."""
     house.measure("create", "us a topic", size, lambda: house.create(0, size))
     _touch(house, size)
     house.measure("list all", "us a topic", size, house.list_all)
@@ -158,7 +155,7 @@ def grow_topics(house: House, size: int) -> None:
 
 
 def grow_partitions(house: House, size: int) -> None:
-    """One topic of many partitions."""
+    """Measure with one topic of many partitions."""
     house.create(0, 1)
     house.measure("add partitions", "us a partition", size, lambda: house.enlarge(size))
     house.measure("alter", "us a change", 40, lambda: house.alter_again(0, 40))
@@ -168,7 +165,7 @@ def grow_partitions(house: House, size: int) -> None:
 
 
 def grow_brokers(house: House, size: int) -> None:
-    """Many brokers with a thousand topics of three replicas."""
+    """Measure with many brokers and a thousand topics of three replicas."""
     house.create(0, TOUCHED, factor=3)
     _touch(house, TOUCHED)
     house.measure("broker stop", "us a broker", size, lambda: house.stop_broker(1))
@@ -189,7 +186,7 @@ GROWTHS: dict[str, tuple[tuple[int, ...], Grow]] = {
 
 
 def run(grows: str, by: int = 1) -> list[Row]:
-    """Measure one of GROWTHS, at sizes that are divided by a number."""
+    """Measure one of GROWTHS, with all sizes divided by `by`."""
     sizes, grow = GROWTHS[grows]
     sizes = tuple(size // by for size in sizes)
     found = [_at(grows, size, grow) for size in sizes]
@@ -213,7 +210,7 @@ def _at(grows: str, size: int, grow: Grow) -> dict[tuple[str, str], float]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
+    """Formats the rows as Markdown tables."""
     lines: list[str] = []
     for row in rows:
         if not lines or row.grows != rows[rows.index(row) - 1].grows:
@@ -225,7 +222,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def main() -> None:
-    """Run from the command line; takes some five minutes."""
+    """Run from the command line; takes about five minutes."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.add_argument("--only", choices=GROWTHS, action="append", help="only what grows with these")
     parser.add_argument("--by", type=int, default=1, help="divide all sizes by this (default 1)")

@@ -1,12 +1,12 @@
-"""Queries about the past of a long log: pages and whole lists of topics at any moment, snapshots, memory and disk.
+"""Queries about past states of a long log: pages and full lists of topics, snapshots, memory and disk space.
 
     python -m benchmarks.history [DIR] [--events 1000000 10000000] [--topics 100000]
 
-A log is generated up to as many topics as are wanted (`benchmarks.generate`), and grown as one with real brokers grows:
-nearly all that happens are changes of in-sync sets; now and then topics go, come again, and change. A DIR that has a
-log is grown further. Snapshots are taken as `serve` takes them.
+A log is generated with the given number of topics (`benchmarks.generate`). Then it grows like one of Kafka brokers:
+nearly all events are ISR changes; sometimes topics are deleted, recreated and altered. If DIR has a log, it grows
+further. Snapshots are taken as in `serve`.
 
-Two times are shown of each work: by the clock, and, where others use the machine too, what it takes of a core.
+Each figure has the wall time and the processor time, which other users of the machine change less.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ TOPICS = 100_000
 MOMENTS = 20
 PAGE, PAGE_MAX = 100, 1000
 OTHER_THAN_ISR = 0.02
-"""The share of happenings that are not changes of in-sync sets."""
+"""The fraction of changes that are no ISR changes."""
 _CAUSE = "AlterPartition"
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Timing:
-    """How long each piece of work took, by the clock and of a core."""
+    """Wall time and processor time of each repetition."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []
         self.core: list[float] = []
 
     def run(self, work: Callable[[], object]) -> None:
-        """Do it once more."""
+        """Run and time the work once."""
         started, used = time.perf_counter(), time.process_time()
         work()
         self.wall.append(time.perf_counter() - started)
         self.core.append(time.process_time() - used)
 
     def figures(self, work: str, unit: str = "ms", reach: str = "") -> Iterator[Figure]:
-        """The longest by the clock, with the rest in the note."""
+        """The longest wall time; the note has the other values."""
         times = 1000 if unit == "ms" else 1
         note = (
             f"half within {percentile(self.wall, 0.5) * times:.3g}; of a core at most {max(self.core) * times:.3g}, "
@@ -74,7 +74,7 @@ class Timing:
 
 
 class Growing(Generator):
-    """A generated log that goes on, with snapshots."""
+    """A generated log that keeps growing, with snapshots."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder, seed, skewed=False, partitions_cached=1_000_000)
@@ -93,7 +93,7 @@ class Growing(Generator):
         raise AssertionError(why)
 
     def grow(self, events: int, topics: int) -> None:
-        """Go on to so many events, of so many topics."""
+        """Grow the log to `events` events; a new log first gets `topics` topics."""
         if not self._offset:
             self._begin()
             for number in range(topics):
@@ -131,7 +131,7 @@ class Growing(Generator):
 
 
 def past_of(folder: Path, seed: int) -> Iterator[Figure]:
-    """What questions about a log's past take."""
+    """Measures queries about past states of a log."""
     log = RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
     store = TopicStore(log)
     query, end, chance = Queries([Query(log, lambda: store)]), log.durable_offset, random.Random(seed)
@@ -173,7 +173,7 @@ def _whole(timing: Timing, query: Queries, at: str) -> int:
 
 
 def measured(folder: Path, events: int, topics: int) -> list[Figure]:
-    """Grow the log in a folder to so many events, and measure."""
+    """Grow the log in a folder to `events` events, and measure."""
     one = Growing(folder, events)
     one.snapshots.begin()
     one.grow(events, topics)
@@ -203,12 +203,10 @@ def _resident_mib() -> float:
 
 
 def run(folder: Path, sizes: tuple[int, ...] = SIZES, topics: int = TOPICS) -> list[Figure]:
-    """Measure at each size."""
     return [figure for events in sorted(sizes) for figure in measured(folder, events, topics)]
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", metavar="DIR")
     parser.add_argument("--events", type=int, nargs="+", default=SIZES)

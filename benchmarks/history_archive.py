@@ -1,9 +1,9 @@
-"""A log and its archive: how fast it is archived, what then is left on the local disk, what questions about the past
-take that go to the archive, and how soon an empty folder begins with a base.
+"""A log and its archive: the speed of archiving, the space that remains on the local disk, and the time in which an
+empty folder starts from a base.
 
     python -m benchmarks.history_archive [DIR] [--events 1000000] [--topics 100000]
 
-A DIR with a log that `benchmarks.history` has grown is taken as it is; its archive is DIR-archive.
+If DIR has a log of `benchmarks.history`, it is used as it is; its archive is DIR-archive.
 """
 
 from __future__ import annotations
@@ -48,12 +48,11 @@ WRITER = Writer(boot="benchmark", where="benchmark", since_ms=0)
 
 
 def opened(folder: Path) -> RocksDbLog:
-    """The log in a folder."""
     return RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
 
 
 def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
-    """Archive what is closed, and let it go."""
+    """Archive all closed segments, and drop their events from the log."""
     archiving, leaving = Timing(), Timing()
     log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
     at_work = archiver_of(
@@ -94,7 +93,7 @@ def _leave(log: RocksDbLog) -> None:
 
 
 def snapshot_offset(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
-    """Put a base, and begin with it as an empty folder does, up to where its state can be decided on."""
+    """Upload a base, and start from it as an empty folder does, until the state can decide commands."""
     putting, beginning, checking = Timing(), Timing(), Timing()
     base = Base(topic_id="topic", start=log.start_offset, offset=log.next_offset, kafka_offset=0)
     put: list[Base] = []
@@ -119,12 +118,12 @@ def snapshot_offset(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Fig
 
 
 def measured(folder: Path) -> Iterator[Figure]:
-    """All of it, of the log in a folder."""
+    """Measure everything for the log in a folder."""
     place = Folder(folder.with_name(folder.name + "-archive"))
     with closing(opened(folder)) as log:
         yield from archived(log, place)
         yield from snapshot_offset(log, place, folder.with_name(folder.name + "-fresh"))
-    with closing(opened(folder)):  # what is gone leaves the disk when its files are compacted, at the latest now
+    with closing(opened(folder)):  # opening the log compacts the files, which frees the space of dropped events
         pass
     here = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     yield Figure("the folder, with its snapshots", "MiB", here / MIB, None, "1024")
@@ -132,7 +131,6 @@ def measured(folder: Path) -> Iterator[Figure]:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", metavar="DIR")
     parser.add_argument("--events", type=int, default=EVENTS)

@@ -1,4 +1,4 @@
-"""Many topics: a restart, memory with a million partitions, and listing while others work."""
+"""Many topics: restart time, memory with a million partitions, and listing under concurrent requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METADATA_VERSION = 12
 
 
 def fill(address: str, first: int, end: int, factor: int, topics_per_request: int = TOPICS_PER_REQUEST) -> float:
-    """Create topics `first` to `end - 1` of six partitions each; topics a second."""
+    """Create topics `first` to `end - 1` with six partitions each; returns topics a second."""
     client = BenchClient(address)
     frames = []
     for start in range(first, end, topics_per_request):
@@ -44,7 +44,7 @@ def fill(address: str, first: int, end: int, factor: int, topics_per_request: in
 
 
 def list_all(address: str) -> tuple[float, int]:
-    """Seconds that a client waits for Metadata of all topics, and how many there are."""
+    """Request Metadata of all topics; returns the client's waiting time in seconds and the number of topics."""
     client = BenchClient(address)
     frame = frame_of(ApiKey.METADATA, METADATA_VERSION, MetadataRequest(topics=None, allow_auto_topic_creation=False))
     started = time.perf_counter()
@@ -55,7 +55,7 @@ def list_all(address: str) -> tuple[float, int]:
 
 
 def waits_during_listing(address: str, listings: int) -> list[float]:
-    """How long another client waits for one topic's metadata while all are listed again and again."""
+    """Waiting times of another client for one topic's metadata, during repeated listings of all topics."""
     one = MetadataRequest(topics=(MetadataRequestTopic(name="house.1"),), allow_auto_topic_creation=False)
     frame = frame_of(ApiKey.METADATA, METADATA_VERSION, one)
     lister = threading.Thread(target=lambda: [list_all(address) for _ in range(listings)])
@@ -74,8 +74,8 @@ def waits_during_listing(address: str, listings: int) -> list[float]:
 
 
 def answering(data: Path) -> tuple[float, float, float]:
-    """Seconds from the start of the process until it has answered for a topic, its memory in MiB, and the microseconds
-    of a core that it took until then."""
+    """Start on existing data and request one topic; returns seconds until the response, memory in MiB, and processor
+    time in microseconds."""
     one = MetadataRequest(topics=(MetadataRequestTopic(name="house.1"),), allow_auto_topic_creation=False)
     started = time.perf_counter()
     with topicwright(data) as running:
@@ -88,12 +88,12 @@ def answering(data: Path) -> tuple[float, float, float]:
 
 
 def kill(running: Running) -> None:
-    """End the process as a power cut would, but for the disk."""
+    """End the process like a power cut, but without loss of unsynced writes."""
     running.process.kill()
 
 
 def run(with_kafka: bool = True, million: int = MILLION_PARTITIONS) -> list[Figure]:
-    """Measure all; with the real Kafka the listing only."""
+    """Measure everything; in the real Kafka only the listing."""
     figures: list[Figure] = []
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         data = Path(folder) / "data"
@@ -139,7 +139,6 @@ def _listing(address: str, with_kafka: bool) -> list[Figure]:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--without-kafka", action="store_true", help="measure Topicwright alone")

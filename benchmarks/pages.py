@@ -1,10 +1,10 @@
-"""Every page of a long log: how long the server takes for it, and how long the event loop stands still meanwhile.
+"""Every page of a long log: its response time, and how long it blocks the event loop.
 
     python -m benchmarks.pages DIR
 
-DIR has a log of `benchmarks.history`, such as `python -m benchmarks.history DIR --events 10000000` leaves. It is opened
-as that of a stopped service, with nobody else at work. Pages are requested as a browser does, over a socket and
-gzipped; the client is in the same loop, so what it does counts too.
+DIR has a log of `benchmarks.history`, such as `python -m benchmarks.history DIR --events 10000000` writes. It is opened
+like the log of a stopped service, without other work. Pages are requested as by a browser, over a socket and
+compressed. The client runs in the same loop, so its work counts too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PAGE_MS = "200"
 
 
 class Stopped:
-    """A controller that decides nothing: a log to look at."""
+    """A controller without commands, which only serves its log."""
 
     def __init__(self, log: RocksDbLog) -> None:
         self.store = TopicStore(log)
@@ -49,36 +49,37 @@ class Stopped:
         self._events = log.durable_offset
 
     def status(self) -> ControllerStatus:
-        """Nothing waits."""
+        """No command waits."""
         return ControllerStatus(self._events, 0, 0, None, None)
 
     @property
     def refusals(self) -> RefusalRecords:
-        """Nobody is refused."""
+        """Not supported: no command is refused."""
         raise NotImplementedError
 
     def now_ms(self) -> int:
-        """Any time."""
+        """Always 0."""
         return 0
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        """Nothing is requested."""
+        """Not supported: no command is submitted."""
         raise NotImplementedError(origin)
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        """Nothing is decided."""
+        """Not supported: no command is submitted."""
         raise NotImplementedError(commands, timeout_ms)
 
 
 class Standstill:
-    """The longest that the loop was held: by the clock, and what it worked of that, which does not depend on others."""
+    """The longest time for which the loop was blocked: wall time, and the loop's processor time, which excludes other
+    processes."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
         self.worked_s = 0.0
 
     async def watch(self) -> None:
-        """Until it is cancelled."""
+        """Measure until cancelled."""
         while True:
             started, worked = time.perf_counter(), time.thread_time()
             await asyncio.sleep(ASLEEP_S)
@@ -87,7 +88,7 @@ class Standstill:
 
 
 async def measured(folder: Path) -> list[Figure]:
-    """Request each page some times, at now and at moments of the past."""
+    """Request each page several times, for now and for past points in time."""
     sys.setswitchinterval(SWITCH_S)
     log = RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
     controller = Stopped(log)
@@ -97,7 +98,7 @@ async def measured(folder: Path) -> list[Figure]:
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=HTML, timeout=600) as client:
             await client.get("/")
-            settle()  # as a service does once it is ready
+            settle()  # as a service does when it is ready
             found = [await _timed(client, *each, log.durable_offset) for each in (await _paths(client, log)).items()]
             found.append(await _whole_list(client, log.durable_offset - 1))
             return [figure for figures in found for figure in figures]
@@ -130,7 +131,7 @@ async def _paths(client: httpx.AsyncClient, log: RocksDbLog) -> dict[str, list[s
 
 
 async def _timed(client: httpx.AsyncClient, kind: str, paths: list[str], end: int) -> list[Figure]:
-    """The pages of a kind as they are, and where they have a past, as they were."""
+    """Measures one kind of page, for now and, if it has a past, for past points in time."""
     chance = random.Random(7)
     has_past = kind not in ("difference", "a request")
     figures = []
@@ -153,7 +154,7 @@ async def _timed(client: httpx.AsyncClient, kind: str, paths: list[str], end: in
 
 
 async def _whole_list(client: httpx.AsyncClient, at: int) -> list[Figure]:
-    """All topics of a moment as `topicwright topics --at` requests them."""
+    """Measures a list of all topics at a point in time, requested as by `topicwright topics --at`."""
     still, used, started = Standstill(), time.process_time(), time.perf_counter()
     watch = asyncio.create_task(still.watch())
     cursor, count = "", 0
@@ -185,7 +186,6 @@ async def _one(client: httpx.AsyncClient, path: str, still: Standstill) -> float
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--json", action="store_true", help="print JSON")

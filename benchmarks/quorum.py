@@ -1,11 +1,11 @@
-"""Three voters of which one is Topicwright and leads, compared with three of Kafka's own, on three Kafka brokers each:
-the time of creates, and the effect of faults of the leader.
+"""Three voters, with Topicwright as the leader, compared with three Kafka voters, each with three Kafka brokers: the
+time of creates, and the effect of leader faults.
 
-Both clusters run at the same time and are measured in turn. First, undisturbed: creates through the brokers, as
-`benchmarks.real_brokers` makes them, and quotas set at the leader, which responds when the record is committed. Then
-rounds of faults of the leader (tests/support/quorum_faults.py), under creates, a producer with acks=all and a group,
-over a network that can be cut. After each round all that was acknowledged has to be there; at the end the logs of all
-voters have to be alike, and every snapshot has to say what the log says: whatever does not hold ends the benchmark.
+Both clusters run concurrently and are measured in turn. First without faults: creates through the brokers, as in
+`benchmarks.real_brokers`, and quotas set at the leader, which responds when the record is committed. Then rounds of
+leader faults (tests/support/quorum_faults.py), under creates, a producer with acks=all and a group, over a network that
+can be cut. After each round all acknowledged data must exist. At the end the logs of all voters must be equal, and
+every snapshot must match the log. A violation ends the benchmark.
 
 `python -m benchmarks.quorum [--rounds N] [--faults NAME,…] [--creates N] [--release VERSION]
 [--clusters NAME,…] [--json FILE]`
@@ -34,22 +34,22 @@ from tests.support.quorum_faults import FAULTS, Round, check_logs, load_on, one_
 
 OURS, KAFKAS = "Topicwright", "Kafka"
 PARTS: Final = 5
-"""Undisturbed creates and quotas are measured in so many parts, in turn."""
+"""Creates and quotas without faults are measured in this many parts, in turn."""
 ALTER_QUOTAS: Final = 1
 SNAPSHOTS: Final = {"metadata.log.max.record.bytes.between.snapshots": "100000"}
-"""So that there are some."""
+"""A small limit, so that snapshots are taken."""
 
 
 class Measured(msgspec.Struct):
-    """Of one cluster, in all runs that were kept."""
+    """Measurements of one cluster, over all runs."""
 
     create_ms: list[float] = []
     usable_ms: list[float] = []
-    """Until every broker knew the topic, and every leader served."""
+    """Until every broker knew the topic and every leader served it."""
     unknown: int = 0
-    """Brokers that did not know a topic when its create was answered."""
+    """Brokers that did not know the topic at the response to its create."""
     silent: int = 0
-    """Leaders that did not serve then."""
+    """Leaders that did not serve at that time."""
     commit_ms: list[float] = []
     rounds: list[Round] = []
     acknowledged: int = 0
@@ -59,12 +59,12 @@ class Measured(msgspec.Struct):
     snapshots: int = 0
 
     def seconds(self, fault: str, what: str) -> list[float]:
-        """What the rounds of a fault took, by the name of the field."""
+        """The values of a field in all rounds of a fault."""
         return [getattr(each, what) for each in self.rounds if each.fault == fault]
 
 
 def undisturbed(clusters: Mapping[str, QuorumCluster], found: Mapping[str, Measured], count: int) -> None:
-    """Creates through the brokers and quotas at the leader, of each cluster in turn."""
+    """Measure creates through the brokers and quotas at the leader, for each cluster in turn."""
     for part in range(PARTS):
         for name, cluster in clusters.items():
             some, ports = found[name], [each.port for each in cluster.brokers.values()]
@@ -78,7 +78,7 @@ def undisturbed(clusters: Mapping[str, QuorumCluster], found: Mapping[str, Measu
 
 
 def commits(leader: str, count: int, part: int) -> list[float]:
-    """How many ms the leader takes to have a single record committed."""
+    """The ms that the leader takes to commit a single record."""
     client = BenchClient(leader)
     took = []
     for number in range(count):
@@ -94,7 +94,7 @@ def commits(leader: str, count: int, part: int) -> list[float]:
 
 
 def lap(name: str, cluster: QuorumCluster, some: Measured, faults: Sequence[str], number: int) -> None:
-    """One round of each fault."""
+    """Run one round of each fault."""
     with load_on(cluster, f"kept-{number}") as load:
         for fault in faults:
             one = one_round(cluster, fault, load)
@@ -106,7 +106,7 @@ def lap(name: str, cluster: QuorumCluster, some: Measured, faults: Sequence[str]
 
 
 def measure(found: Mapping[str, Measured], options: argparse.Namespace) -> None:
-    """One run, added to what was found."""
+    """Run once, and add the results to `found`."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         if options.creates:
             with ExitStack() as ending:
@@ -146,7 +146,7 @@ def _start(
 
 
 BACK: Final = "the leader is back, all keep up"
-"""Kafka's controller does not take the lead again."""
+"""Kafka's controller does not become leader again."""
 REACH: Final = {
     "kill: a create works": "no worse; 2.5 s",
     "term: another leads": "< 0.3 s",
@@ -157,7 +157,7 @@ REACH: Final = {
 
 
 def figures(ours: Measured, kafkas: Measured) -> list[Figure]:
-    """The table: both medians and their ratio, then the worst."""
+    """Returns the table: medians and their ratio, then the worst values."""
     rows: list[Figure] = []
 
     def row(what: str, unit: str, mine: Sequence[float], theirs: Sequence[float], part: float = 0.5) -> None:
@@ -192,7 +192,6 @@ def figures(ours: Measured, kafkas: Measured) -> list[Figure]:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quorum", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="of each fault; default %(default)s")
     parser.add_argument("--faults", default=",".join(FAULTS), metavar="NAME,…", help="default %(default)s")
@@ -211,7 +210,7 @@ def main() -> None:
         found = msgspec.json.decode(options.json.read_bytes(), type=dict[str, Measured])
     try:
         measure(found, options)
-    finally:  # rounds that held count, also where a later one did not
+    finally:  # completed rounds count, even if a later one fails
         if options.json is not None:
             options.json.write_bytes(msgspec.json.encode(found))
     show(figures(found[OURS], found[KAFKAS]), as_json=False)

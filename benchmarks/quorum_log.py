@@ -1,9 +1,9 @@
-"""A voter next to one Kafka controller whose metadata log is long: how long it takes to join, and to vote again after a
-kill -9.
+"""A voter that joins a Kafka controller with a long metadata log: the time until it has joined, and until it votes
+again after a kill -9.
 
-The log is one that Kafka's controller began and whose records, ten partitions a topic and changes of their replicas in
-sync, are appended as a leader would. The columns: seconds from the start of the process until its log ends where the
-leader's did, until its event log has it, until it votes; and its memory then.
+Kafka's controller starts the log. Then records are appended to it as by a leader: ten partitions a topic, and ISR
+changes. The columns are the seconds from the start of the process until its log reaches the leader's end, until its
+event log does, and until it votes; and its memory then.
 
 `python -m benchmarks.quorum_log [--records N] [--changes-per-partition N] [--set KEY=VALUE]`
 """
@@ -41,12 +41,12 @@ PARTITION_VERSION: Final = 2
 REGISTRATION_VERSION: Final = 4
 NO_LEADER: Final = -1
 BEGUN: Final = 20
-"""Records of a cluster's begin, its features among them."""
+"""Records at the start of a new cluster, such as its features."""
 VOTER: Final = 3009
 
 
 def records(count: int, changes: int) -> Iterator[MetadataRecord]:
-    """So many: brokers, topics with their partitions, and so many changes of each partition."""
+    """Yields about `count` records: brokers, topics with their partitions, and `changes` changes of each partition."""
     for broker_id in (1, 2, 3):
         yield kinds.RegisterBrokerRecord(
             version=REGISTRATION_VERSION, broker_id=broker_id, incarnation_id=_id(f"broker {broker_id}"), rack=None
@@ -83,7 +83,7 @@ def _id(text: str) -> bytes:
 
 
 def append(partition: Path, count: int, changes: int) -> tuple[int, int]:
-    """Append to a log as its leader; where it ends then, and its bytes."""
+    """Append records to a log as its leader; returns the end offset and the size in bytes."""
     log = QuorumFiles(partition)
     some: list[tuple[bytes | None, bytes]] = []
     for record in records(count, changes):
@@ -100,17 +100,17 @@ def append(partition: Path, count: int, changes: int) -> tuple[int, int]:
 
 
 class Kafka(KafkaQuorum):
-    """Kafka's controller with a larger heap, and silent: it logs a line for each partition."""
+    """Kafka's controller with a larger heap and without logging: it would log a line for each partition."""
 
     def start(self, controller: Controller) -> None:
-        """Start it; it leads some time after."""
+        """Start it; it becomes leader later."""
         properties = controller.folder / "controller.properties"
         argv = tools.java_command(tools.server_classpath(self.version), "kafka.Kafka", properties, heap=HEAP)
         controller.process = Process(argv, cwd=controller.folder)
 
 
 def phases(process: Process, http: str, end: int) -> tuple[float, float, float]:
-    """Seconds until the log is there, until it is in the event log, until the process votes."""
+    """Seconds until the log is complete, until the event log is, and until the process votes."""
     began, at = time.monotonic(), dict[str, float]()
     while "votes" not in at:
         assert process.popen.poll() is None, process.output[-4000:]
@@ -125,7 +125,7 @@ def phases(process: Process, http: str, end: int) -> tuple[float, float, float]:
 
 
 def _records_of(kafka: Controller) -> int:
-    """Where the log is committed to, if Kafka's controller leads."""
+    """The high watermark, or 0 if no leader answers."""
     assert kafka.process is not None
     assert kafka.process.popen.poll() is None, kafka.process.output[-4000:]
     shown = describe(kafka.own_address)
@@ -148,7 +148,6 @@ def _memory_mb(pid: int) -> int:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quorum_log", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--changes-per-partition", type=int, default=8, metavar="N", help="default %(default)s")

@@ -1,9 +1,9 @@
-"""Creates on three real brokers, led by Topicwright and then by Kafka's own controller: how long they take, and how
-many brokers do not know the topic, or do not lead, when the answer comes. Then failover with many partitions.
+"""Creates on three Kafka brokers, led by Topicwright and then by Kafka's own controller: their duration, and how many
+brokers do not know the topic, or do not lead, at the response. Then failover with many partitions.
 
-Each create goes to the next broker in turn. As soon as it is answered every broker gets one request for the topic, and
-every leader one for offsets: what is not there yet is a miss, and requested again until it is. Both controllers have
-brokers of the same settings.
+Each create goes to the next broker in turn. After its response, every broker gets one request for the topic, and every
+leader one for offsets. An error counts as a miss, and the request is repeated. Both controllers have brokers with the
+same settings.
 
 `python -m benchmarks.real_brokers [--creates N] [--partitions N] [--json]`
 """
@@ -62,12 +62,12 @@ class Brokers:
         self._clients = {broker_id: BenchClient(f"127.0.0.1:{port}") for broker_id, port in enumerate(ports, start=1)}
 
     def call(self, broker_id: int, key: ApiKey, version: int, message: Message) -> Message:
-        """One request, answered."""
+        """Send one request; returns its response."""
         (answer,), _ = self._clients[broker_id].timed([frame_of(key, version, message)])
         return decode_response(key, version, answer)[1]
 
     def create(self, broker_id: int, names: Sequence[str], partitions: int, factor: int) -> float:
-        """Create topics through a broker; the ms it took."""
+        """Create topics through a broker; returns the ms it took."""
         topics = tuple(CreatableTopic(name=n, num_partitions=partitions, replication_factor=factor) for n in names)
         started = time.perf_counter()
         answer = self.call(
@@ -79,7 +79,7 @@ class Brokers:
         return took * 1000
 
     def leaders(self, broker_id: int, name: str) -> dict[int, int]:
-        """The leaders of a topic as a broker knows them; none where it does not know them all."""
+        """The leaders of a topic according to a broker; empty unless it knows all of them."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
         answer = self.call(broker_id, ApiKey.METADATA, METADATA, request)
         assert isinstance(answer, MetadataResponse)
@@ -88,7 +88,7 @@ class Brokers:
         return {one.partition_index: one.leader_id for one in topic.partitions} if whole else {}
 
     def serves(self, leader: int, name: str, partition: int) -> bool:
-        """Whether a broker answers as leader."""
+        """True if a broker answers as the leader."""
         one = ListOffsetsPartition(partition_index=partition, timestamp=-1)
         request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=(one,)),))
         answer = self.call(leader, ApiKey.LIST_OFFSETS, LIST_OFFSETS, request)
@@ -98,8 +98,8 @@ class Brokers:
 
 @dataclass(slots=True)
 class Creates:
-    """What creates took until they were answered, and until every broker knew the topic and every leader served, in ms;
-    brokers that did not know it when it was answered, and leaders that did not serve then."""
+    """Times in ms from the create to its response, and until every broker knew the topic and every leader served it;
+    and the numbers of brokers that did not know it, and of leaders that did not serve, at the response."""
 
     answered_ms: list[float] = field(default_factory=list)
     usable_ms: list[float] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Creates:
 
 
 def creates(ports: Sequence[int], count: int) -> Creates:
-    """Make topics, one after another, through each broker in turn."""
+    """Create topics one by one, through each broker in turn."""
     brokers, found = Brokers(ports), Creates()
     prefix = f"one-{time.time_ns()}"
     for number in range(count):
@@ -133,7 +133,8 @@ def creates(ports: Sequence[int], count: int) -> Creates:
 
 
 def failover(cluster: RealCluster, partitions: int) -> tuple[float, float]:
-    """Seconds from a broker's kill until another knows new leaders for all; ms of a create, with so many partitions."""
+    """Returns the seconds from a broker's kill until another one knows new leaders for all partitions, and the median
+    ms of a create with so many partitions."""
     ports = [broker.port for broker in cluster.brokers.values()]
     brokers = Brokers(ports)
     names = [f"many-{number}" for number in range(partitions // 10)]
@@ -149,7 +150,7 @@ def failover(cluster: RealCluster, partitions: int) -> tuple[float, float]:
 
 @contextmanager
 def kafkas_own(folder: Path) -> Iterator[list[int]]:
-    """Three brokers led by Kafka's own controller, a process of its own; their ports."""
+    """Three brokers with a separate Kafka controller; yields the brokers' ports."""
     controller, *ports = free_ports(4)
     place = folder / "controller"
     format_directory(place / "data", CONTROLLER)
@@ -183,7 +184,7 @@ def kafkas_own(folder: Path) -> Iterator[list[int]]:
 
 
 def run(count: int, partitions: int) -> list[Figure]:
-    """Measure both."""
+    """Measure both controllers."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         with real_cluster(Path(folder) / "ours", settings={"log.level": "warning"}, heap=HEAP) as cluster:
             time.sleep(5)
@@ -215,7 +216,6 @@ def run(count: int, partitions: int) -> list[Figure]:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.real_brokers", description=__doc__)
     parser.add_argument("--creates", type=int, default=1000)
     parser.add_argument("--partitions", type=int, default=10_000)

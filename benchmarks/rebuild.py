@@ -1,4 +1,4 @@
-"""Rebuilding state from the log in plain Python on one core: read, decode, apply."""
+"""Rebuild of state from the log in plain Python on one core: read, decode, apply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPICS = 300
 
 
 def rebuild(data: Path) -> tuple[int, int, float, float]:
-    """Events, topics and seconds of folding a whole log, and those of a core."""
+    """Fold a whole log; returns events, topics, wall seconds and processor seconds."""
     log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     topics = DictTopics()
     state = State(topics)
@@ -39,7 +39,7 @@ def rebuild(data: Path) -> tuple[int, int, float, float]:
 
 
 def run() -> list[Figure]:
-    """Fill a log over the Kafka protocol, then fold it."""
+    """Fill a log over the Kafka protocol, and fold it."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         data = Path(folder) / "data"
         with topicwright(data) as running:
@@ -51,7 +51,6 @@ def run() -> list[Figure]:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     show(run(), parser.parse_args().json)

@@ -1,12 +1,12 @@
-"""Replaying with Spark on two cores, compared with a plain Python loop over the same log in the same run.
+"""Replays with Spark on two cores, compared with a plain Python loop over the same log in the same run.
 
     python -m benchmarks.replay [--events 2000000] [--topics 100000] [--growth] [--json]
 
-Logs are generated (`benchmarks.generate`), uniform and with half of all events in one topic. `--growth` rebuilds logs
-of a tenth, the whole and three times the size, to show that time grows with events. Each work runs three times, as Java
-takes two to compile what it runs; the best run counts. The first, which starts the workers, is in the note, with the
-seconds of a core (user and system, of all processes). Memory is the proportional set size, at its highest, of Java and
-of the Python processes below this one.
+Logs are generated (`benchmarks.generate`), uniform, and with half of all events in one topic. `--growth` rebuilds logs
+of a tenth, the whole and three times the size, to show that time grows with events. Each job runs three times: Java
+needs two runs for compilation; the best run counts. The note has the first run, which starts the workers, and the
+processor seconds (user and system, of all processes). Memory is the highest proportional set size of Java and of the
+Python processes below this one.
 """
 
 from __future__ import annotations
@@ -38,28 +38,27 @@ from projections.replay.spark.session import OnSpark, check_java, spark_session
 EVENTS = 2_000_000
 TOPICS = 100_000
 SMALL_EVENTS, SMALL_TOPICS = 200_000, 10_000
-"""The size in the table of all benchmarks."""
+"""The size for the table of all benchmarks."""
 
 
 class Measured(NamedTuple):
-    """How long work took at best and the first time, in seconds, and how many seconds of a core at best."""
+    """Seconds of the best and of the first run, and the lowest number of processor seconds."""
 
     best_s: float
     first_s: float
     core_s: float
 
     def rate(self, events: int) -> float:
-        """Events a second."""
         return events / self.best_s
 
     def note(self, events: int) -> str:
-        """The note on the rate."""
+        """Returns the note on the rate."""
         took = f"{events:,} events in {self.best_s:.1f} s, {self.core_s:.1f} s of a core"
         return took if self.first_s == self.best_s else f"{took}; first run {self.first_s:.1f} s"
 
 
 def measured(work: Callable[[], object], runs: int = 3) -> Measured:
-    """Run work a few times."""
+    """Run and measure the work several times."""
     took, core_s = [], []
     for _ in range(runs):
         with usage() as seen:
@@ -71,7 +70,7 @@ def measured(work: Callable[[], object], runs: int = 3) -> Measured:
 
 
 def plain_loop(ref: LogRef) -> int:
-    """Fold a whole log in one Python process; how many topics there are."""
+    """Fold a whole log in one Python process; returns the number of topics."""
     topics = DictTopics()
     state = State(topics)
     gc.disable()
@@ -85,19 +84,19 @@ def plain_loop(ref: LogRef) -> int:
 
 
 def rebuild_with_hashes(runner: Runner, ref: LogRef, events: int) -> int:
-    """Rebuild every topic with the hash of its state; how many there are."""
+    """Rebuild every topic with the hash of its state; returns the number of topics."""
     return len(fold_shards(runner, ref, {0: events}, hash_rows, HASHES))
 
 
 def check_export(runner: Runner | None, folder: Path, events: int) -> None:
-    """Check every invariant on an export, without a runner in this process; there must be no violation."""
+    """Check every invariant on an export, in this process without a runner; fail if one is violated."""
     source = partial(exported, folder, {0: events})
     checked = check_here(source, limit=1) if runner is None else check_in_buckets(runner, source, limit=1)
     assert not checked.rows, f"violations in a generated log: {checked.rows}"
 
 
 def replayed(runner: Runner, folder: Path, events: int, topics: int, skewed: bool) -> list[Figure]:
-    """Every figure of one log."""
+    """All figures of one log."""
     shape = "half of the events in one topic" if skewed else "uniform"
     ref, count = _log(folder / f"log-{skewed}", events, topics, skewed)
     plain = measured(lambda: plain_loop(ref), 1)
@@ -119,7 +118,7 @@ def replayed(runner: Runner, folder: Path, events: int, topics: int, skewed: boo
 
 
 def grown(runner: Runner, folder: Path, events: int, topics: int) -> list[Figure]:
-    """Rebuilding a tenth, the whole and three times as much."""
+    """Measures rebuilds of a tenth of the events, of all, and of three times as many."""
     figures = []
     for size, named in ((events // 10, topics // 10), (events, topics), (3 * events, 3 * topics)):
         ref, count = _log(folder / f"grown-{size}", size, named, False)
@@ -141,7 +140,7 @@ def _figure(work: str, took: Measured, events: int) -> Figure:
 
 
 def run(events: int = EVENTS, topics: int = TOPICS, growth: bool = False) -> list[Figure]:
-    """Measure all on two cores."""
+    """Measure everything on two cores."""
     try:
         check_java()
     except ReplayError as absent:
@@ -157,12 +156,11 @@ def run(events: int = EVENTS, topics: int = TOPICS, growth: bool = False) -> lis
 
 
 def run_small() -> list[Figure]:
-    """The same with few events, where Spark's own start weighs more."""
+    """Measure a small log, where Spark's own start weighs more."""
     return run(SMALL_EVENTS, SMALL_TOPICS)
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--topics", type=int, default=TOPICS)

@@ -15,7 +15,7 @@ TOPICWRIGHT = Path(sys.executable).parent / "topicwright"
 
 
 class Running:
-    """A Topicwright that serves."""
+    """A running Topicwright."""
 
     def __init__(self, process: Process, kafka: str, http: str) -> None:
         self.process = process
@@ -48,7 +48,7 @@ def topicwright(
 
 @contextmanager
 def kafka() -> Iterator[str]:
-    """One combined node of a real Kafka; its address."""
+    """One combined node of a real Kafka; yields its address."""
     with (
         TemporaryDirectory(prefix="topicwright-bench-") as folder,
         reference_kafka(Path(folder) / "kafka", nodes=1) as running,

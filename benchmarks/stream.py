@@ -1,9 +1,8 @@
-"""Deciding over Kafka: commands a second for one worker and two, and how long a command takes to become events.
+"""Decisions over Kafka: commands a second for one and two workers, and the latency from a command to its events.
 
-Both drivers run the same engine. Throughput: the commands topic is filled first, so that only Kafka and the workers are
-at work, and the times are those that the workers stamp on their records. Latency: one command at a time at a gentle
-rate, from just before it is put until its decision arrives at a consumer. Kafka is one combined node, replication
-factor 1, on the same machine.
+Both drivers run the same engine. Throughput: the commands topic is filled first, so that only Kafka and the workers
+run. The times are the workers' record timestamps. Latency: one command at a time at a low rate, from just before it is
+sent until its decision arrives at a consumer. Kafka is one combined node, replication factor 1, on the same machine.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ WANTED = {("plain", 1): "20,000", ("faust", 1): "3,000"}
 
 
 class Topics:
-    """A pair of topics of their own, and workers on them."""
+    """A new pair of commands and events topics, and workers on them."""
 
     def __init__(self, bootstrap: str, folder: Path, driver: str) -> None:
         self.bootstrap = bootstrap
@@ -48,7 +47,7 @@ class Topics:
 
     @contextmanager
     def workers(self, count: int) -> Iterator[list[Process]]:
-        """So many workers, ready."""
+        """Yields `count` workers that are ready."""
         settings = {
             "stream.commands.topic": self.commands,
             "stream.events.topic": self.events,
@@ -68,7 +67,7 @@ class Topics:
             yield started
 
     def fill(self, count: int, first: int = 0) -> None:
-        """Put so many creates, of one partition and one replica."""
+        """Send `count` creates of topics with one partition and one replica."""
         producer = self._producer(linger_ms=20)
         for number in range(first, first + count):
             _put(producer, self.commands, create(number))
@@ -76,16 +75,16 @@ class Topics:
         producer.flush()
 
     def consumer(self) -> Consumer:
-        """A consumer of nothing yet."""
+        """A consumer without an assignment."""
         return Consumer({"bootstrap.servers": self.bootstrap, "group.id": "none", "enable.auto.commit": False})
 
     @property
     def begins(self) -> list[TopicPartition]:
-        """Where the events topic begins."""
+        """The start of each partition of the events topic."""
         return [TopicPartition(self.events, each, 0) for each in range(PARTITIONS)]
 
     def ends(self) -> list[TopicPartition]:
-        """Where the events topic ends now."""
+        """The current end of each partition of the events topic."""
         consumer, ends = self.consumer(), self.begins
         for each in ends:
             each.offset = consumer.get_watermark_offsets(each, timeout=10)[1]
@@ -93,7 +92,7 @@ class Topics:
         return ends
 
     def decided(self, count: int, since: list[TopicPartition]) -> float:
-        """Wait until `count` requests are decided; decisions a second from the first of them to the last."""
+        """Wait until `count` requests are decided; returns decisions a second, from the first to the last."""
         consumer = self.consumer()
         consumer.assign(since)
         times: list[int] = []
@@ -110,7 +109,7 @@ class Topics:
         return records / max(0.001, (max(times) - min(times)) / 1000)
 
     def latencies_ms(self, count: int, rate: float) -> list[float]:
-        """From just before a command is put until its decision arrives, one command at a time."""
+        """Times from sending a command until its decision arrives, one command at a time."""
         consumer, producer = self.consumer(), self._producer(linger_ms=0)
         consumer.assign([TopicPartition(self.events, each, OFFSET_END) for each in range(PARTITIONS)])
         consumer.poll(2.0)
@@ -128,8 +127,8 @@ class Topics:
         return took_ms
 
     def echoes_ms(self, topic: str, count: int, rate: float) -> list[float]:
-        """From just before a record is put until a consumer has it, nobody deciding: one of the two hops that a
-        command takes to become events."""
+        """Times from producing a record until a consumer has it, without workers. A command takes two such hops to
+        become events."""
         consumer, producer = self.consumer(), self._producer(linger_ms=0)
         consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
         consumer.poll(2.0)
@@ -196,7 +195,7 @@ def run(drivers: Sequence[str] = ("plain", "faust"), count: int = 40_000) -> lis
 
 
 def measured(bootstrap: str, folder: Path, driver: str, workers: int, count: int) -> Iterator[Figure]:
-    """What so many workers of a driver decide of so many commands; of one alone also how long a command takes."""
+    """Measures the throughput of a driver with `workers` workers; with one worker also the latency."""
     topics, label = Topics(bootstrap, folder, driver), f"{driver}, {workers} worker{'s' if workers > 1 else ''}"
     with topics.workers(workers):
         topics.fill(100)
@@ -220,7 +219,6 @@ def measured(bootstrap: str, folder: Path, driver: str, workers: int, count: int
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--driver", choices=("plain", "faust"), action="append", help="only these")

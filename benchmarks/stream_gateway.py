@@ -1,8 +1,8 @@
-"""From request to answer at a gateway, with workers behind it, compared with the embedded controller in the same run.
+"""Response times of a gateway with workers, compared with the embedded controller in the same run.
 
-The same frames and the same bare client as in `benchmarks.creates`. Behind the gateway are one or two workers (plain
-driver, simulated brokers) and one node of a real Kafka: a request that waits for a topic goes through Kafka twice, once
-for the command, and once for the decision with what brokers confirm and the answer.
+The frames and the client are those of `benchmarks.creates`. The gateway has one or two workers (plain driver, simulated
+brokers) and one node of a real Kafka: a request that waits for a topic crosses Kafka twice: once with the command, and
+once with the decision, the brokers' confirmations and the answer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tests.support.stream import stream
 
 QUIET = {"log.level": "warning"}
 SAFE = {**QUIET, "stream.replication.factor": "-1"}
-"""Also as many replicas as workers make by themselves."""
+"""Also the workers' default replication factor."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One figure at each of them."""
+    """One figure of each server."""
 
     work: str
     unit: str
@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def measure(address: str, scale: float) -> dict[tuple[str, str], float]:
-    """Every figure of one server."""
+    """All figures of one server."""
     count = max(20, round(1000 * scale))
     median, p99, rate = one_by_one(address, count, False)
     dry, dry_p99, _ = one_by_one(address, count, True)
@@ -49,7 +49,7 @@ def measure(address: str, scale: float) -> dict[tuple[str, str], float]:
 
 
 def run(scale: float = 1.0) -> list[Row]:
-    """Measure a gateway of one worker, a gateway of two, and the embedded controller."""
+    """Measure a gateway with one worker, a gateway with two, and the embedded controller."""
     gateways = []
     with TemporaryDirectory(prefix="topicwright-bench-") as folder, kafka() as address:
         for workers in (1, 2):

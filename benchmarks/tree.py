@@ -1,7 +1,7 @@
 """The cost of the Merkle tree for creates: two servers, one of them without a tree, do the same work in turn.
 
-The figure is the processor time of the serving process for a topic, which other users of the machine change least. It
-is the median of the rounds.
+The figure is the server's processor time for a topic, which other users of the machine change least. It is the median
+of the rounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORK: tuple[tuple[str, int, Callable[[str], object]], ...] = (
 
 
 def run(rounds: int = 9) -> list[Figure]:
-    """Measure each kind of work in so many rounds."""
+    """Measure each kind of work in `rounds` rounds."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder, ExitStack() as running:
         without = Path(folder) / "without"
         without.write_text(f"#!{sys.executable}\n{WITHOUT}")
@@ -47,7 +47,7 @@ def run(rounds: int = 9) -> list[Figure]:
 def figure(
     work: str, topics: int, do: Callable[[str], object], both: tuple[servers.Running, servers.Running], rounds: int
 ) -> Figure:
-    """The processor time of a topic with the tree, and by how much more it is than without."""
+    """The processor time of a topic with the tree, and its increase compared with a server without."""
     took: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 1):
         for server, times in zip(both, took, strict=True):
@@ -61,7 +61,6 @@ def figure(
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tree", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="how often each server takes its turn (default 9)")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,7 +1,7 @@
-"""Memory and core seconds of the child processes.
+"""Memory and processor seconds of the child processes.
 
-Wall time says little where others use the machine too. Seconds of a core, user and system together, show what the work
-itself takes; on an idle machine the wall time is at least their number divided by that of the cores.
+Wall time says little on a shared machine. Processor seconds, user and system together, show the cost of the work
+itself. On an idle machine the wall time is at least their number divided by the number of cores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _LOOK_EVERY_S = 0.5
 
 
 class Usage:
-    """The highest proportional set sizes in MiB of Java and of Python workers; core seconds of all and this process."""
+    """The highest proportional set sizes in MiB of Java and of Python workers; processor seconds of all, and of this
+    process."""
 
     def __init__(self) -> None:
         self.java = 0.0
@@ -31,12 +32,12 @@ class Usage:
 
     @property
     def core_s(self) -> float:
-        """Seconds of a core so far. A process that ended counts up to the last look at it."""
+        """Processor seconds so far. An ended process counts up to its last measurement."""
         below = sum(seconds - self._first.get(process, 0.0) for process, seconds in self._last.items())
         return below + time.process_time() - self._own_s
 
     def look(self) -> None:
-        """Measure once."""
+        """Measure memory and processor seconds once."""
         self._last |= _seconds_by_process()
         java = workers = 0
         for process in _children(os.getpid()):
@@ -68,13 +69,13 @@ def usage() -> Iterator[Usage]:
 
 
 def cpu_seconds(process: int) -> float:
-    """The seconds of a core, user and system together, that a process has taken. Raises OSError."""
+    """The processor seconds of a process, user and system together. Raises OSError."""
     fields = _stat(process)
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def seconds_below() -> float:
-    """The core seconds of the child processes that still run."""
+    """The processor seconds of the running child processes."""
     return sum(_seconds_by_process().values())
 
 
@@ -82,14 +83,14 @@ T = TypeVar("T")
 
 
 def with_core_us(count: int, work: Callable[[], T]) -> tuple[T, float]:
-    """The result of the work, and the core microseconds of the child processes for each of `count` items."""
+    """Returns the result of the work, and the child processes' processor microseconds for each of `count` items."""
     before = seconds_below()
     found = work()
     return found, (seconds_below() - before) / count * 1e6
 
 
 def process_state(process: int) -> str:
-    """Linux's state of the first thread of a process: `S` sleeps, `R` runs or is ready to. Raises OSError."""
+    """Linux's state of a process's first thread: `S` sleeps, `R` is running or runnable. Raises OSError."""
     return _stat(process)[0]
 
 

@@ -1,6 +1,6 @@
-"""Texts of others and regular expressions, theirs or ours: none holds the interpreter longer as it gets nastier.
+"""Regular expressions and texts from users: no pattern blocks the interpreter longer when its input is hostile.
 
-Python's engine would take from minutes to for ever for each row; what is waited here is a limit for crowded machines.
+Python's own engine would take minutes or longer for each row. The time limit allows for a busy machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One release: what the code says of itself, what the distribution is called, what the command prints."""
+"""The release number is the same in the code, in the distribution and in the output of the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standard authorizer, compared with a linear scan; a table has what the scan does not know."""
+"""The standard authorizer, compared with a linear scan over the ACLs. A table covers the rules that the scan omits."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_deny_acl_covers_every_notation_of_an_address(written: str, host: str)
     assert not one.allows(Somebody("bob", host), "Read", "Topic", "t")
     assert one.allows(Somebody("bob", "::ffff:10.0.0.2"), "Read", "Topic", "t")
     six = authorizer(Acls().with_all([allowed, replace(denied, host="2001:DB8:0:0:0:0:0:1")]))
-    assert not six.allows(Somebody("bob", "2001:db8::1"), "Read", "Topic", "t"), "as Java writes it"
+    assert not six.allows(Somebody("bob", "2001:db8::1"), "Read", "Topic", "t"), "Java's notation of the address"
     within = authorizer(Acls().with_all([allowed, replace(denied, host="10.0.0.0/31")]))
     assert not within.allows(Somebody("bob", host), "Read", "Topic", "t")
     assert within.allows(Somebody("bob", "::ffff:10.0.0.2"), "Read", "Topic", "t")
@@ -73,7 +73,7 @@ def test_allow_everyone_if_no_acl_found() -> None:
     held = Acls().with_all([acl("eve/allow/read/topic/t…")])
     open_one = authorizer(held, is_open=True)
     assert open_one.allows(Somebody("bob"), "Read", "Topic", "other")
-    assert not open_one.allows(Somebody("bob"), "Read", "Topic", "tx"), "an entry of whomever closes it"
+    assert not open_one.allows(Somebody("bob"), "Read", "Topic", "tx"), "any ACL of the topic closes it"
     assert not authorizer(held).allows(Somebody("bob"), "Read", "Topic", "other")
 
 
@@ -91,7 +91,7 @@ ENTRIES = st.builds(
 
 
 def _slowly(held: list[Acl], requester: Any, operation: int, name: str, is_open: bool) -> bool:
-    """Kafka's rules read one by one over all entries (StandardAuthorizerData)."""
+    """Applies Kafka's rules to all ACLs one by one (StandardAuthorizerData)."""
     over = [
         each
         for each in held
@@ -150,5 +150,5 @@ def test_the_index_of_deleted_acls_is_dropped() -> None:
         held.pop(0)
     assert not standard.allows(Somebody("u7"), "Read", "Topic", "gone")
     assert standard.allows(Somebody("u7"), "Read", "Topic", "kept")
-    assert "gone" not in repr(vars(standard)), "neither the entries nor their pattern"
+    assert "gone" not in repr(vars(standard)), "neither the ACLs nor their pattern remain"
     assert "kept" in repr(vars(standard))

@@ -16,7 +16,7 @@ Quotas = dict[QuotaEntity, tuple[tuple[str, float], ...]]
 
 
 def quotas(**rates: float) -> Quotas:
-    """By entity, written as `user_client`: an empty name for none, `D` for the default."""
+    """Quotas by entity, written as `user_client`. An empty name means no such part, `D` the default entity."""
     held: Quotas = {}
     for key, rate in rates.items():
         user, _, client = key.partition("_")
@@ -75,16 +75,16 @@ def test_only_controller_mutation_rate_applies() -> None:
 
 def test_a_quota_bucket_goes_below_zero_once_and_refills_at_its_rate(clock: Clock) -> None:
     held, buckets = quotas(bob_=2.0), MutationQuotas(10, clock)
-    assert buckets.charge(held, request(), 25) == (0, False), "full: 20 tokens"
-    assert buckets.charge(held, request(), 1) == (2500, True), "5 below zero, 2 a second"
+    assert buckets.charge(held, request(), 25) == (0, False), "a full bucket has 20 tokens"
+    assert buckets.charge(held, request(), 1) == (2500, True), "5 below zero refill in 2.5 s"
     clock.now_s += 2.499
     assert buckets.charge(held, request(), 1)[1]
     clock.now_s += 0.0011
     assert buckets.charge(held, request(), 1) == (0, False)
     assert buckets.charge(held, request(), 1) == (500, True)
     clock.now_s += 1000
-    assert buckets.charge(held, request(), 20) == (0, False), "no fuller than full"
-    assert buckets.charge(held, request(), 1) == (0, False), "zero is not below zero"
+    assert buckets.charge(held, request(), 20) == (0, False), "a full bucket gets no more tokens"
+    assert buckets.charge(held, request(), 1) == (0, False), "an empty bucket still accepts"
     assert buckets.charge(held, request(), 1) == (500, True)
 
 
@@ -92,16 +92,16 @@ def test_old_request_versions_get_permissive_quotas(clock: Clock) -> None:
     held, buckets = quotas(bob_=1.0), MutationQuotas(10, clock)
     assert buckets.charge(held, request(version=5), 10) == (0, False)
     assert buckets.charge(held, request(version=5), 5) == (5000, False)
-    assert buckets.charge(held, request(version=5), 5) == (10_000, False), "further below zero"
-    assert buckets.charge(held, request(version=6), 1) == (10_000, True), "the same bucket"
+    assert buckets.charge(held, request(version=5), 5) == (10_000, False), "old versions go further below zero"
+    assert buckets.charge(held, request(version=6), 1) == (10_000, True), "all versions share a bucket"
 
 
 def test_quota_buckets_are_shared(clock: Clock) -> None:
     buckets = MutationQuotas(1, clock)
     of_users = quotas(D_=1.0)
     buckets.charge(of_users, request(client="a"), 9)
-    assert buckets.charge(of_users, request(client="b"), 1)[1], "all clients of a user share one"
-    assert not buckets.charge(of_users, request(user="eve"), 1)[1], "another user has its own"
+    assert buckets.charge(of_users, request(client="b"), 1)[1], "all clients of a user share a bucket"
+    assert not buckets.charge(of_users, request(user="eve"), 1)[1], "another user has another bucket"
 
 
 def test_no_quota_or_no_mutation_means_no_throttle_time(clock: Clock) -> None:
@@ -114,7 +114,7 @@ def test_no_quota_or_no_mutation_means_no_throttle_time(clock: Clock) -> None:
 @pytest.mark.parametrize("version", [5, 7])
 @pytest.mark.parametrize("rate", [5e-324, 1e-320, 1e-7, 4e-4, 0.0, -1.0])
 def test_throttle_times_are_limited_to_32_bits(clock: Clock, rate: float, version: int) -> None:
-    """A log written by Kafka may have any rate."""
+    """A metadata log written by Kafka may have any rate."""
     held, buckets = quotas(bob_=rate), MutationQuotas(11, clock)
     assert buckets.charge(held, request(), 1_000_000) == (0, False), "a bucket may go below zero once"
     for _ in range(2):
@@ -135,9 +135,9 @@ def test_throttle_times_are_integers_for_any_rate(rate: float, uses: list[tuple[
     buckets = MutationQuotas(11, clock)
     for partitions, passes_s in uses:
         wait_ms, is_refused = buckets.charge(held, request(version), partitions)
-        assert type(wait_ms) is int, "a number that a reply can say"
-        assert 0 <= wait_ms <= WAIT_MS_MAX, "in 32 bits"
-        assert wait_ms > 0 or not is_refused, "who is refused is to wait"
+        assert type(wait_ms) is int, "a response has an integer"
+        assert 0 <= wait_ms <= WAIT_MS_MAX, "it fits into 32 bits"
+        assert wait_ms > 0 or not is_refused, "a refusal has a throttle time"
         clock.now_s += passes_s
 
 
@@ -158,8 +158,8 @@ def test_quota_buckets_of_invented_client_ids_are_dropped(clock: Clock) -> None:
     assert len(buckets._buckets) <= BUCKETS_MAX
     clock.now_s += 1
     buckets.charge(held, request(client="honest"), 100)
-    assert len(buckets._buckets) == 1, "those that are full again are forgotten"
-    assert buckets.charge(held, request(client="honest"), 1) == (89_000, True), "one that is not is kept"
+    assert len(buckets._buckets) == 1, "full buckets are dropped"
+    assert buckets.charge(held, request(client="honest"), 1) == (89_000, True), "a bucket in use is retained"
 
 
 def test_a_quota_bucket_in_use_is_retained(clock: Clock) -> None:

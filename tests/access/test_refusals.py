@@ -1,4 +1,4 @@
-"""Many refused requests: the first is recorded, similar ones are counted, and the counts are bounded."""
+"""Many refused requests: the first is recorded, similar ones are counted, and the counters are bounded."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def request(topic: str, principal: str = "User:bob", api: str = "CreateTopics", 
 async def test_the_first_similar_refusal_is_recorded_and_the_others_counted() -> None:
     some = counts()
     assert [some.is_recorded(request("t"), DENIED) for _ in range(4)] == [True, False, False, False]
-    assert some.is_recorded(request("u"), DENIED), "another resource is another kind"
-    assert some.is_recorded(request("t", "User:eve"), DENIED), "another principal is another kind"
+    assert some.is_recorded(request("u"), DENIED), "another resource is recorded separately"
+    assert some.is_recorded(request("t", "User:eve"), DENIED), "another principal is recorded separately"
     (event,) = some.take()
     assert (event.principal, event.resource, event.operation, event.count) == ("User:bob", "Topic:t", "Create", 3)
 
@@ -71,11 +71,11 @@ async def test_repeated_refusals_are_counted_per_interval_until_an_idle_one() ->
     some = counts()
     assert [some.is_recorded(request("t"), DENIED) for _ in range(3)] == [True, False, False]
     some.take()
-    assert not some.is_recorded(request("t"), DENIED), "it goes on"
+    assert not some.is_recorded(request("t"), DENIED), "similar refusals continue"
     assert [event.count for event in some.take()] == [1]
     assert some.take() == ()
     assert some.is_idle
-    assert some.is_recorded(request("t"), DENIED), "it was over"
+    assert some.is_recorded(request("t"), DENIED), "an idle interval ended the counting"
 
 
 async def test_refusals_of_many_resources_are_counted_together() -> None:
@@ -84,7 +84,7 @@ async def test_refusals_of_many_resources_are_counted_together() -> None:
     assert recorded == KINDS_MAX
     (event,) = some.take()
     assert (event.resource, event.count) == (OTHERS, 4 * KINDS_MAX)
-    assert some.is_recorded(request("t", "User:eve"), DENIED), "nobody else has to bear it"
+    assert some.is_recorded(request("t", "User:eve"), DENIED), "other principals are not affected"
 
 
 async def test_refusals_of_many_principals_are_counted_together() -> None:
@@ -98,7 +98,7 @@ async def test_policy_refusals_are_recorded_up_to_a_limit() -> None:
     some = counts()
     assert sum(some.is_recorded(request("t"), POLICY) for _ in range(RECORDED_MAX + 50)) == RECORDED_MAX
     assert [(event.count, event.rule, event.operation) for event in some.take()] == [(50, "policy:rules/naming", "")]
-    assert some.is_recorded(request("t"), POLICY), "the next interval begins anew"
+    assert some.is_recorded(request("t"), POLICY), "the next interval has a new limit"
 
 
 async def test_repeated_refused_auto_creations_are_recorded_once() -> None:
@@ -122,7 +122,7 @@ async def test_a_denied_describe_is_recorded_once_and_then_counted() -> None:
 async def test_a_denied_request_counts_as_denied_even_if_another_rule_answers() -> None:
     some = counts()
     twice = [some.is_recorded(request(f"t{number}", denied=29), TWICE) for number in range(3 * KINDS_MAX)]
-    assert sum(twice) == KINDS_MAX, "a name that stands twice does not hide that it is not allowed"
+    assert sum(twice) == KINDS_MAX, "a repeated name does not hide the denial"
     (event,) = some.take()
     assert (event.operation, event.resource, event.count) == ("Create", OTHERS, 2 * KINDS_MAX)
 
@@ -132,9 +132,9 @@ async def test_recorded_refusal_bytes_are_limited_per_principal_and_interval() -
     long = refused(ErrorCode.POLICY_VIOLATION, "policy:rules/naming", "x" * 50_000)
     recorded = sum(some.is_recorded(request("t"), long) for _ in range(100))
     assert recorded == RECORDED_BYTES_MAX // 51_000
-    assert some.is_recorded(request("t", "User:eve"), long), "nobody else has to bear it"
+    assert some.is_recorded(request("t", "User:eve"), long), "other principals are not affected"
     assert [event.count for event in some.take()] == [100 - recorded]
-    assert some.is_recorded(request("t"), long), "the next interval begins anew"
+    assert some.is_recorded(request("t"), long), "the next interval has a new limit"
 
 
 async def test_refusals_without_events_are_counted() -> None:

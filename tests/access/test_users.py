@@ -1,4 +1,4 @@
-"""Authentication: timing, cost, fake credentials, and turns of networks in the thread pool."""
+"""Authentication: timing, cost, fake credentials, and fair use of the login threads by networks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCRAM = "SCRAM-SHA-256"
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """carol and dave have a password in it, with cheap hashes; of dave there is a SCRAM credential too."""
+    """A users file with cheap hashes, in which carol and dave have passwords; dave also has a SCRAM credential."""
     path = tmp_path_factory.mktemp("users") / "users"
     with patch.object(users_file, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)):
         for name in ("carol", "dave"):
@@ -48,7 +48,7 @@ def users(file: Path) -> Iterator[Users]:
 
 
 class Costs:
-    """The slow work that was done: by argon2 with which cost, by SCRAM with how many iterations."""
+    """Records each slow computation: argon2 with its cost, SCRAM with its iterations."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[tuple[object, ...]] = []
@@ -65,7 +65,7 @@ class Costs:
 
 
 async def test_a_wrong_password_costs_the_same_for_every_user(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users of the file, of SCRAM, of both, and unknown ones: nothing for a stopwatch."""
+    """Users of the file, of SCRAM, of both, and unknown users take equally long."""
     costs = Costs(monkeypatch)
     for login in (users.knows, users.has_password):
         seen = []
@@ -73,14 +73,14 @@ async def test_a_wrong_password_costs_the_same_for_every_user(users: Users, monk
             costs.done.clear()
             assert not await login(user, "wrong", HERE)
             seen.append(list(costs.done))
-        assert seen[0], "something is compared"
+        assert seen[0], "a hash is computed"
         assert seen == [seen[0]] * 4
 
 
 async def test_the_password_of_another_user_does_not_match(users: Users) -> None:
     for user in ("nobody", "alice"):
         for password in ("carol-right", "dave-right"):
-            assert not await users.knows(user, password, HERE), "what an unknown user is compared with"
+            assert not await users.knows(user, password, HERE), "an unknown user matches no password"
             assert not await users.has_password(user, password, HERE)
 
 
@@ -91,7 +91,7 @@ async def test_a_verified_password_is_not_hashed_again(users: Users, monkeypatch
     assert await users.has_password("dave", "dave-right", HERE)
     assert await users.knows("dave", "dave-scram", HERE)
     assert costs.done == []
-    assert not await users.has_password("dave", "dave-scram", HERE), "what HTTP takes is not remembered for PLAIN"
+    assert not await users.has_password("dave", "dave-scram", HERE), "PLAIN does not accept a SCRAM password"
 
 
 async def test_without_a_users_file_no_password_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ async def test_without_a_users_file_no_password_is_hashed(monkeypatch: pytest.Mo
 
 
 async def test_scram_iterations_beyond_the_limit_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An imported metadata log may have such a credential."""
+    """An imported metadata log may have a credential with too many iterations."""
     endless = ScramCredential(2**31 - 1, b"s" * 32, bytes(32), bytes(32))
     users = Users(lambda: Cluster(scram={("alice", SCRAM): endless}, login_secret=SECRET))
     costs = Costs(monkeypatch)
@@ -112,18 +112,18 @@ async def test_scram_iterations_beyond_the_limit_are_not_computed(monkeypatch: p
 
 
 async def test_many_wrong_logins_do_not_delay_other_networks(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A correct login only waits for the wrong ones that are being checked, not for all two hundred."""
+    """A correct login waits only for the wrong ones that are being checked, not for all two hundred."""
     costs = Costs(monkeypatch)
     storm = [asyncio.create_task(users.has_password(f"n{number}", "wrong", "10.0.0.66")) for number in range(200)]
     await asyncio.sleep(0)
     assert await users.has_password("carol", "carol-right", HERE)
-    assert len(costs.done) <= 2 * THREADS + 2, "checked before it, or beside it"
+    assert len(costs.done) <= 2 * THREADS + 2, "checked before it, or concurrently"
     for task in storm:
         task.cancel()
     await asyncio.gather(*storm, return_exceptions=True)
 
 
-# What SCRAM shows of users.
+# Fake SCRAM credentials.
 
 
 def _seen(users: Users, names: range) -> list[tuple[int, bytes]]:
@@ -135,13 +135,13 @@ def test_fake_scram_salts_are_stable_across_restarts_and_gateways(users: Users, 
     again = Users(users._cluster, file)
     assert _seen(users, range(50)) == _seen(again, range(50))
     other = Users(lambda: Cluster(scram=users._cluster().scram, login_secret=b"x" * 32))
-    assert not set(_seen(users, range(50))) & set(_seen(other, range(50))), "nobody can know them without the secret"
+    assert not set(_seen(users, range(50))) & set(_seen(other, range(50))), "the secret determines them"
     for one in (again, other):
         one.close()
 
 
 def _cluster(forms: dict[tuple[int, int], int]) -> dict[tuple[str, str], ScramCredential]:
-    """So many users with so many iterations and bytes of salt."""
+    """SCRAM users: `forms` has the number of users by iterations and bytes of salt."""
     each = [form for form, count in forms.items() for _ in range(count)]
     return {(f"u{n}", SCRAM): ScramCredential(form[0], b"\xff" * form[1], b"", b"") for n, form in enumerate(each)}
 
@@ -167,7 +167,7 @@ def test_a_new_user_changes_few_fake_scram_credentials() -> None:
 
 
 def test_fake_scram_salts_resemble_those_of_kafkas_tools() -> None:
-    """130 bits in base 36 have 26 digits, the first of them a 1, or fewer."""
+    """130 bits in base 36 have at most 26 digits. With 26, the first is 1."""
     fake_credential = FakeCredentials()
     kafkas = ScramCredential(4096, b"1qg6nvw4o8xv8b0n3mkpu1fmwd", b"", b"")
     for known in ({}, {("u", SCRAM): kafkas}):
@@ -193,7 +193,7 @@ async def test_login_threads_alternate_between_networks(threads: FairThreadPool)
     await asyncio.sleep(0)
     gate.set()
     await asyncio.gather(*busy, *others)
-    assert max(order.index("one"), order.index("two")) <= 2, "at most one of each other's before it"
+    assert max(order.index("one"), order.index("two")) <= 2, "at most one request of each other network comes first"
     assert len(order) == 202
 
 
@@ -210,7 +210,7 @@ async def test_cancelled_login_work_is_not_started(threads: FairThreadPool) -> N
     first.cancel()
     gate.set()
     await threads.run("c", lambda: begun.append(-1))
-    assert begun == [-1], "a thread that was not waited for is free again"
+    assert begun == [-1], "a cancelled request frees its thread"
 
 
 async def test_closed_login_threads_start_no_work(threads: FairThreadPool) -> None:

@@ -1,4 +1,4 @@
-"""A controller for each test."""
+"""A running controller for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller in memory with simulated brokers, called through the handlers of its listener."""
+"""An in-memory controller with simulated brokers, called through the handlers of its listeners."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ E = TypeVar("E")
 
 
 def read_back(key: int, version: int, answer: Message) -> Any:
-    """A response as a client reads it."""
+    """Encodes a response and decodes it again, as a client does."""
     return codec.decode_response(key, version, codec.encode_response(key, version, 1, answer)[4:])[1]
 
 
 class Unheard:
-    """Log lines and figures that nobody reads."""
+    """Discards log lines and metrics."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_, **__: None
@@ -61,11 +61,11 @@ class Rig:
         self.broker: HandlerTable = broker_listener(api, {}, 1)
 
     async def call(self, key: int, version: int, request: Message, principal: str = "User:ANONYMOUS") -> Any:
-        """The controller's answer, or what its handler raises."""
+        """Returns the response, or raises the handler's error."""
         return await self._call(self.listener, key, version, request, principal)
 
     async def create(self, *names: str, principal: str = "User:ANONYMOUS", **more: Any) -> Any:
-        """Create topics of one partition, or as `more` says; their results."""
+        """Create topics, by default of one partition and one replica; returns their results."""
         each = {"num_partitions": 1, "replication_factor": 1, **more}
         topics = tuple(CreatableTopic(name=name, **each) for name in names)
         request = CreateTopicsRequest(topics=topics, timeout_ms=60_000)
@@ -85,7 +85,7 @@ class Rig:
         dry: bool = False,
         principal: str = "User:ANONYMOUS",
     ) -> tuple[int, str | None]:
-        """Alter configs of one resource incrementally; the error and its message."""
+        """Alter configs of one resource incrementally; returns the error code and message."""
         configs = tuple(AlterableConfig(name=key, config_operation=op, value=value) for key, op, value in steps)
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=dry)
@@ -115,12 +115,12 @@ async def rig(
     broker_listeners: bool = False,
     endpoint: Endpoint = ENDPOINT,
 ) -> AsyncIterator[Rig]:
-    """A controller that has started, stopped at the end."""
+    """Yields a started controller, and stops it at the end."""
     log = InMemoryLog("cluster-of-the-test")
 
     async def flush() -> None:
         log.flush()
-        await asyncio.sleep(0)  # whoever waits for a disk lets others go on
+        await asyncio.sleep(0)  # a real flush yields to the loop
 
     simulated = SimulatedBrokers(brokers)
     simulated.default_endpoints = (endpoint,)

@@ -107,11 +107,11 @@ async def test_many_denied_requests_write_few_events() -> None:
             assert {each.error_code for each in made.topics} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
             await one.call(ApiKey.METADATA, 12, named, BOB)
         await one.controller.decided()
-        assert one.log.durable_offset - before <= 4 * 50, "fifty of each kind, and not 2,700"
+        assert one.log.durable_offset - before <= 4 * 50, "fifty of each kind are recorded, not 2,700"
         one.controller.refusals.stop()
         await one.controller.decided()
         counted = sum(event.count for event in one.events(RequestsRefused))
-        assert counted + len(one.events(CreateRejected)) == 2 * 3 * 300, "none is lost"
+        assert counted + len(one.events(CreateRejected)) == 2 * 3 * 300, "every refusal is recorded or counted"
 
 
 def quota(rate: float | None, user: str | None = "bob") -> AlterClientQuotasRequest:
@@ -165,5 +165,5 @@ async def test_many_quotas_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch
         entries = tuple(quota(2.0, user).entries[0] for user in users)
         answer = await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=entries))
         assert [entry.entity[0].entity_name for entry in answer.entries] == users
-        assert [entry.error_code for entry in answer.entries] == [0] * 35 + [42, 42], "one named twice, in any part"
+        assert [entry.error_code for entry in answer.entries] == [0] * 35 + [42, 42], "a repeated user, in any list"
         assert {entity[0][1] for entity in one.api.cluster.quotas} == set(users)

@@ -1,4 +1,4 @@
-"""ApiVersions: what is advertised, and to whom; and Produce, which is advertised and refused."""
+"""ApiVersions: the APIs advertised to each kind of client; and Produce, which is advertised but rejected."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_wrong_cluster_or_node_gets_rebootstrap_required(cluster_id: str | None,
 @pytest.mark.parametrize("broker_listeners", [False, True])
 async def test_api_versions_checks_the_node_id_per_listener(broker_listeners: bool) -> None:
     async with rig(broker_listeners=broker_listeners) as served:
-        if broker_listeners:  # at ports of their own
+        if broker_listeners:  # brokers have their own ports
             served.api.advertised = replace(ENDPOINT, port=9099)
         nodes = {0} if broker_listeners else {0, 1, 2, 3}
 
@@ -158,7 +158,7 @@ def test_produce_with_acks_0_disconnects() -> None:
 
 @asynccontextmanager
 async def one_topic() -> AsyncIterator[KafkaServer]:
-    """A listener of the only broker, which leads the only partition of topic `t`."""
+    """The listener of the only broker, which leads the only partition of topic `t`."""
 
     def metadata(context: RequestContext, request: topics.MetadataRequest) -> topics.MetadataResponse:
         partition = topics.MetadataResponsePartition(leader_id=1, replica_nodes=(1,), isr_nodes=(1,))
@@ -178,7 +178,7 @@ async def one_topic() -> AsyncIterator[KafkaServer]:
 
 
 def produced(port: int) -> list[Any]:
-    """The errors of librdkafka for one record, which it would retry for a minute."""
+    """librdkafka's errors for one record; it would retry a retriable error for a minute."""
     errors: list[Any] = []
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "message.timeout.ms": 60_000})
     producer.produce("t", b"x", on_delivery=lambda error, _: errors.append(error and error.code()))

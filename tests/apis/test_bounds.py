@@ -1,4 +1,4 @@
-"""What one request may change, and what one answer may hold, is bounded; long work is done in turns."""
+"""Limits on the changes of one request and on the size of one response. Long work yields to the event loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MANY = CHANGES_MAX + 1
 
 
 def topics(count: int, **more: Any) -> tuple[CreatableTopic, ...]:
-    """Topics of one partition, or as said."""
+    """Topics, by default of one partition and one replica."""
     each = {"num_partitions": 1, "replication_factor": 1, **more}
     return tuple(CreatableTopic(name=f"t{number}", **each) for number in range(count))
 
@@ -41,7 +41,7 @@ def asked(names: Iterable[str]) -> tuple[topics_messages.MetadataRequestTopic, .
 
 
 def resources(kind: int, names: Iterable[str]) -> tuple[configs.AlterConfigsResource, ...]:
-    """Resources whose configs change, without a change."""
+    """Resources of an AlterConfigs request, without a config."""
     return tuple(configs.AlterConfigsResource(resource_type=kind, resource_name=name) for name in names)
 
 
@@ -84,7 +84,7 @@ async def test_request_beyond_kafkas_limits_is_rejected_as_a_whole(
         await served.create(*(each.name for each in GROWN), num_partitions=99)
         before = served.log.durable_offset
         answer = await served.call(key, version, request_)
-        assert served.log.durable_offset == before, "something was made of it"
+        assert served.log.durable_offset == before, "a rejected request writes no event"
         read = read_back(key, version, answer)
         parts = next(value for name in read.__struct_fields__ if isinstance(value := getattr(read, name), tuple))
         assert {(each.error_code, each.error_message) for each in parts} == {(POLICY_VIOLATION, message)}
@@ -146,7 +146,7 @@ async def test_describe_configs_response_size_is_limited(served: Rig, monkeypatc
 
 
 async def loop_iterations_during(served: Rig, key: ApiKey, version: int, request: Message) -> int:
-    """How often others had their turn while a request was worked on."""
+    """Counts the loop iterations of another task during a request."""
     turns = 0
 
     async def others() -> None:
@@ -218,7 +218,7 @@ async def test_describe_topic_partitions_cursor_beyond_the_last_partition(served
 
     assert await page(8) == [("t0", 1), ("t1", 9)]
     assert await page(2**31 - 1) == [("t0", 0), ("t1", 9), ("t2", 1)]
-    assert await page(-1) == [], "it is refused, as in Kafka"
+    assert await page(-1) == [], "a negative index is rejected, as in Kafka"
 
 
 async def test_metadata_of_a_repeated_topic_is_returned_once(served: Rig) -> None:
@@ -260,8 +260,8 @@ async def test_many_scram_users_are_altered_in_slices(monkeypatch: pytest.Monkey
         )
         answer = await one.call(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request)
         codes = {each.user: each.error_code for each in answer.results}
-        assert list(codes) == ["u34", *users[:34]], "in the order in which they are first named"
-        assert {user: code for user, code in codes.items() if code} == {"u34": 91, "u3": 92}, "in whatever parts"
+        assert list(codes) == ["u34", *users[:34]], "in the order of first mention"
+        assert {user: code for user, code in codes.items() if code} == {"u34": 91, "u3": 92}, "in any list"
         assert {user for user, _ in one.api.cluster.scram} == set(users) - {"u3", "u34"}
 
 
@@ -288,4 +288,4 @@ async def test_version_0_disconnects_after_an_invalid_request(
     with pytest.raises(Disconnect, match="InvalidRequest: topic "):
         await served.call(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest(topics=topics, timeout_ms=1000))
     assert [(event.topic, event.rule) for event in served.events(CreateRejected)] == logged
-    assert served.api.store.durable_named("plain") is None, "nothing of such a request is created"
+    assert served.api.store.durable_named("plain") is None, "the request creates no topic"

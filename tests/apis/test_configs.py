@@ -1,4 +1,4 @@
-"""Configs of simulated brokers, of the brokers of a target cluster, and of groups."""
+"""Configs of simulated brokers, of the target cluster's brokers, and of groups."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ async def shown(a: Rig, name: str, key: str, kind: int = BROKER) -> Any:
 
 
 async def until_reconciled(a: Rig) -> None:
-    """Until every topic has been looked at."""
+    """Wait until every topic is reconciled."""
     await a.controller.decided()
-    for _ in range(100):  # a sweep has its turns in between
+    for _ in range(100):  # a sweep yields to the loop
         await asyncio.sleep(0)
         await a.controller.decided()
 
@@ -118,7 +118,7 @@ REFUSED = (
     ("", "num.io.threads", SET, "3", 42, "Invalid dynamic configuration: Dynamic thread count update validation fail"),
     ("", "nonsense", SET, "x" * 32_768, 40, "The configuration value cannot be added because it exceeds the maximum"),
 )
-"""Others, and what Kafka says of them, are in tests/reference."""
+"""tests/reference compares the others, and their errors, with Kafka's."""
 
 
 @pytest.mark.parametrize(("name", "key", "op", "value", "code", "message"), REFUSED)
@@ -127,7 +127,7 @@ async def test_invalid_broker_configs_have_kafkas_message(
 ) -> None:
     got_code, got = await served.alter_configs(BROKER, name, (key, op, value))
     assert (got_code, (got or "")[: len(message)]) == (code, message)
-    assert changes(served) == [], "nothing of it is recorded"
+    assert changes(served) == [], "a rejected alteration records no change"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ SPOKEN = [ApiVersion(api_key=ApiKey.DESCRIBE_CONFIGS, min_version=1, max_version
 
 
 class Brokers:
-    """Brokers of a cluster, and what came to which of them: an address, None for any, and names of resources."""
+    """Brokers of a cluster. `came` has each request's address (None: any broker) and resource names."""
 
     def __init__(self) -> None:
         self.came: list[tuple[tuple[str, int] | None, list[str]]] = []
@@ -213,7 +213,7 @@ class Brokers:
         header = parse_header(payload)
         request = read_request(header.api_key, header.api_version, payload, header.body_offset)[0]
         assert isinstance(request, DescribeConfigsRequest)
-        assert header.api_version >= 1, "the oldest that the brokers speak"
+        assert header.api_version >= 1, "at least the oldest version of the brokers"
         names = [each.resource_name for each in request.resources]
         self.came.append((to, names))
         configs = (DescribeConfigsResourceResult(name="node.id", value="7", config_source=5),)

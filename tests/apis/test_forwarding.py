@@ -1,4 +1,4 @@
-"""Requests that are passed to another server: byte for byte, in their turn, and never those between brokers."""
+"""Requests forwarded to another server: unchanged, in order, and never requests of the cluster's own brokers."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def anybody(_: RequestContext) -> bool:
 
 
 async def echo(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
-    """A broker that answers the same to everything."""
+    """A broker with the same response to every request."""
     return ANSWER
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:
-    """A request frame, without its size."""
+    """Encodes a request frame without its size."""
     return struct.pack(">hhih", api_key, version, 7, 2) + b"me" + body
 
 
@@ -90,7 +90,7 @@ async def test_frames_are_forwarded_unchanged() -> None:
 
 
 async def test_forwarded_requests_of_a_connection_are_sequential() -> None:
-    """As a broker works on them: a group sees the requests of a member in their order."""
+    """Requests of a connection stay in order, so that a group sees a member's requests in order."""
     assert forwarding_rows(SPOKEN, (), echo, anybody)[LIST_GROUPS].alone
 
 

@@ -31,11 +31,11 @@ BY_KAFKA = {
         ("cleanup.policy", "delete"), ("compression.type", "producer"), MIN_ISR, ("retention.ms", "-1"), SEGMENTS,
     ),
 }  # fmt: skip
-"""The configs with which Kafka 4.3.1 creates its internal topics, as read off its metadata log."""
+"""Configs of Kafka 4.3.1's internal topics, from its metadata log."""
 
 
 async def _metadata(served: Rig, *names: str, version: int = 12, times: int = 1) -> None:
-    """Metadata of topics, several times at once; what it leads to is decided when this returns."""
+    """Send concurrent Metadata requests, and wait until all resulting commands are decided."""
     topics = tuple(MetadataRequestTopic(name=name) for name in names)
     for _ in range(times):
         await served.call(ApiKey.METADATA, version, MetadataRequest(topics=topics, allow_auto_topic_creation=True))
@@ -108,7 +108,7 @@ async def test_large_topic_is_encoded_in_a_thread(how: str, monkeypatch: pytest.
             )
             assert list(answer.topics).count(whole) == 1
         assert {on_loop for size, on_loop in encoded if size > LARGE} == {False}
-        assert len([size for size, _ in encoded if size > LARGE]) == 1, "it is cached"
+        assert len([size for size, _ in encoded if size > LARGE]) == 1, "the large part is encoded once"
 
 
 def _anonymous_requester() -> Any:

@@ -1,4 +1,4 @@
-"""The permission hook (KIP-4 rule 3): what a refused principal gets, and what it is not shown."""
+"""The permission hook (KIP-4 rule 3): errors of an unauthorized principal, and the data hidden from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class Granted:
-    """Everybody may do what is listed, and User:ANONYMOUS everything."""
+    """Everybody may do the listed operations; User:ANONYMOUS may do everything."""
 
     def __init__(self, *grants: tuple[Operation, ResourceType, str]) -> None:
         self._grants = set(grants)

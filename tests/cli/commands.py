@@ -1,4 +1,4 @@
-"""Commands run in the tests' own process."""
+"""Runs commands in the process of the tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class Outcome(NamedTuple):
-    """How a command ended and what it printed."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ Printed = Callable[..., str]
 
 
 def ended(*arguments: object) -> int:
-    """Run a command, as `topicwright` would; its exit code."""
+    """Run a command as `topicwright` does; returns its exit code."""
     try:
         code: object = main([str(one) for one in arguments])
     except SystemExit as end:
@@ -36,10 +36,10 @@ def ended(*arguments: object) -> int:
 
 
 def open_log(folder: Path) -> RocksDbLog:
-    """The log of a service in a folder."""
+    """Opens the log in a service's folder."""
     return RocksDbLog(folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID)
 
 
 def columns(text: str) -> list[list[str]]:
-    """The words of each line."""
+    """The words of each line, split at blanks."""
     return [line.split() for line in text.splitlines()]

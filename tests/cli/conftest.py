@@ -1,4 +1,4 @@
-"""Commands that run in this process."""
+"""Fixtures that run commands in the process of the tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAY_EVENTS = 320
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in this process, as `topicwright` would."""
+    """Runs a command in this process, as `topicwright` does."""
 
     def run_it(*arguments: object) -> Outcome:
         return Outcome(ended(*arguments), *capsys.readouterr())
@@ -26,7 +26,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def printed(run: Run) -> Printed:
-    """Runs a command that ends with an exit code, 0 by default; returns all that it prints."""
+    """Runs a command that must end with an exit code, 0 by default; returns its output."""
 
     def run_it(*arguments: object, code: int = 0) -> str:
         outcome = run(*arguments)
@@ -44,7 +44,8 @@ def offline(run: Run, stopped: Path) -> Run:
 
 @pytest.fixture(scope="session")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a service that has stopped: topics a.t and u, v deleted, one create refused. No test writes it."""
+    """The folder of a stopped service: topic a.t, deleted topics u and v, and a refused create. Tests must not change
+    it."""
     data = tmp_path_factory.mktemp("stopped") / "data"
 
     async def live() -> None:
@@ -63,7 +64,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log with a day's events. No test writes it."""
+    """A log with a day's events. Tests must not change it."""
     folder = tmp_path_factory.mktemp("day") / "log"
     write_a_day(folder, DAY_EVENTS)
     return folder

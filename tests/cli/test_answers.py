@@ -1,4 +1,4 @@
-"""What holds of every command that reads: the same answers everywhere and in every format, and errors that help."""
+"""Every reading command gives the same answer from a service and from a folder, in every format; and helpful errors."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_response_without_end(
     assert f"the service at {address} sends more than 4194304 bytes in an answer" in ended.err
 
 
-# arguments | what standard error says
+# arguments | standard error
 MISUSE = """
 topic create --dry-run                  | the following arguments are required: NAME
 topic create t --dry-run --timeout-ms 3 | --dry-run does not wait, so it cannot be used with --timeout-ms
@@ -170,7 +170,7 @@ def test_usage_errors(line: str, run: Run, tmp_path: Path, monkeypatch: pytest.M
     assert outcome.err.startswith(
         ("usage: topicwright " + (arguments.split()[0] if not arguments.startswith("topcs") else ""), "topicwright: ")
     )
-    assert not list(tmp_path.iterdir()), "nothing is made of it"
+    assert not list(tmp_path.iterdir()), "no file is created"
 
 
 def test_a_full_disk_on_standard_output_is_reported(stopped: Path) -> None:

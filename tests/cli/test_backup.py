@@ -1,4 +1,4 @@
-"""`topicwright backup` and `recover`: what is new is copied, and what comes back is what was, up to any moment."""
+"""`topicwright backup` copies new events; `recover` restores the log up to any point in time."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _backup(day: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(_backup: Path, tmp_path: Path) -> Path:
-    """A backup of that log."""
+    """A backup of the log `day`."""
     return Path(shutil.copytree(_backup, tmp_path / "backup"))
 
 
 def state_of(folder: Path) -> tuple[list[tuple[int, bytes]], dict[bytes, bytes]]:
-    """The events of a log, and its state but for what it says of its archive."""
+    """The events of a log, and its state without the archive status."""
     with closing(open_log(folder)) as log:
         return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(ARCHIVE_KEY)}
 
@@ -63,7 +63,7 @@ def test_a_recovered_log_equals_the_original(day: Path, tmp_path: Path, printed:
             assert list(shard_offsets(log, key)) == list(shard_offsets(other, key)), key
         for name in {one for one, _, _ in log.index_runs(of_requests=True)}:
             assert list(request_offsets(log, name)) == list(request_offsets(other, name)), name
-        assert history_of(other) == archive_status(other).history != history_of(log), "a history of its own"
+        assert history_of(other) == archive_status(other).history != history_of(log), "it has its own history"
 
 
 def test_a_second_backup_copies_only_new_events(day: Path, tmp_path: Path, printed: Printed) -> None:
@@ -108,7 +108,7 @@ def test_backup_into_the_archive(day: Path, tmp_path: Path, printed: Printed) ->
     printed("recover", tmp_path / "archive", "--data", tmp_path / "again")
     with closing(open_log(tmp_path / "again")) as log:
         assert log.next_offset == manifests[-1].end
-        assert archive_status(log).url == "", "what is recovered archives nowhere yet"
+        assert archive_status(log).url == "", "a recovered log has no archive"
 
 
 def test_verify_accepts_a_valid_backup(day: Path, place: Path, tmp_path: Path, printed: Printed) -> None:
@@ -125,7 +125,7 @@ def test_verify_accepts_a_valid_backup(day: Path, place: Path, tmp_path: Path, p
 
 
 def _change(place: Path, **fields: object) -> dict[str, Any]:
-    """Another entry of the segment in the manifest; the entry before."""
+    """Change fields of a segment's entry in the manifest; returns the entry before."""
     manifest = json.loads((place / MANIFEST).read_text())
     before = manifest["segments"][0]
     manifest["segments"] = [{**before, **fields}]
@@ -134,7 +134,7 @@ def _change(place: Path, **fields: object) -> dict[str, Any]:
 
 
 def _put(place: Path, content: bytes) -> None:
-    """Another file in place of one, and a manifest that names it."""
+    """Replace a segment's file, and update the manifest."""
     footer = content[-8 - int.from_bytes(content[-8:-4], "little") :]
     name, end = ({"sha256": hashlib.sha256(part).hexdigest(), "size": len(part)} for part in (content, footer))
     _change(place, events=name, footer=end)
@@ -142,7 +142,7 @@ def _put(place: Path, content: bytes) -> None:
 
 
 def _write_table(place: Path, index: object = None, value: object = None, canonical: object = None, **how: Any) -> None:
-    """Another file with these columns; without a value those of the segment."""
+    """Write a segment file with these columns; the default of each is the segment's own value."""
     sink = pa.BufferOutputStream()
     table = pq.read_table(next((place / "events").iterdir()), columns=["value", "canonical"])
     if value is not None:
@@ -160,7 +160,7 @@ def _flip_footer(place: Path) -> None:
 
 
 def _other_index(place: Path) -> None:
-    """The events as they are, and the index of an empty one."""
+    """Keep the events, but write the index of an empty segment."""
     empty = BytesIO()
     write_snapshot(empty, SnapshotInfo("c", 1, 1, 0), [])
     _write_table(place, b64encode(empty.getvalue()), compression="zstd")
@@ -298,7 +298,7 @@ def test_recover_a_forged_backup(
 ) -> None:
     change(place)
     assert said in printed("recover", place, "--data", tmp_path / "again", code=2)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["backup"], "nothing is left"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["backup"], "a failed recovery leaves no folder"
 
 
 WRONG = """

@@ -1,5 +1,5 @@
-"""`topic`, `check`, `completion`, where each command is found, and wrong usage: exit code 2, with a message that says
-why."""
+"""`topic`, `check` and `completion`; the location of each command; and wrong usage, which ends with exit code 2 and an
+explanation."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_completion_prints_a_script_for_each_shell(run: Run, shell: str) -> None
 
 
 def completed(line: str, tmp_path: Path) -> list[str]:
-    """What the shell is offered for a line."""
+    """The completions that the shell gets for a line."""
     into = tmp_path / "offered"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line))}
     env |= {"_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(into), "_ARGCOMPLETE_SHELL": "bash"}
@@ -156,8 +156,8 @@ async def test_completion_of_names(run: Run, tmp_path: Path, monkeypatch: pytest
             assert await asyncio.to_thread(common.topic_names, prefix, options) == names, prefix
         line = "topicwright topic delete pay.r"
         assert await asyncio.to_thread(completed, line, tmp_path) == ["pay.refunds"]
-    assert common.topic_names("pay", argparse.Namespace(http="127.0.0.1:1")) == (), "nobody is there"
-    assert common.topic_names("pay", argparse.Namespace(data=tmp_path)) == (), "no log is there"
+    assert common.topic_names("pay", argparse.Namespace(http="127.0.0.1:1")) == (), "no server, no completions"
+    assert common.topic_names("pay", argparse.Namespace(data=tmp_path)) == (), "no log, no completions"
     assert completed("topicwright topics --context h", tmp_path) == ["here"]
     assert completed("topicwright events --type TopicC", tmp_path) == ["TopicConfigsChanged", "TopicCreated"]
     (tmp_path / "config" / "topicwright" / "contexts.json").write_text("nonsense")

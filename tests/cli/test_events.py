@@ -1,5 +1,4 @@
-"""`topicwright events`, `requests`, `explain`, `brokers` and `settings`: what happened, as lines and as it happens, who
-wanted what, why it went so, and who decides."""
+"""`topicwright events`, `requests`, `explain`, `brokers` and `settings`, for recorded events and while following."""
 
 from __future__ import annotations
 
@@ -99,7 +98,7 @@ def test_what_does_not_exist_is_an_error(offline: Run) -> None:
         outcome = offline(*command.split())
         assert (outcome.code, outcome.out, message in outcome.err) == (int(code), "", True), f"{command}: {outcome}"
     late = offline("events", "--topic", "u", "--from", 9999)
-    assert late == (0, "No event matches.\n", ""), "it has events, but none from there on"
+    assert late == (0, "No event matches.\n", ""), "no event from that time on"
 
 
 async def test_events_follow_ends_when_the_service_stops(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +126,7 @@ async def test_events_follow_ends_when_the_service_stops(run: Run, monkeypatch: 
     assert outcome.code == 2
     assert outcome.err == f"topicwright: the service at {address} has stopped\n"
     offsets = [json.loads(line)["offset"] for line in outcome.out.splitlines()]
-    assert offsets == printed == [*range(end - 5, end), deleted], "those of topic t alone"
+    assert offsets == printed == [*range(end - 5, end), deleted], "only events of topic t"
 
 
 AT = "2026-07-17T10:00:00.000Z"
@@ -168,7 +167,7 @@ def test_event_columns_are_aligned() -> None:
     lines = [line_of(event(n, "TopicReady", text="ready", topic=name, request_id=name)) for n, name in enumerate(names)]
     shown = list(in_columns(lines, Style()))
     assert {line.rindex("ready") for line in shown[1:]} == {shown[0].index("WHAT")}
-    assert next(in_columns(iter(lines), Style(), 0)).index("WHAT") < shown[0].index("WHAT"), "followed: as they come"
+    assert next(in_columns(iter(lines), Style(), 0)).index("WHAT") < shown[0].index("WHAT"), "narrower while following"
 
 
 def refusal(offset: int, kind: str, **fields: Any) -> EventView:
@@ -214,7 +213,7 @@ def test_followed_events_are_summarized_as_they_arrive(monkeypatch: pytest.Monke
         raise OSError("the service has stopped")
 
     lines = in_format(Namespace(output="table", follow=True), source())
-    assert [next(lines).split()[0] for _ in range(4)] == ["OFFSET", "0", "1-100", "101"], "while more may come"
+    assert [next(lines).split()[0] for _ in range(4)] == ["OFFSET", "0", "1-100", "101"], "ranges before the input ends"
     may_end.set()
     with pytest.raises(OSError, match="stopped"):
         next(lines)
@@ -231,7 +230,7 @@ def test_followed_events_are_printed_after_a_delay_limit() -> None:
     some = event_lines.bursts(source(), lambda _: True)
     shown = next(some)
     more.set()
-    assert [*shown, *(one for burst in some for one in burst)] == [*range(5)], "the first before all had come"
+    assert [*shown, *(one for burst in some for one in burst)] == [*range(5)], "printed as they arrive"
 
 
 def test_bursts_of_events_are_limited_by_cause_length_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +289,7 @@ def test_explain_prints_a_topic_and_a_request(offline: Run) -> None:
     assert offline("explain", request).out.startswith(f"request {request}: HTTP by User:ANONYMOUS")
     assert json.loads(offline("explain", request, "--json").out)["kind"] == "request"
     first = steps[0].split()[0]
-    assert len(offline("explain", "u", "--at", first).out.splitlines()) == 4, "one step"
+    assert len(offline("explain", "u", "--at", first).out.splitlines()) == 4, "a single step"
 
 
 def test_a_long_explanation_marks_omitted_steps() -> None:

@@ -1,5 +1,5 @@
-"""Commands write files that only their owner may read, whatever the umask, and warn of other files. Commands that read
-the folder of a stopped service change no byte of it, also after a kill."""
+"""Commands write files that only their owner can read, whatever the umask, and warn about other files. Reading the
+folder of a stopped service changes no byte of it, even after a kill."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _open_umask() -> Iterator[None]:
 
 
 def readable(path: Path) -> list[str]:
-    """The paths of a folder, itself included, on which others have any permission."""
+    """The paths in a folder, itself included, on which group or others have a permission."""
     return [str(each) for each in (path, *path.rglob("*")) if stat.S_IMODE(each.stat().st_mode) & 0o077]
 
 
@@ -91,7 +91,7 @@ COMMANDS = (
 
 @pytest.fixture
 def killed(day: Path, tmp_path: Path) -> Path:
-    """A folder as kill -9 leaves it: what is newest is in the write-ahead log alone."""
+    """A folder after kill -9: the newest events are only in the write-ahead log."""
     shutil.copytree(day, tmp_path / "log")
     with closing(open_log(tmp_path / "log")) as log:
         log.write(Commit(own={b"zz": b"1"}))
@@ -103,7 +103,7 @@ def killed(day: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_reads_write_nothing(command: tuple[str, ...], killed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = _content(killed)
-    assert any(one.stat().st_size for one in killed.glob("*.log")), "it would be written to table files"
+    assert any(one.stat().st_size for one in killed.glob("*.log")), "opening it would flush these events"
     assert main([str(killed) if word == "DIR" else word for word in command]) == 0, capsys.readouterr().err
     assert _content(killed) == before
 

@@ -1,5 +1,5 @@
-"""`topicwright prove` and `verify`, and the verifier in docs/ as a process of its own: what holds does, and nothing
-else."""
+"""`topicwright prove` and `verify`, and the stand-alone verifier in docs/: they accept valid proofs and reject all
+others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VERIFIER = ROOT / "docs" / "verify_proof.py"
 
 
 class Stopped(NamedTuple):
-    """The folder of a stopped service, and the public key of a head over its first events."""
+    """The folder of a stopped service, and the public key of a tree head over its first events."""
 
     folder: Path
     public: Path
@@ -69,13 +69,13 @@ def proof_of(run: Run, tmp_path: Path, *arguments: object) -> Path:
 
 
 def by_itself(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The verifier in docs/, without the project or any package within reach."""
+    """Run the verifier in docs/ without access to the project or any package."""
     argv = [sys.executable, "-I", "-S", str(VERIFIER), *map(str, arguments)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False, env={}, cwd="/")
 
 
 def verified(run: Run, *arguments: object) -> Outcome:
-    """The outcome of `verify`; the verifier in docs/ ends with the same exit code."""
+    """The outcome of `verify`, after checking that the verifier in docs/ ends with the same exit code."""
     outcome, alone = run("verify", *arguments), by_itself(*arguments)
     assert (alone.returncode, "Traceback" in alone.stderr) == (outcome.code, False), alone
     return outcome
@@ -97,7 +97,7 @@ def test_a_proof_verifies_with_the_public_key_of_the_service(run: Run, stopped: 
         checked = run("verify", proof, "--key", stopped.public)
         assert (checked.code, checked.err) == (0, "")
         assert checked.out.startswith("valid: ")
-        assert "2023-11-14T22:13:20" in checked.out.splitlines()[0], "when the head was signed"
+        assert "2023-11-14T22:13:20" in checked.out.splitlines()[0], "it prints the signing time"
         alone = by_itself(proof, "--key", stopped.public)
         assert (alone.returncode, alone.stderr) == (0, "")
         assert alone.stdout.splitlines()[-1].startswith("valid: ")
@@ -139,7 +139,7 @@ def test_verify_reports_the_time_of_the_saved_tree_head(run: Run, stopped: Stopp
 
 def test_proof_against_a_saved_head(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     proof = proof_of(run, tmp_path, "later", "--data", stopped.folder)
-    assert verified(run, proof, "--key", stopped.public).code == 1, "its head is not signed"
+    assert verified(run, proof, "--key", stopped.public).code == 1, "an unsigned tree head does not verify"
     nobody = run("verify", proof)
     assert nobody.code == 2
     assert "to check the head itself, give" in nobody.err
@@ -182,13 +182,13 @@ proof["events"][0]["path"] = dict.fromkeys(proof["events"][0]["path"])
 
 
 def signed_by_another(head: dict[str, Any]) -> Any:
-    """The same head with the signature of another key."""
+    """The same tree head, signed with another key."""
     another = HeadSigner(Ed25519PrivateKey.from_private_bytes(b"o" * 32))
     return msgspec.to_builtins(another.signed(msgspec.convert(head, Head, strict=False)))
 
 
 def test_a_changed_proof_does_not_verify(run: Run, stopped: Stopped, tmp_path: Path) -> None:
-    """The verifier in docs/ checks changed events against a saved head, because checking a signature takes it long."""
+    """Changed events are checked against a saved tree head, because the verifier in docs/ is slow at signatures."""
     file, kept = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder), tmp_path / "kept.json"
     whole = file.read_text()
     kept.write_text(json.dumps(json.loads(whole)["head"]))
@@ -306,7 +306,7 @@ def test_verify_rejects_a_head_of_no_known_partition(run: Run, stopped: Stopped,
 def test_saved_head_of_a_replaced_log(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, root: str
 ) -> None:
-    """Its log was replaced; asked for an older head, it repeats its former answer."""
+    """A log was replaced. Asked for an older tree head, the server repeats its former answer."""
     head = {"log": CLUSTER_ID, "size": size, "root": root, "at_ms": 1}
     kept = tmp_path / "kept.json"
     kept.write_text(json.dumps(head))

@@ -1,4 +1,4 @@
-"""`topicwright rules` with a running service: test, apply, show, history, diff, and the file of the settings."""
+"""`topicwright rules` with a running service: test, apply, show, history, diff, and the rules file of the settings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_rules_test_checks_a_file_without_a_server(run: Run, folder: Path) -> No
 def test_diff_of_texts_that_are_no_versions_and_of_control_characters(
     run: Run, server: Topicwright, folder: Path
 ) -> None:
-    for text in ("\u00b2", "9" * 5000, "-"):  # a superscript is a digit for Python
+    for text in ("\u00b2", "9" * 5000, "-"):  # Python's isdigit() accepts superscripts
         refused = run("rules", "diff", text, "--http", server.http)
         assert refused.code == 2
         assert f"topicwright: file {text}: cannot be read: " in refused.err
@@ -128,7 +128,7 @@ def test_reload_of_the_rules_file(run: Run, server: Topicwright, folder: Path) -
     (folder / "settings.toml").write_text("[[rule]]\nname = 'broken'\n")
     server.process.popen.send_signal(signal.SIGHUP)
     server.process.wait_for_line("rules not reloaded", within_s=240)
-    assert version() == before, "neither the unchanged nor the broken file"
+    assert version() == before, "unchanged and invalid files are not applied"
     (folder / "settings.toml").write_text("[[rule]]\nname = 'changed'\npartitions = 1\n")
     server.process.popen.send_signal(signal.SIGHUP)
     deadline = time.monotonic() + 240

@@ -1,4 +1,4 @@
-"""Tables, times, contexts, colour and the pager."""
+"""Tables, times, contexts, colours and the pager."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_tables_are_limited_to_the_terminal_width() -> None:
     assert whole[0].split() == ["NAME", "N", "STATUS"]
     assert whole[1].split() == ["a", "1", "ready"]
     assert whole[2].endswith("under-replicated (3 of 100)")
-    assert whole[1].index("1") == whole[2].index("100") + 2, "numbers stand at the right"
+    assert whole[1].index("1") == whole[2].index("100") + 2, "numbers are right-aligned"
     for width in range(26, 60):
         cut = list(table(("NAME", "N", "STATUS"), ROWS, width))
         assert max(map(len, cut)) <= width
         assert ("…" in "".join(cut)) is (width < max(map(len, whole)))
     assert list(table(("NAME",), [])) == ["NAME"]
-    assert max(map(len, table(("NAME", "N", "STATUS"), ROWS, 1))) == 8 + 2 + 3 + 2 + 8, "no column is cut to nothing"
+    assert max(map(len, table(("NAME", "N", "STATUS"), ROWS, 1))) == 8 + 2 + 3 + 2 + 8, "columns keep a minimum width"
 
 
 def test_marks_are_colours_if_colour_is_enabled() -> None:
@@ -111,11 +111,11 @@ for words, more in json.loads(sys.argv[1]):
     main(words)
     print(end="\\0", flush=True)
 """
-"""Runs commands one after another, each with variables of its own."""
+"""Runs commands one after another, each with its own environment variables."""
 
 
 def on_terminal(*runs: tuple[tuple[str, ...], dict[str, str]]) -> list[str]:
-    """The output of each command on a terminal of 80 columns."""
+    """The output of each command on a terminal with 80 columns."""
     leader, follower = pty.openpty()
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
     env.pop("NO_COLOR", None)
@@ -123,7 +123,7 @@ def on_terminal(*runs: tuple[tuple[str, ...], dict[str, str]]) -> list[str]:
     with subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, env=env) as process:
         os.close(follower)
         shown = b""
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             while some := os.read(leader, 65536):
                 shown += some
         process.wait(60)
@@ -135,7 +135,7 @@ def on_terminal(*runs: tuple[tuple[str, ...], dict[str, str]]) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The data folder of a log with a user in it."""
+    """The data folder of a log with one user."""
     monkeypatch.setattr("getpass.getpass", lambda prompt: "secret")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     assert main(["users", "add", "alice", "--data", str(tmp_path / "data")]) == 0
@@ -163,13 +163,13 @@ def test_colour_width_and_pager(folder: str, tmp_path: Path, capfd: pytest.Captu
     assert "alice" in paged
     assert "through" not in unpaged
     assert "alice" in unpaged
-    assert "alice" in empty, "no pager at all"
-    assert "alice" in missing, "a pager that is not there"
+    assert "alice" in empty, "an empty PAGER disables the pager"
+    assert "alice" in missing, "a missing pager is ignored"
     capfd.readouterr()
     assert main(list(words)) == 0
     to_file = capfd.readouterr().out
     assert "\x1b" not in to_file
-    assert max(map(len, to_file.splitlines())) > 80, "what goes to a file is whole"
+    assert max(map(len, to_file.splitlines())) > 80, "output to a file is not truncated"
 
 
 def test_contexts_are_added_used_and_removed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,13 +180,13 @@ def test_contexts_are_added_used_and_removed(run: Run, tmp_path: Path, monkeypat
     assert run("context", "add", "prod", "--http", "https://127.0.0.1:1")[1].endswith("and in use\n")
     assert run("context", "add", "test", "--http", "127.0.0.1:2")[0] == 0
     assert run("context", "list", "-o", "name")[1] == "prod\ntest\n"
-    assert "127.0.0.1:1 " in run("topics")[2], "the one in use"
+    assert "127.0.0.1:1 " in run("topics")[2], "the current context is used"
     assert "127.0.0.1:2 " in run("topics", "--context", "test")[2]
     monkeypatch.setenv("TOPICWRIGHT_CONTEXT", "test")
     assert "127.0.0.1:2 " in run("topics")[2]
     monkeypatch.setenv("TOPICWRIGHT_HTTP", "127.0.0.1:3")
     assert "127.0.0.1:3 " in run("topics")[2]
-    assert "127.0.0.1:4 " in run("topics", "--http", "127.0.0.1:4")[2], "a flag goes before all"
+    assert "127.0.0.1:4 " in run("topics", "--http", "127.0.0.1:4")[2], "a flag overrides the context"
     monkeypatch.setenv("TOPICWRIGHT_HTTP", "nonsense")
     assert "TOPICWRIGHT_HTTP or the context in use: 'nonsense' is not [https://]HOST:PORT" in run("topics")[2]
     monkeypatch.delenv("TOPICWRIGHT_HTTP")
@@ -199,7 +199,7 @@ def test_contexts_are_added_used_and_removed(run: Run, tmp_path: Path, monkeypat
     assert run("context", "use", "test")[1] == "context test is in use: 127.0.0.1:2\n"
     assert run("context", "remove", "test")[0] == 0
     assert run("context", "remove", "test")[0] == 1
-    assert "127.0.0.1:8080 " in run("topics")[2] or run("topics")[0] == 0, "none is in use"
+    assert "127.0.0.1:8080 " in run("topics")[2] or run("topics")[0] == 0, "no context is used"
     assert run("context", "add", "a/b", "--http", "h:1")[0] == 2
     (tmp_path / "topicwright" / "contexts.json").write_text('{"by_name": {"x": {"port": 3}}}')
     assert "missing required field `http`" in run("topics")[2]

@@ -1,5 +1,5 @@
-"""`topicwright topics`, and what a create would get: on the folder of a stopped service; and the query commands on the
-folder of a stopped worker or gateway, a log for each partition."""
+"""`topicwright topics` and dry runs of creates on the folder of a stopped service; and query commands on the folder of
+a stopped worker or gateway, which has a log for each partition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_topics_are_listed_in_columns(offline: Run) -> None:
     assert second[:4] == ["u", "2", "3", "ready"]
     assert second[5] == "User:ANONYMOUS"
     starts = {line.index("ready") for line in outcome.out.splitlines()[1:]}
-    assert starts == {outcome.out.index("STATUS")}, "in one column with its heading"
+    assert starts == {outcome.out.index("STATUS")}, "the column is aligned with its heading"
 
 
 def test_one_topic_is_printed_with_all_details(offline: Run) -> None:
@@ -52,7 +52,7 @@ def test_one_topic_is_printed_with_all_details(offline: Run) -> None:
 
 def _replicas(text: str) -> list[str]:
     last = text.splitlines()[-1].split()
-    assert last[1] == last[2].partition(",")[0] == last[3].partition(",")[0], "led by its first replica"
+    assert last[1] == last[2].partition(",")[0] == last[3].partition(",")[0], "the first replica leads"
     return last[1:4]
 
 
@@ -175,7 +175,7 @@ def test_event_pages_cover_all_log_partitions(folder: Path, printed: Printed, mo
     assert shown.splitlines()[1].lstrip().startswith(f"{_partition(NAMES[0])}:")
 
 
-# command | exit code, and what it prints
+# command | exit code and output
 OF_PARTITIONS = f"""
 events --from 2                    | 2 give partition or topic too
 events --partition 3               | 2 there is no partition 3; allowed are 0 to 2

@@ -1,4 +1,4 @@
-"""`topicwright users`: in a data folder, in a file, through the admin API; and what is refused."""
+"""`topicwright users`: in a data folder, in a file and through the admin API; and its errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Give = Callable[[str], None]
 
 @pytest.fixture
 def give(monkeypatch: pytest.MonkeyPatch) -> Give:
-    """Puts text on standard input."""
+    """Returns a function that sets standard input."""
     return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
 
@@ -38,7 +38,7 @@ def test_users_add_creates_the_first_user_in_a_data_folder(run: Run, give: Give,
     again = run("users", "remove", "alice", "--data", data)
     assert (again.code, "Attempt to delete a user credential that does not exist" in again.err) == (1, True)
     events = run("events", "--data", data).out
-    assert "SettingsChanged" in events.splitlines()[1], "the first event of every log"
+    assert "SettingsChanged" in events.splitlines()[1], "every log begins with SettingsChanged"
     assert "sets the password of user alice for SCRAM-SHA-512" in events
     assert "removes the password of user alice for SCRAM-SHA-512" in events
     assert "secret" not in events
@@ -65,7 +65,7 @@ def test_users_are_managed_through_a_running_service(run: Run, give: Give, tmp_p
         assert (again.code, "does not exist" in again.err) == (1, True)
         give("x\n")
         locked = run("users", "add", "bob", "--data", service.data)
-        assert (locked.code, "is open in" in locked.err) == (2, True), "the log of a running service is its own"
+        assert (locked.code, "is open in" in locked.err) == (2, True), "a running service locks its log"
 
 
 def test_users_are_managed_in_a_users_file(run: Run, give: Give, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_users_are_managed_in_a_users_file(run: Run, give: Give, tmp_path: Path)
     assert [run("users", "remove", "carol", "--file", path).code for _ in range(2)] == [0, 1]
     assert read_users(path).passwords == read_users(path).tokens == {}
     assert run("users", "list", "--file", path).out == "There are no users.\n"
-    assert list(tmp_path.iterdir()) == [path], "nothing is left beside it"
+    assert list(tmp_path.iterdir()) == [path], "no temporary file remains"
 
 
 WRONG = """

@@ -1,4 +1,4 @@
-"""A topic name of each test."""
+"""A topic name for each test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-pytest.register_assert_rewrite("tests.clients.seen")  # so that what a client has seen is shown
+pytest.register_assert_rewrite("tests.clients.seen")  # so that failures show the values
 
 
 @pytest.fixture

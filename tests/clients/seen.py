@@ -1,4 +1,4 @@
-"""What each real client does and must see: the same scenario, whatever the client and whatever the server.
+"""The scenario that every real client runs on every server, and its expected results.
 
 Create a topic of three partitions with factor 2 and retention.ms=7200000; list; describe; describe its configs; create
 it again; create another with retention.ms=soon; grow it to five partitions; delete it.
@@ -14,7 +14,7 @@ TOPIC_ALREADY_EXISTS, INVALID_CONFIG = 36, 40
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the client was shown; `again` and `bad` are the error codes of the two refused creates."""
+    """The results of a client. `again` and `bad` are the error codes of the two rejected creates."""
 
     listed: bool
     partitions: int
@@ -28,7 +28,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def check(seen: Seen, *, message: bool = True) -> None:
-    """All of it as it must be; `message` says whether the client shows the server's own words."""
+    """Check all results. `message` is False if the client does not show the server's messages."""
     assert seen == Seen(
         listed=True,
         partitions=PARTITIONS,
@@ -47,6 +47,6 @@ def check(seen: Seen, *, message: bool = True) -> None:
 
 
 def parse_output(stdout: str) -> Seen:
-    """What a client program in another language printed."""
+    """Parses the output of a client program in another language."""
     shown = next(line for line in stdout.splitlines() if line.startswith("{"))
     return msgspec.json.decode(shown, type=Seen)

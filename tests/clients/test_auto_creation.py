@@ -1,6 +1,6 @@
-"""KIP-361 with real consumers: a missing topic is created only where both the cluster and the consumer allow it.
+"""KIP-361 with real consumers: a topic is created only if both the cluster and the consumer allow it.
 
-The truth table for every version of Metadata is in the differential table; here are the consumers themselves.
+The differential table covers every version of Metadata; these tests run the consumers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tests.support.topicwright import Topicwright
 from tests.support.wire import Wire
 
 SHORTLY_S, CREATED_WITHIN_S = 2, 240
-"""How long consumers poll where nothing is to happen, and where the topic is to be created, which ends it."""
+"""How long consumers poll if no topic is to be created, and at most if one is."""
 
 Wanted = tuple[str, bool]
-"""A topic, and whether its consumer allows that it is created."""
+"""A topic, and whether its consumer allows auto-creation."""
 
 
 def exists(address: str, topic: str) -> bool:
-    """Whether the topic is there, looked up in a way that does not create it."""
+    """True if the topic exists, without creating it."""
     with Wire(address) as wire:
         body = wire.call("Metadata", 12, topics=[{"name": topic}], allow_auto_topic_creation=False)
     code: int = body["topics"][0]["error_code"]
@@ -34,13 +34,13 @@ def exists(address: str, topic: str) -> bool:
 
 
 def poll_java(version: str, address: str, *topics: Wanted, seconds: int) -> list[str]:
-    """What Java consumers say after polling until topics are created: `polled`, or what poll threw."""
+    """The output of Java consumers that poll until topics exist: `polled`, or the error of poll."""
     words = [f"{topic}={str(allow).lower()}" for topic, allow in topics]
     return kafka_tools(version).output("Poll", address, str(seconds), *words).splitlines()[-len(topics) :]
 
 
 def poll_librdkafka(address: str, *topics: Wanted, seconds: int) -> None:
-    """The same, by librdkafka."""
+    """The same with librdkafka."""
     consumers = [_consumer(address, *each) for each in topics]
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at and not all(exists(address, topic) for topic, allow in topics if allow):

@@ -1,4 +1,4 @@
-"""The examples for clients' authors, each run as its first lines say: a topic is created, and then refused."""
+"""Runs each example for client authors as its first lines say: one topic is created, then one is rejected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Clients read offsets, groups and configs from brokers that store no records; and KIP-4's routing: given one broker
-alone, clients find the controller by themselves."""
+"""Offsets, groups and configs of brokers that store no records. And KIP-4's routing: clients that know one broker find
+the controller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.topicwright import Topicwright, topicwright
 from tests.support.wire import Wire
 
 WITHIN_S = 60
-"""An answer comes at once; this is for a machine that is busy."""
+"""A response comes at once; the limit allows for a busy machine."""
 
 
 def test_kafkajs_reads_offsets_and_groups(topicwright_server: Topicwright, topic: str) -> None:
@@ -37,7 +37,7 @@ def test_kafkajs_reads_offsets_and_groups(topicwright_server: Topicwright, topic
     found = json.loads(done.stdout)
     offsets = sorted(found["offsets"], key=lambda one: one["partition"])
     assert offsets == [{"partition": n, "offset": "0", "high": "0", "low": "0"} for n in range(2)]
-    assert sorted(one["offset"] for one in found["at"]) == ["0", "0"], "kafkajs takes the end where there is none"
+    assert sorted(one["offset"] for one in found["at"]) == ["0", "0"], "kafkajs falls back to the end"
     (committed,) = found["committed"]
     assert [one["offset"] for one in committed["partitions"]] == ["-1", "-1"]
     assert found["listed"] == []
@@ -46,7 +46,7 @@ def test_kafkajs_reads_offsets_and_groups(topicwright_server: Topicwright, topic
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """A server whose simulated brokers have listeners of their own."""
+    """A server whose simulated brokers have their own listeners."""
     settings = {"simulated.broker.listeners": "true"}
     with topicwright(tmp_path_factory.mktemp("listeners") / "server", settings) as running:
         yield running
@@ -54,7 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
 
 @pytest.fixture(scope="module")
 def brokers(server: Topicwright) -> tuple[str, ...]:
-    """HOST:PORT of every broker that is not the controller."""
+    """HOST:PORT of every broker except the controller."""
     with Wire(server.kafka) as wire:
         body = wire.call("Metadata", 12, topics=[])
     addresses = {each["node_id"]: f"{each['host']}:{each['port']}" for each in body["brokers"]}
@@ -81,7 +81,7 @@ def test_kafka_python(brokers: tuple[str, ...], topic: str) -> None:
 
 SESSION = "consumer.session.timeout.ms"
 OF_GROUP, DEFAULT = 8, 5
-"""Kafka's numbers of where a config comes from."""
+"""Kafka's codes of config sources."""
 
 
 def described(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def altered(admin: AdminClient, kind: ResourceType, name: str, key: str, value: 
 
 
 def until_is(admin: AdminClient, kind: ResourceType, name: str, key: str, value: str, source: int) -> None:
-    """A real Kafka answers before its broker goes by it."""
+    """A real Kafka answers before its broker has applied the change."""
 
     def has_it() -> bool:
         one = described(admin, kind, name)[key]

@@ -1,4 +1,4 @@
-"""Clients in Java (4.4, 3.9 and 2.0), JavaScript (kafkajs) and Go (franz-go), each as a program of its own."""
+"""Clients in Java (4.4, 3.9 and 2.0), JavaScript (kafkajs) and Go (franz-go), each as a separate program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_java_admin_client_manages_topics(version: str, bootstrap: str, topic: s
 
 
 def kafkajs(script: str, bootstrap: str, topic: str) -> str:
-    """What a script prints."""
+    """Run a script; returns its output."""
     node, modules = tools.program("node"), tools.cached("kafkajs/node_modules")
     script = str(tools.ROOT / "tests/clients/kafkajs" / script)
     done = tools.run_quietly([node, script, bootstrap, topic], NODE_PATH=str(modules))
@@ -105,13 +105,13 @@ def test_kafka_configs_alters_and_describes_broker_configs(bootstrap: str) -> No
 
 
 def _replicas(line: str) -> int:
-    """How many replicas a line of `--describe` shows: ... Replicas: 1,2 Isr: 1,2."""
+    """The number of replicas in a line of `--describe`: ... Replicas: 1,2 Isr: 1,2."""
     words = line.split()
     return len(words[words.index("Replicas:") + 1].split(","))
 
 
 class _Ran(NamedTuple):
-    """The exit code of a tool, and what it printed, without empty lines."""
+    """Exit code of a tool, and its output without empty lines."""
 
     code: int
     lines: Sequence[str]

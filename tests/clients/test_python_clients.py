@@ -1,4 +1,4 @@
-"""Python's three clients: confluent-kafka (librdkafka), kafka-python and aiokafka."""
+"""The three Python clients: confluent-kafka (librdkafka), kafka-python and aiokafka."""
 
 from __future__ import annotations
 
@@ -162,14 +162,15 @@ async def test_aiokafka_admin_client_manages_topics(bootstrap: str, topic: str) 
 
 
 def _retention(configs: Any) -> str:
-    """kafka-python 3 answers by type, then name, then setting."""
+    """kafka-python 3 returns configs by type, then resource, then key."""
     ((settings,),) = [list(named.values()) for named in configs.values() if named]
     value: str = settings["retention.ms"]["value"]
     return value
 
 
 def until(enough: Callable[[T], bool], look: Callable[[], T]) -> T:
-    """What `look` sees once it is enough, or at last: a real cluster's brokers learn a little after the answer."""
+    """Call `look` until its result is good enough; returns the last result. Brokers of a real cluster apply a change
+    shortly after the response."""
     for _ in range(3000):
         found = look()
         if enough(found):

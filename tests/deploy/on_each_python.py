@@ -1,4 +1,4 @@
-"""Everything is imported, and the demo told: what `test_pythons` has each Python do, warnings being errors."""
+"""Imports every module and runs the demo. `test_pythons` starts it with each Python, with warnings as errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sys
 from controller.cli.main import main
 
 LEFT_OUT = ("plotly", "py4j", "pyarrow", "pyspark", "numpy")
-"""What replays need besides; modules that import them are left out where they are missing."""
+"""Packages that only replays need; modules that import a missing one are skipped."""
 
 
 def import_everything() -> int:
-    """Import every module; how many there were."""
+    """Import every module; returns their number."""
     count = 0
     for top in ("controller", "events", "projections"):
         for module in pkgutil.walk_packages(importlib.import_module(top).__path__, f"{top}."):

@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard, by their own checkers, and against the figures that /metrics prints."""
+"""The alert rules and the dashboard pass their own checkers and match the metrics of /metrics."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def expressions() -> list[str]:
 
 
 def printed(text: str) -> set[str]:
-    """The names of samples that a text of figures has, or will have once there is something to count."""
+    """The names of the samples in a metrics text, including those that have no value yet."""
     kinds = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
     return {name + suffix for name, kind in kinds for suffix in SUFFIXES[kind]}
 
@@ -68,17 +68,17 @@ async def test_metrics_contain_every_name_of_alerts_and_dashboard() -> None:
             Member.gauges,
             KraftBrokers.gauges,
         )
-        for gauges in adds:  # what each kind of process shows besides, by its own code
+        for gauges in adds:  # the gauges of each kind of process
             one.metrics.watch(lambda gauges=gauges: gauges(MagicMock()))  # type: ignore[misc]
         one.metrics.watch(WorkerStatus(cast(Any, None)).gauges)
         text = (await one.client.get("/metrics")).text
-    assert len(wanted) > 40, "found in the files"
-    assert wanted - printed(text) == set(), "named, and printed nowhere"
+    assert len(wanted) > 40, "the files name enough metrics"
+    assert wanted - printed(text) == set(), "files name metrics that do not exist"
     assert "topicwright_nonsense_total" not in printed(text)
 
 
 async def test_metrics_pass_promtool_check() -> None:
-    """`promtool check metrics`: what it says of names that were there before is said here."""
+    """Remarks of `promtool check metrics` about older metric names are accepted."""
     async with service() as one:
         text = (await one.client.get("/metrics")).text
     done = await asyncio.to_thread(promtool, "check", "metrics", given=text)
@@ -104,7 +104,7 @@ def test_dashboard_expressions_are_valid_promql(tmp_path: Path) -> None:
 
 
 def lost(file: Any, again: Any, path: str = "") -> Iterator[str]:
-    """Where a dashboard holds what Grafana's own types do not."""
+    """The paths at which a dashboard differs from Grafana's own types."""
     if isinstance(file, dict):
         for key, value in file.items():
             if not isinstance(again, dict) or key not in again:
@@ -143,5 +143,5 @@ def test_dashboard_panels_do_not_overlap() -> None:
         at = panel["gridPos"]
         cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
         assert at["x"] + at["w"] <= 24, panel["title"]
-        assert not cells & taken, f"{panel['title']} lies on another panel"
+        assert not cells & taken, f"{panel['title']} overlaps another panel"
         taken |= cells

@@ -1,5 +1,5 @@
-"""The Kubernetes manifests, by Kubernetes' own schemas, and the systemd units, by systemd's own checker; and both
-against this project's own command line and paths."""
+"""The Kubernetes manifests, checked with Kubernetes' schemas, and the systemd units, with systemd's checker. Both match
+this project's command line and paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.tools import ROOT, program
 
 FOLDER = ROOT / "deploy/kubernetes"
 VERSIONS = ("1.30", "1.37")
-"""The oldest and the newest Kubernetes that the manifests are for."""
+"""The oldest and newest supported Kubernetes."""
 FIELDS = {"POD_NAME": "topicwright-0", "POD_NAMESPACE": "kafka", "POD_IP": "10.0.0.1", "POD_INDEX": "0"}
 
 
@@ -77,16 +77,16 @@ def test_container_commands_are_valid(name: str, tmp_path: Path) -> None:
     one = container(name)
     given = {each["name"] for each in one["env"]}
     words = [re.sub(r"\$\((\w+)\)", lambda found: FIELDS[found[1]], word) for word in one["args"]]
-    assert set(re.findall(r"\$\((\w+)\)", " ".join(one["args"]))) <= given, "each has its value from the pod"
+    assert set(re.findall(r"\$\((\w+)\)", " ".join(one["args"]))) <= given, "the pod sets each variable"
     parsed = main.parser(words[0]).parse_args(words)
     files = of("ConfigMap")["topicwright"]["data"]
     settings_file = tmp_path / parsed.config.name
     settings_file.write_text(files[settings_file.name], encoding="utf-8")
     settings = load_settings(settings_file, parsed.set)
-    assert settings.http_authentication == "required", "what is open to others has a login"
+    assert settings.http_authentication == "required", "a listener open to others requires a login"
     mounts = {each["mountPath"] for each in one["volumeMounts"]}
     for path in (parsed.config, Path(settings.users_file or ""), parsed.data):
-        assert {str(each) for each in path.parents} & mounts, f"{path} is in no volume"
+        assert {str(each) for each in path.parents} & mounts, f"{path} is on no volume"
     ports = {each["name"]: each["containerPort"] for each in one["ports"]}
     assert ports["http"] == parsed.http.port
     if parsed.command in {"serve", "gateway", "join"}:
@@ -113,7 +113,7 @@ def test_probes_use_open_paths_and_containers_do_not_run_as_root(name: str) -> N
 
 UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
 EXPOSURE_MAX = 20
-"""Of systemd's own measure of what a unit could reach, times ten: 100 is everything."""
+"""Limit of systemd's exposure score, times ten: 100 is no protection."""
 
 
 def unit(path: Path) -> configparser.SectionProxy:
@@ -143,10 +143,10 @@ def test_systemd_units_are_valid_and_sandboxed(path: Path, tmp_path: Path) -> No
 def test_systemd_unit_commands_are_valid(path: Path) -> None:
     example = next(line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ARGUMENTS="))
     words = shlex.split(unit(path)["ExecStart"])[1:]
-    assert words.pop() == "$ARGUMENTS", "more words come from a file of one's own"
+    assert words.pop() == "$ARGUMENTS", "the user's file adds further arguments"
     parsed = main.parser(words[0]).parse_args([*words, *shlex.split(example.partition("=")[2])])
     assert parsed.command == path.stem.removeprefix("topicwright-")
-    assert str(parsed.data) == f"/var/lib/{unit(path)['StateDirectory']}", "the only folder that it may write"
+    assert str(parsed.data) == f"/var/lib/{unit(path)['StateDirectory']}", "the unit may write only this folder"
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
@@ -154,5 +154,5 @@ def test_systemd_units_restart_on_failure_except_exit_code_2(path: Path) -> None
     service = unit(path)
     assert service["Restart"] == "on-failure"
     never = set(map(int, service["RestartPreventExitStatus"].split()))
-    assert never == {2}, "a start that is refused; docs/operations.md"
+    assert never == {2}, "the exit code of a rejected start; docs/operations.md"
     assert FAILED not in never

@@ -1,4 +1,4 @@
-"""It runs on each Python that it says it runs on, of those that are here: this one, and what else the PATH has."""
+"""The project runs on each supported Python that is installed: this one, and others on the PATH."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_modules_and_demo_run_on_each_python_with_warnings_as_errors(minor: int,
         found = re.compile(step).search(done.stdout, at)
         assert found is not None, f"no {step!r} after {done.stdout[:at][-200:]!r} in:\n{done.stdout}"
         at = found.end()
-    assert not list(tmp_path.iterdir()), "the demo leaves nothing behind"
+    assert not list(tmp_path.iterdir()), "the demo leaves no file"
 
 
 @pytest.mark.parametrize("minor", [each for each in PYTHONS if each != HERE])

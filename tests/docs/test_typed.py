@@ -1,4 +1,4 @@
-"""Whoever types what README and docs show gets what they say, on a fresh folder."""
+"""Every command in README and docs prints what they show, on a fresh folder."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from tests.support.topicwright import Topicwright, topicwright
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 _EXPLAINED = re.compile(r" {2,}(?![-\[])| +# ")
-"""Where a line of an example goes on with what it is for."""
+"""Separates a command in an example from its explanation."""
 _KEPT = re.compile(r" > (\S+)$")
-"""Where the shell is to put what a line prints."""
+"""The redirection at the end of a command."""
 
 
 class Typed(NamedTuple):
-    """A line to type, and the page that it is on."""
+    """A command, and its page."""
 
     page: str
     line: str
     kept: str = ""
-    """The file that the shell is to put what it prints into."""
+    """The file to which the shell redirects the output."""
 
     @property
     def words(self) -> list[str]:
-        """The line as a shell reads it."""
+        """The command split as a shell does."""
         return shlex.split(self.line)
 
 
 def typed(page: Path, *commands: str) -> list[Typed]:
-    """The lines of a page's examples that begin with one of these commands."""
+    """The commands in a page's examples that begin with one of these."""
     lines = (line.strip() for line in page.read_text().splitlines() if line.startswith("    "))
     found = (_EXPLAINED.split(line)[0].strip() for line in lines if line.split(" ")[0] in commands)
     return [Typed(page.name, *_parts(line)) for line in found]
@@ -63,20 +63,20 @@ STANDS_FOR = {
     "SECONDS": "1", "WHAT": "rebuild", "LOG": "log", "OFFSET|TIME": "3", "BROKERS": "simulated:1", "URL": "local",
     "REQUEST-ID": "request", "NAME": "name", "ID": "request",
 }  # fmt: skip
-"""What to type for the words that stand for others; brackets and … are left out."""
+"""Replacements of placeholders; brackets and … are removed."""
 NOT_WHOLE = "…"
 TYPED = {
     "LOG": "topicwright-data", "DATA": "topicwright-data", "--data DIR": "--data users-data", "DIR": "exported",
     "--file FILE": "--file users", "NAME": "alice", "list|remove …": "list --file users", "REQUEST-ID": "ID",
     "2026-07-17T10:00:00Z": "now",
 }  # fmt: skip
-"""What is typed for the words that stand for others on this folder; an ID is that of the newest request."""
+"""Replacements of placeholders for this folder. ID is the newest request."""
 RUNS_ON = ("serve", "worker", "gateway", "join", "demo")
-"""They run until somebody ends them, and have tests of their own; `demo` too."""
+"""Long-running commands, and `demo`; other tests run them."""
 ELSEWHERE = ("example", "kafka://", "--follow", "gateway:9093", "/etc/", "replay report", "backup", "BACKUP")
-"""What needs a machine or a backup that is not here, never ends, or is Spark's alone: they have tests of their own."""
+"""Commands that need another machine or a backup, never end, or need Spark; other tests run them."""
 FOUND = ("diff", "replay backtest")
-"""They end with 1 where they found something."""
+"""These commands end with 1 if they find something."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -145,7 +145,7 @@ EXPECTED = {
     "topicwright users list|remove …": r"^USER +LOGIN +ITERATIONS\nalice +password",
     "topicwright users add admin --data topicwright-data": r"^set SCRAM-SHA-512 of admin",
 }
-"""What these lines print."""
+"""The expected output of these commands."""
 
 
 def test_commands_of_the_docs(
@@ -170,11 +170,11 @@ def test_commands_of_the_docs(
                     seen |= _type(each, service, capsys, monkeypatch)
     for each in later:
         seen |= _type(each, service, capsys, monkeypatch)
-    assert seen == EXPECTED.keys(), "each of them was typed"
+    assert seen == EXPECTED.keys(), "each expected command was run"
 
 
 def _save_examples(folder: Path) -> None:
-    """The pages' policy, the first of them, and their rules."""
+    """Save the first policy in the docs, and the rules."""
     policies = [example for page in PAGES for example in examples(page, "python") if "class Owned" in example]
     (rules,) = (example for page in PAGES for example in examples(page, "toml"))
     (folder / "team_policy.py").write_text(policies[0])
@@ -182,7 +182,7 @@ def _save_examples(folder: Path) -> None:
 
 
 def _run_clients(page: Path, service: Topicwright) -> None:
-    """Run a page's examples of a client."""
+    """Run a page's client examples in one language."""
     for example in examples(page, "python"):
         if "AdminClient" in example:
             exec(compile(example.replace("127.0.0.1:9092", service.kafka), page.name, "exec"), {})
@@ -191,7 +191,7 @@ def _run_clients(page: Path, service: Topicwright) -> None:
 def _type(
     each: Typed, service: Topicwright, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> set[str]:
-    """Type a line and read what it prints; which of EXPECTED it was."""
+    """Run a command and check its output; returns the keys of EXPECTED that it matched."""
     line = each.line
     for word, other in TYPED.items():
         line = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", other, line)
@@ -202,7 +202,7 @@ def _type(
     else:
         words = [_request(capsys) if word == "ID" else word for word in words[1:]]
         if words[0] == "replay" and REPLAYS[words[1]].spark:
-            words += [] if "--local" in words else ["--local"]  # the same answers, without the 15 s of Spark's start
+            words += [] if "--local" in words else ["--local"]  # the same answers, without starting Spark for 15 s
         monkeypatch.setattr("sys.stdin", io.StringIO("a-password\n"))
         out = _run(each, words, capsys)
     if each.kept:

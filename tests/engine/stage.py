@@ -1,4 +1,4 @@
-"""A controller on a stage: virtual time, a disk and a sync that the test controls, log lines that it can read."""
+"""A controller on virtual time, with a simulated disk and syncs that the test controls, and readable log lines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ E = TypeVar("E")
 
 
 class Heard:
-    """What the controller says about itself: log lines and figures."""
+    """Records the controller's log lines, commits and failed commands."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
@@ -68,12 +68,12 @@ class Heard:
         self.failed.append(command)
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """The log lines of one kind."""
+        """Returns the log lines with this event."""
         return [line for line in self.lines if line["event"] == event]
 
 
 class Stage:
-    """One controller and its brokers. A stage on the `disk` of another is the process after it."""
+    """One controller and its brokers. A stage on the `disk` of another is the next process on the same log."""
 
     def __init__(
         self,
@@ -114,27 +114,26 @@ class Stage:
         await self.log.flushed()
 
     async def start(self) -> Stage:
-        """Start, and wait until brokers are live."""
+        """Start the controller, and wait until brokers are live."""
         await self.controller.start(tuple(sorted(self.settings.items())), "1.0")
         await self.settle()
         return self
 
     async def settle(self, seconds: float = 0.5) -> None:
-        """Let everything happen that is going to happen so soon."""
+        """Wait for all immediate work."""
         await asyncio.sleep(seconds)
 
     def hold_syncs(self) -> None:
-        """From now on a sync does not end before `release_syncs`."""
+        """Block syncs until `release_syncs`."""
         self.held.clear()
 
     def release_syncs(self) -> None:
-        """Let syncs end."""
         self.held.set()
 
     # --- sending requests
 
     def create(self, *names: str, timeout_ms: int = 60_000, **fields: Any) -> asyncio.Future[Reply]:
-        """One request to create topics of one partition, or as the fields say."""
+        """Request topics of one partition; `fields` override the defaults."""
         request_id, at_ms = self.controller.new_request_id(), self.controller.now_ms()
         fields = {"num_partitions": 1, "replication_factor": 1, **fields}
         commands = [
@@ -151,22 +150,20 @@ class Stage:
         return self.controller.submit(commands, 0 if fields.get("validate_only") else timeout_ms)
 
     def delete(self, name: str) -> asyncio.Future[Reply]:
-        """One request to delete a topic."""
         request_id = self.controller.new_request_id()
         return self.submit(DeleteTopic(request_id=request_id, at_ms=self._now(), topic=_name(name), api="DeleteTopics"))
 
     def enlarge(self, name: str, count: int) -> asyncio.Future[Reply]:
-        """One request for more partitions."""
+        """Request a larger partition count."""
         request_id = self.controller.new_request_id()
         stamps: dict[str, Any] = {"request_id": request_id, "at_ms": self._now(), "api": "CreatePartitions"}
         return self.submit(CreatePartitions(**stamps, topic=_name(name), count=count))
 
     def submit(self, *commands: TopicCommand) -> asyncio.Future[Reply]:
-        """One request."""
         return self.controller.submit(commands)
 
     def change_settings(self, **settings: str) -> None:
-        """Other settings from now on."""
+        """Submit other settings."""
         self.settings |= {key.replace("_", "."): value for key, value in settings.items()}
         pairs = tuple(sorted(self.settings.items()))
         request_id = RequestId("settings")
@@ -176,48 +173,48 @@ class Stage:
     def _now(self) -> int:
         return self.controller.now_ms()
 
-    # --- looking
+    # --- reading
 
     def records(self) -> list[Recorded]:
-        """The events on the disk."""
+        """Returns the records on the disk."""
         return [decode_event(offset, value) for offset, value in self.disk.kept.read()]
 
     def events(self, kind: type[E]) -> list[E]:
-        """The events of one type."""
+        """Returns the events of one type on the disk."""
         return [record.event for record in self.records() if isinstance(record.event, kind)]
 
     def answers_in_log(self, topic: str) -> list[int]:
-        """The codes of the answers that the log has for a topic."""
+        """Returns the error codes of the topic's answers in the log."""
         return [event.error_code for event in self.events(CreateAnswered) if event.topic == topic]
 
     def topic(self, name: str) -> Topic:
-        """A topic as readers see it."""
+        """Returns a topic as readers see it."""
         topic = self.controller.store.durable_named(name)
         assert topic is not None, f"no topic {name}"
         return topic
 
     def check(self) -> None:
-        """The log is whole, and the state that goes on deciding is what it says."""
+        """Check that the log passes the audit, and that states and indexes equal its fold."""
         records = self.records()
         assert audit(records) == []
         folded = fold(records, State(DictTopics()))
         store, state = self.controller.store, self.controller.state
-        assert store.durable_slice(None, 10_000) == topics_of(folded), "readers see the log's state"
+        assert store.durable_slice(None, 10_000) == topics_of(folded), "readers see the state of the log"
         assert store.durable_cluster == state.cluster == folded.cluster
         assert list(state.waiting) == list(folded.waiting)
         assert store.durable_counts.topics == len(topics_of(folded))
 
     def shows(self, name: str) -> bool:
-        """Whether readers see a topic."""
+        """True if readers see the topic."""
         store = self.controller.store
         listed = name in [topic.name for topic in store.durable_slice(None, 1000)]
-        assert listed == (store.durable_named(name) is not None), "listed and looked up alike"
+        assert listed == (store.durable_named(name) is not None), "listing and lookup agree"
         return listed
 
 
 def on_stage(**options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """An async test on virtual time; its first argument is a started stage with these options, which is stopped at the
-    end."""
+    """Runs an async test on virtual time. Its first argument is a started stage with these options; the decorator stops
+    it."""
 
     def decorated(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         async def on_its_stage(**given: Any) -> None:
@@ -235,12 +232,11 @@ def on_stage(**options: Any) -> Callable[[Callable[..., Awaitable[None]]], Calla
 
 
 def topic_id(request_id: str, name: str) -> TopicId:
-    """An id of its own for each create."""
+    """Returns a different id for each create."""
     return TopicId(f"{request_id}/{name}".encode()[-16:].rjust(16, b"."))
 
 
 def codes(answers: Iterable[Answer]) -> list[int]:
-    """The codes of answers."""
     return [int(answer.code) for answer in answers]
 
 

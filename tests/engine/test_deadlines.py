@@ -1,4 +1,4 @@
-"""Timeouts: what a client is answered when time is up, what the log says, and what happens to the topic."""
+"""Request timeouts: the client's answer, the events in the log, and the topic's state."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def test_a_create_past_its_timeout_is_answered_with_its_progress(stage: St
     assert answer.message.endswith("1 of 1 partitions have a leader and 2 of 3 live brokers have applied it.")
     assert stage.events(TopicReady) == []
     await stage.settle(5)
-    assert [event.topic for event in stage.events(TopicReady)] == ["slow"], "it completes later"
-    assert stage.answers_in_log("slow") == [7], "and is answered once"
+    assert [event.topic for event in stage.events(TopicReady)] == ["slow"], "the topic is ready later"
+    assert stage.answers_in_log("slow") == [7], "the create is answered once"
     assert stage.shows("slow")
 
 
@@ -88,12 +88,12 @@ async def test_a_timeout_is_answered_although_the_wall_clock_is_set_back(stage: 
     assert codes(await asyncio.wait_for(reply, 2)) == [7]
     requested, answered = stage.events(CreateRequested)[-1], stage.records()[-1]
     assert isinstance(answered.event, CreateAnswered)
-    assert answered.at_ms >= requested.deadline_ms, "the log never says that a timeout came early"
+    assert answered.at_ms >= requested.deadline_ms, "no recorded timeout precedes its deadline"
 
 
 @on_stage()
 async def test_quotas_and_timeouts_work_after_a_clock_error_of_a_year(stage: Stage) -> None:
-    """Quotas refill, deadlines end, replies come; in this process and in the next."""
+    """Quotas refill, deadlines expire and requests are answered, in this process and the next."""
     alteration = QuotaAlteration((("user", "ANONYMOUS"),), (("controller_mutation_rate", 0.1),))
     at_ms = stage.controller.now_ms()
     quota = AlterClientQuotas(request_id=RequestId("q"), at_ms=at_ms, alterations=(alteration,))
@@ -102,20 +102,20 @@ async def test_quotas_and_timeouts_work_after_a_clock_error_of_a_year(stage: Sta
     assert codes(await stage.create("a", num_partitions=2)) == [0]
     stage.skew_ms = 0
     refused = await stage.create("b")
-    assert (codes(refused), refused.throttle_time_ms) == ([89], 9_000), "a tenth a second"
+    assert (codes(refused), refused.throttle_time_ms) == ([89], 9_000), "one token in ten seconds"
     await goes_on(stage, "c")
     await goes_on(await Stage(disk=stage.disk, boot_id="s2").start(), "d")
 
 
 async def goes_on(stage: Stage, name: str) -> None:
-    """A quota of a tenth refills within ten seconds; a create that waits for a broker is answered at its deadline."""
+    """A quota of 0.1 a second refills within ten seconds. A create that waits is answered at its deadline."""
     await stage.settle(10)
     stage.brokers.set_delay(3, 3_600_000)
     begun = asyncio.get_running_loop().time()
     [late] = await stage.create(name, timeout_ms=1_000)
     assert late.code == 7
     assert asyncio.get_running_loop().time() - begun == pytest.approx(1.0, abs=0.1)
-    assert 400 <= late.waited_ms <= 1_000, "stamps go on"
+    assert 400 <= late.waited_ms <= 1_000, "timestamps advance"
     times = [record.at_ms for record in stage.records()]
     assert times == sorted(times)
     await stage.controller.stop()
@@ -127,7 +127,7 @@ async def test_a_create_that_times_out_during_a_slow_sync_is_answered_once(stage
     stage.hold_syncs()
     reply = stage.create("slow", timeout_ms=100)
     await stage.settle(1)
-    assert not reply.done(), "nothing is answered that is not durable"
+    assert not reply.done(), "no answer before the events are durable"
     stage.release_syncs()
     assert codes(await reply) == [7]
     await stage.settle()
@@ -142,7 +142,7 @@ async def test_deleting_a_pending_topic_answers_its_create(stage: Stage) -> None
     assert codes(await stage.delete("slow")) == [0]
     assert codes(await reply) == [3]
     await stage.settle(6)
-    assert stage.answers_in_log("slow") == [3], "neither the deadline nor the brokers answer it again"
+    assert stage.answers_in_log("slow") == [3], "neither the deadline nor brokers answer it again"
 
 
 @on_stage()
@@ -150,7 +150,7 @@ async def test_answered_requests_leave_no_timers(stage: Stage) -> None:
     for number in range(20):
         await stage.create(f"t{number}", timeout_ms=30_000)
     timers = virtual_loop().timers()
-    assert timers == [], "the deadlines of answered requests are not waited for"
+    assert timers == [], "answered requests have no timer"
     assert len(stage.controller.replies) == 0
 
 

@@ -1,4 +1,4 @@
-"""Decider: when a slice of deciding ends."""
+"""The decider ends a slice of decisions when its time is used up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that fails: who gets which error, what is kept, and how it goes on."""
+"""Disk failures: errors of clients, events that survive, and recovery."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def test_a_full_disk_fails_all_requests_until_there_is_space(stage: Stage)
     replies = [stage.create("a", "b"), stage.delete("before"), stage.create("dry", validate_only=True)]
     assert [codes(answers) for answers in await asyncio.gather(*replies)] == [[56, 56], [56], [56]]
     assert stage.controller.storage_error == "no room left"
-    assert codes(await stage.create("c")) == [56], "at once, for as long as it lasts"
-    assert stage.shows("before"), "readers see what is durable"
+    assert codes(await stage.create("c")) == [56], "fails immediately while the disk is full"
+    assert stage.shows("before"), "readers see durable events"
     assert not stage.shows("a")
     await stage.settle(5)
     assert stage.controller.storage_error == "still no room left"
@@ -41,20 +41,20 @@ async def test_a_full_disk_fails_all_requests_until_there_is_space(stage: Stage)
 async def test_after_a_failed_sync_the_state_equals_the_log(stage: Stage, survives: bool) -> None:
     stage.disk.rng = _Always(survives)  # type: ignore[assignment]
     stage.disk.failing_syncs = 1.0
-    assert codes(await stage.create("maybe", timeout_ms=0)) == [56], "whether it is created is not known"
+    assert codes(await stage.create("maybe", timeout_ms=0)) == [56], "unknown if the topic was created"
     stage.disk.failing_syncs = 0.0
     await stage.settle(2)
     assert stage.shows("maybe") is survives
     again = codes(await stage.create("maybe"))
-    assert again == [36 if survives else 0], "what is there is there"
+    assert again == [36 if survives else 0], "the topic exists if its events survived"
     stage.check()
     lines = [line for line in stage.heard.lines if line.get("topic") == "maybe"]
-    assert len(lines) == len(stage.events(CreateAnswered)), "each answer has its log line, late or not"
+    assert len(lines) == len(stage.events(CreateAnswered)), "each recorded answer has a log line"
     assert len(lines) == 1 + survives
 
 
 class _Always:
-    """Chance that always falls the same way."""
+    """A random generator that always or never keeps unsynced writes."""
 
     def __init__(self, survives: bool) -> None:
         self._kept = int(survives)
@@ -92,11 +92,11 @@ async def test_pending_creates_are_answered_in_the_log_after_a_disk_failure(stag
     await stage.settle()
     stage.disk.full = True
     assert codes(await stage.create("x")) == [56]
-    assert codes(await soon) == codes(await late) == [56], "all that is in flight"
+    assert codes(await soon) == codes(await late) == [56], "all pending requests fail"
     stage.disk.full = False
     await stage.settle(10)
-    assert stage.answers_in_log("soon") == [7], "at its deadline"
-    assert stage.answers_in_log("late") == [0], "when it was complete"
+    assert stage.answers_in_log("soon") == [7], "the deadline expired"
+    assert stage.answers_in_log("late") == [0], "the create was complete"
     stage.check()
 
 
@@ -136,7 +136,7 @@ async def test_the_controller_stops_immediately_with_a_full_disk(stage: Stage) -
     begun = loop.time()
     await stage.controller.stop()
     assert loop.time() - begun < 0.1
-    assert stage.controller.failure is None, "a full disk is no failure of ours"
+    assert stage.controller.failure is None, "a full disk does not fail the controller"
 
 
 @on_stage()
@@ -161,7 +161,7 @@ async def test_disk_recovery_is_retried_at_most_once_a_second(stage: Stage) -> N
     stage.disk.failing_writes = 1.0
     stage.create("b", timeout_ms=0)
     await stage.settle(60)
-    assert stage.disk.failures <= 62, "once a second at most"
+    assert stage.disk.failures <= 62, "at most one attempt a second"
 
 
 @on_stage()
@@ -179,7 +179,7 @@ async def test_an_exception_in_a_write_is_no_storage_error(stage: Stage) -> None
 
 @on_virtual_time
 async def test_settings_apply_when_a_disk_that_was_full_at_start_has_space() -> None:
-    """Policies above all: what they are to judge must not pass them by, nor wait for those that are there no more."""
+    """Then creates neither bypass a new policy nor wait for a removed one."""
     before = await Stage().start()
     await before.controller.stop()
     judged = Stage(disk=before.disk, policies=SlowPolicies(random.Random(1)), boot_id="s2")

@@ -1,4 +1,4 @@
-"""An exception on a command fails that command, and nothing else: whatever kind it is of, and wherever it is raised."""
+"""An exception fails only the command that caused it, for each kind of command and each place."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ KINDS = sorted((kind for kind in machine._DECIDERS if kind not in INDISPENSABLE)
 
 
 def poison(stage: Stage, kind: type[Any]) -> Any:
-    """A command of a kind, that nothing but a decider which raises looks at."""
+    """A command that only a planted decider reads."""
     given = {"request_id": RequestId(POISON), "at_ms": stage.controller.now_ms(), "topic": TopicName(POISON)}
     required = [field.name for field in msgspec.structs.fields(kind) if field.required]
     return kind(**{name: given.get(name, ()) for name in required})
 
 
 def raises_on(wanted: Callable[[Any], bool], real: Callable[..., Any]) -> Callable[..., Any]:
-    """The real thing, but an exception where what it is given is wanted."""
+    """Returns a function that raises if `wanted` is true of its argument, and else calls the real one."""
 
     def planted(state: object, given: object) -> object:
         if wanted(given):
@@ -70,7 +70,7 @@ async def test_an_exception_in_a_decision_fails_only_its_command(
     assert "in planted" in line["trace"]
     refused = [(event.api, event.error_code, event.rule) for event in stage.events(RequestsRefused)]
     expected = [(kind.__name__, -1, "fault:ZeroDivisionError")]
-    assert refused == ([] if kind is RecordRefusals else expected), "or each would be recorded by the next"
+    assert refused == ([] if kind is RecordRefusals else expected), "else each failure would record another"
     assert stage.controller.failure is None
     stage.check()
     await stage.controller.stop()
@@ -79,7 +79,7 @@ async def test_an_exception_in_a_decision_fails_only_its_command(
 @pytest.mark.parametrize("after", [1, 2])
 @on_virtual_time
 async def test_applied_events_of_a_failed_command_are_reverted(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The `after`-th event of a create fails: the request, or the topic."""
+    """The `after`-th event of a create fails: CreateRequested or TopicCreated."""
     kind = (CreateRequested, TopicCreated)[after - 1]
     real = apply._TOPIC_EVENTS[kind]
 
@@ -114,7 +114,7 @@ def poison_create(stage: Stage) -> commands.CreateTopic:
 
 @on_stage()
 async def test_an_event_that_cannot_be_encoded_fails_its_command(stage: Stage) -> None:
-    """A text that is no UTF-8 gets into no log, and does not stop it."""
+    """A text that is not valid UTF-8 does not stop the log."""
     together = [stage.create("good"), stage.create("a/b", client_id="\ud800"), stage.create("c", client_id="\ud800")]
     assert [codes(reply) for reply in await asyncio.gather(*together)] == [[0], [-1], [-1]]
     await stage.settle()
@@ -165,10 +165,10 @@ async def test_internal_commands_that_always_fail_are_retried_with_back_off(
     await stage.settle(5)
     tried, commits = len(stage.heard.failed), len(stage.heard.commits)
     await stage.settle(600)
-    assert len(stage.heard.failed) - tried <= 20, "in ten minutes"
-    assert len(stage.heard.commits) - commits <= 20, "in ten minutes"
+    assert len(stage.heard.failed) - tried <= 20, "few retries in ten minutes"
+    assert len(stage.heard.commits) - commits <= 20, "few commits in ten minutes"
     lines = stage.heard.of("command failed")
-    assert len(lines) <= 11, "one a minute, with how many there were beside it"
+    assert len(lines) <= 11, "one a minute, with the number of suppressed lines"
     assert stage.controller.failure is None
     await stage.controller.stop()
 
@@ -253,4 +253,4 @@ async def test_an_exception_in_a_background_task_fails_the_controller(stage: Sta
     await stage.settle()
     assert isinstance(stage.controller.failure, ZeroDivisionError)
     assert stage.controller.failure.args == (1,)
-    assert len(stage.heard.of("controller failed")) == 1, "the first is reported"
+    assert len(stage.heard.of("controller failed")) == 1, "only the first failure is reported"

@@ -1,4 +1,4 @@
-"""Group commit: who shares a commit, who is answered when, and what readers see meanwhile."""
+"""Group commit: which commands share a commit, when they are answered, and what readers see before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_requests_during_a_sync_share_the_next_commit(stage: Stage) -> Non
     stage.heard.commits.clear()
     stage.release_syncs()
     await asyncio.gather(first, *others)
-    assert stage.heard.commits == [(1, 5), (20, 100)], "the first alone; then the others, each with what brokers said"
+    assert stage.heard.commits == [(1, 5), (20, 100)], "the first alone, then the others with their confirmations"
 
 
 @on_stage()
@@ -28,13 +28,13 @@ async def test_responses_and_reads_wait_for_the_sync(stage: Stage) -> None:
     create = stage.create("orders", timeout_ms=0)
     refused = stage.create("no/name")
     await stage.settle()
-    assert stage.log.next_offset > stage.log.durable_offset, "it is written, and not durable"
+    assert stage.log.next_offset > stage.log.durable_offset, "written, but not durable"
     assert not create.done(), "no answer before it is durable"
-    assert not refused.done(), "no refusal before it is durable"
+    assert not refused.done(), "no rejection before it is durable"
     assert not stage.shows("orders"), "readers do not see what could be lost"
-    assert stage.controller.store.durable_counts.topics == 0, "nor is it counted"
+    assert stage.controller.store.durable_counts.topics == 0, "counts exclude it"
     stage.release_syncs()
-    assert codes(await create) == [7], "created, and not waited for"
+    assert codes(await create) == [7], "created, but not confirmed in time"
     assert codes(await refused) == [17], "INVALID_TOPIC_EXCEPTION"
     assert stage.shows("orders")
     assert stage.controller.store.durable_counts.topics == 1
@@ -47,7 +47,7 @@ async def test_a_deleted_topic_is_visible_until_the_deletion_is_durable(stage: S
     gone = stage.delete("b")
     await stage.settle()
     names = [topic.name for topic in stage.controller.store.durable_slice(None, 10)]
-    assert names == ["a", "b", "c"], "the deletion could still be lost"
+    assert names == ["a", "b", "c"], "the deletion could be lost"
     assert [topic.name for topic in stage.controller.store.durable_slice("a", 1)] == ["b"]
     assert stage.controller.store.durable_slice("c", 10) == []
     stage.release_syncs()
@@ -68,7 +68,7 @@ async def test_brokers_and_settings_are_visible_when_durable(stage: Stage) -> No
 
 
 def seen(stage: Stage) -> tuple[list[int], int]:
-    """Live brokers and the default partition count as readers see them."""
+    """Returns live brokers and the default partition count as readers see them."""
     cluster = stage.controller.store.durable_cluster
     return list(cluster.live), cluster.settings.num_partitions
 
@@ -79,7 +79,7 @@ async def test_commands_per_commit_are_limited(stage: Stage) -> None:
     count = 2 * COMMANDS_PER_COMMIT_MAX + 10
     answers = await stage.create(*(f"t{number}" for number in range(count)))
     assert codes(answers) == [0] * count
-    assert [answer.topic_name for answer in answers] == [f"t{number}" for number in range(count)], "in their order"
+    assert [answer.topic_name for answer in answers] == [f"t{number}" for number in range(count)], "in request order"
     assert max(commands for commands, _ in stage.heard.commits) == COMMANDS_PER_COMMIT_MAX
 
 
@@ -114,14 +114,14 @@ async def test_settings_are_the_first_event_and_recorded_only_on_change(stage: S
 
 @on_stage()
 async def test_background_tasks_can_await_a_durable_commit(stage: Stage) -> None:
-    await stage.controller.decided()  # nothing was put: no wait
+    await stage.controller.decided()  # returns at once without pending commands
     stage.hold_syncs()
     stage.create("a", timeout_ms=0)
     await stage.settle()
     stage.change_settings(num_partitions="2")
     waits = asyncio.ensure_future(stage.controller.decided())
     await stage.settle()
-    assert not waits.done(), "the commit before, and its own, are not durable"
+    assert not waits.done(), "neither the previous commit nor its own is durable"
     stage.release_syncs()
     await waits
     assert stage.controller.store.durable_cluster.settings.num_partitions == 2
@@ -135,7 +135,7 @@ async def test_a_large_request_is_decided_in_several_commits(stage: Stage) -> No
     answered = stage.create(*names, num_partitions=9_000, timeout_ms=0)
     assert codes(await stage.create("small", timeout_ms=0)) == [7]
     assert codes(await answered) == [7] * 6
-    assert [event.topic for event in stage.events(TopicCreated)] == [*names, "small"], "in their order"
+    assert [event.topic for event in stage.events(TopicCreated)] == [*names, "small"], "in request order"
     records = stage.records()
     for _, events in stage.heard.commits:
         together = records[begin : begin + events]

@@ -1,4 +1,4 @@
-"""Policies beside the group commit: slow, raising, late, and in order."""
+"""Policies run concurrently with the group commit: slow, failing and late verdicts, and their order."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ async def test_a_slow_policy_does_not_block_other_requests(stage: Stage) -> None
     waits = stage.create("slow")
     stage.change_settings(**{POLICY.replace(".", "_"): ""})
     await stage.settle(0.1)
-    assert codes(await stage.create("other")) == [0], "no policy is set any more"
+    assert codes(await stage.create("other")) == [0], "the settings no longer have a policy"
     assert codes(await stage.delete("other")) == [0]
-    assert codes(await stage.create("no/name")) == [17], "refused before any policy judges"
+    assert codes(await stage.create("no/name")) == [17], "rejected without a policy"
     assert not waits.done()
     assert codes(await waits) == [0]
 
@@ -48,7 +48,7 @@ async def test_policies_judge_in_request_order() -> None:
 async def test_a_request_waits_only_for_its_own_policy_verdicts(stage: Stage) -> None:
     first, second = stage.create("a"), stage.create("b", "c", "d")
     await stage.settle(1.1)
-    assert first.done(), "though it shared a commit with one that takes longer"
+    assert first.done(), "its commit has a slower request"
     assert not second.done()
     await second
 
@@ -59,7 +59,7 @@ async def test_policy_refusals_and_failures_affect_only_their_topics(stage: Stag
     assert codes(answers) == [0, 44, -1, 0]
     assert answers[1].message == "bad is bad"
     assert stage.answers_in_log("odd") == [-1]
-    assert stage.controller.failure is None, "the controller lives"
+    assert stage.controller.failure is None, "the controller continues"
     assert codes(await stage.create("more")) == [0]
 
 
@@ -74,11 +74,11 @@ async def test_policies_judge_dry_runs_without_writing(stage: Stage) -> None:
 async def test_creates_are_validated_again_after_policy_verdicts(stage: Stage) -> None:
     one, two = stage.create("same"), stage.create("same")
     assert codes(await one) == [0]
-    assert codes(await two) == [36], "both were allowed, and the second came second"
+    assert codes(await two) == [36], "both were allowed; validation rejects the second"
     waits = stage.create("wide", replication_factor=3)
     await stage.settle(0.5)
     stage.brokers.stop_broker(1)
-    assert codes(await waits) == [38], "a broker was lost meanwhile"
+    assert codes(await waits) == [38], "a broker stopped during the policy call"
 
 
 @on_stage(policies=slow(5))
@@ -88,12 +88,12 @@ async def test_a_create_times_out_while_policies_judge(stage: Stage) -> None:
     assert answer.code == 7
     assert "not returned a verdict in time" in answer.message
     assert asyncio.get_running_loop().time() - begun < 1.1, "the client is answered in time"
-    assert stage.answers_in_log("late") == [], "nothing is decided yet"
+    assert stage.answers_in_log("late") == [], "not decided yet"
     await stage.settle(5)
-    assert stage.shows("late"), "it was created later"
-    assert stage.answers_in_log("late") == [7], "and the log has its one answer"
+    assert stage.shows("late"), "the topic is created later"
+    assert stage.answers_in_log("late") == [7], "the log has one answer"
     [requested] = stage.events(CreateRequested)
-    assert requested.timeout_ms == 0, "its time was used up when it was decided"
+    assert requested.timeout_ms == 0, "policies used up the timeout"
 
 
 @on_stage(policies=slow(0.4))
@@ -119,12 +119,12 @@ async def test_commit_time_before_policies_reduces_the_create_timeout(stage: Sta
     assert codes(await late) == [7]
     await stage.settle(1)
     assert stage.shows("late")
-    assert stage.answers_in_log("late") == [7], "nobody else would answer it"
+    assert stage.answers_in_log("late") == [7], "it is decided with no timeout left"
     await earlier
 
 
 class Breaking:
-    """A judge with a bug of ours in it."""
+    """A policy runner that raises."""
 
     async def judge(self, requests: Sequence[Request]) -> Verdicts:
         raise RuntimeError("a bug")
@@ -137,7 +137,7 @@ class Breaking:
 async def test_an_exception_in_the_policy_runner_fails_only_its_requests(stage: Stage) -> None:
     assert [codes(await stage.create(*names)) for names in ("a", "bc")] == [[-1], [-1, -1]]
     assert stage.heard.failed == ["CreateTopic"] * 3
-    assert codes(await stage.delete("none")) == [3], "others are decided"
+    assert codes(await stage.delete("none")) == [3], "other commands are decided"
     await stage.settle()
     refused = [(event.resource, event.rule) for event in stage.events(RequestsRefused)]
     assert refused == [(f"Topic:{name}", "fault:RuntimeError") for name in "abc"]

@@ -1,4 +1,4 @@
-"""Sweeps over the topics after brokers came or went."""
+"""Reconciliation of topics after brokers join, stop or start."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ async def test_reconciliation_reads_only_topics_with_replicas_on_the_broker(
     monkeypatch.setattr(TopicStore, "durable_slice", None)
     stage.brokers.add()
     await stage.settle(5)
-    assert read == set(), "it has no replicas, and nothing lacks one"
+    assert read == set(), "the new broker has no replicas, and no replica is missing"
     for change in (stage.brokers.stop_broker, stage.brokers.start_broker):
         read.clear()
         change(1)
         await stage.settle(5)
         assert read == of_first, change
     topics = stage.controller.store.durable_from(None)
-    assert all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions), "in sync again"
+    assert all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions), "all are in sync"
 
 
 @on_stage()
@@ -95,7 +95,7 @@ async def test_pending_topics_are_ready_when_the_last_unconfirmed_broker_stops(s
 
 
 async def with_one_of(partitions: int) -> Stage:
-    """A topic that is as large as no one request can make it."""
+    """Returns a stage with a topic larger than one request can create."""
     stage = await with_topics(1, num_partitions=min(partitions, 9_000), replication_factor=3)
     for count in [*range(18_000, partitions, 9_000), partitions]:
         if count > 9_000:
@@ -115,7 +115,7 @@ async def test_a_sweep_reaches_all_in_slices(make: Callable[[int], Awaitable[Sta
     await stage.settle(5)
     topics = stage.controller.store.durable_from(None)
     assert all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions)
-    assert max(events for _, events in stage.heard.commits) <= 2 * PARTITIONS_PER_SLICE + 100, "not much over a slice"
+    assert max(events for _, events in stage.heard.commits) <= 2 * PARTITIONS_PER_SLICE + 100, "about a slice"
     assert audit(stage.records(), settled=True) == []
 
 
@@ -130,15 +130,14 @@ async def test_creates_run_between_reconciliation_slices(make: Callable[[int], A
     begun = loop.time()
     assert codes(await stage.create("impatient")) == [0]
     waited = loop.time() - begun
-    assert unreconciled_topics(stage), "the sweep is under way"
-    assert waited < 0.08, f"a create waited {waited} s, for more than the commit before it and its own two"
+    assert unreconciled_topics(stage), "reconciliation is in progress"
+    assert waited < 0.08, f"a create waited {waited} s, longer than three commits"
     await stage.settle(10)
     assert unreconciled_topics(stage) == []
 
 
 async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How much is done for a topic's partitions while a broker goes and comes: how many are copied, written, and
-    reported by their leaders."""
+    """Returns the number of partitions copied, written and reported by leaders while a broker stops and starts."""
     stage = await with_one_of(partitions)
     work: Counter[str] = Counter()
     copying, encoding, observing = blocks.changed, stored_topics.encode_topic, stage.controller.submit_internal
@@ -190,10 +189,10 @@ async def test_unclean_leader_election_of_a_large_topic_runs_in_ranges() -> None
         await stage.settle(2)
     stage.brokers.start_broker(1)
     await stage.settle(2)
-    assert without_leader(stage) > PARTITIONS_PER_SLICE, "who leads may lack records"
+    assert without_leader(stage) > PARTITIONS_PER_SLICE, "an unclean leader may lack records"
     stage.heard.commits.clear()
     assert codes(await altered(stage, "retention.ms", "60000")) == [0]
-    assert stage.controller.is_reconciled(), "it says nothing of who may lead: nobody looks at all partitions for it"
+    assert stage.controller.is_reconciled(), "the config does not affect elections, so no partitions are scanned"
     assert codes(await altered(stage, "unclean.leader.election.enable", "true")) == [0]
     assert not stage.controller.is_reconciled()
     await stage.settle(2)
@@ -228,7 +227,7 @@ async def test_stop_interrupts_reconciliation_and_the_next_start_resumes_it() ->
     stage.brokers.stop_broker(1)
     await stage.settle(0.3)
     await asyncio.wait_for(stage.controller.stop(), 2)
-    assert unreconciled_topics(stage), "it was not done"
+    assert unreconciled_topics(stage), "reconciliation was interrupted"
     later = await Stage(disk=stage.disk, boot_id="s2").start()
     await later.settle(10)
-    assert unreconciled_topics(later) == [], "the next start makes it good"
+    assert unreconciled_topics(later) == [], "the next start completes it"

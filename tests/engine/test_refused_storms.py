@@ -1,4 +1,4 @@
-"""Whoever sends refused requests without end: what the log keeps of them is bounded, and all are counted."""
+"""Floods of refused requests write a bounded number of events, and the controller counts each request."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ async def test_refused_requests_write_a_bounded_number_of_events(
     assert sum(len(value) for _, value in added) < RECORDED_BYTES_MAX
     assert max(len(value) for _, value in added) < 10_000
     counted = sum(event.count for event in stage.events(RequestsRefused))
-    assert len(stage.events(CreateRejected)) + counted == MANY * len(names), "none is lost"
+    assert len(stage.events(CreateRejected)) + counted == MANY * len(names), "every request is counted"
     await stage.controller.stop()

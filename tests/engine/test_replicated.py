@@ -1,4 +1,4 @@
-"""A controller whose log is replicated: it decides while it leads, and shows what others commit while it does not."""
+"""A controller with a replicated log: it decides while it leads, and serves committed events while it follows."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from tests.quorum.seats import PATIENCE_S, Seat, led, quorum
 
 
 class Process:
-    """A controller beside a voter. Its settings are its own, so that it has something to record when it leads."""
+    """A controller and a voter. Each has different settings, so that a new leader records them."""
 
     def __init__(self, seat: Seat) -> None:
-        assert seat.node is not None, "its node runs"
-        assert seat.log is not None, "its node runs"
+        assert seat.node is not None, "the node runs"
+        assert seat.log is not None, "the node runs"
         self.node, self.log = seat.node, InMemoryLog("cluster")
         projector = MetadataProjector(self.log)
         self.replication = QuorumReplication(self.node, seat.log, self.log, projector, FIRST)
@@ -84,7 +84,7 @@ class Process:
 
 @asynccontextmanager
 async def three(folder: Path) -> AsyncIterator[tuple[Process, list[Process]]]:
-    """Who leads, and the others."""
+    """Returns the leader and the followers."""
     async with quorum(folder, 3) as seats:
         node = await led(seats)
         processes = [Process(seat) for seat in seats]
@@ -127,7 +127,7 @@ async def test_voters_apply_the_rules_file_of_the_leader_and_report_a_different_
         assert [len(each) for each in reported] == [0, 1]
         assert reported[1][0]["version"] == 1
         await until(lambda: len(threads) >= 2)
-        assert threads == [True, True], "each follower reads the rules at once, in a thread"
+        assert threads == [True, True], "each follower compiles the rules in a thread"
 
 
 async def test_followers_reject_requests_and_serve_committed_events(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the controller says about itself."""
+"""Log lines of decisions and broker states."""
 
 from __future__ import annotations
 

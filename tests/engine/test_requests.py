@@ -1,4 +1,4 @@
-"""Requests: which answers they wait for, and the times and ids of commands."""
+"""Requests and the answers they wait for; timestamps and ids of commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_request_gets_the_first_answer_of_each_topic_in_its_order() -> N
     assert pending.unanswered() == ["b"]
     replies.fail_all(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
     assert [one.code for one in pending.future.result()] == [2, 56, 0]
-    assert len(replies) == 0, "nothing is kept of it"
+    assert len(replies) == 0, "a completed request is forgotten"
 
 
 BORN_MS = 1_700_000_000_000
@@ -34,8 +34,6 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 
 class Wall:
-    """A wall clock that can be set."""
-
     def __init__(self) -> None:
         self.ahead_ms = 0
 
@@ -66,7 +64,7 @@ async def test_command_timestamps_slow_down_after_a_backward_clock_jump() -> Non
         await asyncio.sleep(0.1)
         seen.append(stamps.now_ms())
     assert {later - earlier for earlier, later in pairwise(seen[:190])} <= {49, 50, 51}
-    assert seen[-1] == wall(), "twice the jump later it is the wall clock's again"
+    assert seen[-1] == wall(), "it equals the wall clock after twice the jump"
 
 
 @on_virtual_time
@@ -89,7 +87,7 @@ async def test_command_timestamps_never_decrease(
         await asyncio.sleep(passes_s)
         at_least = BORN_MS + more_ms
         now = stamps.now_ms(at_least)
-        assert now >= max(last, at_least, wall()), "never back"
+        assert now >= max(last, at_least, wall()), "timestamps never decrease"
         last = now
 
 
@@ -99,4 +97,4 @@ def test_request_ids_have_a_number_and_an_unpredictable_code() -> None:
     codes = [each.rpartition("-")[2] for each in ids]
     assert ids == [f"abcdef-1-{codes[0]}", f"auto-abcdef-2-{codes[1]}", f"abcdef-1-{codes[2]}"]
     assert len(set(codes)) == 3
-    assert Stamps("abcdef-1", Wall()).new_request_id() == ids[0], "the simulator repeats them"
+    assert Stamps("abcdef-1", Wall()).new_request_id() == ids[0], "the simulator gets the same ids"

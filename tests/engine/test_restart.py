@@ -1,4 +1,4 @@
-"""A process after another on the same log."""
+"""Restarts on the same log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.virtual_time import on_virtual_time, running_as, virtual_l
 
 
 async def killed(stage: Stage, process: int) -> None:
-    """SIGKILL."""
+    """Simulate SIGKILL of a process."""
     virtual_loop().kill(process)
     stage.disk.crash(power=False)
 
@@ -87,7 +87,7 @@ async def test_accepted_requests_are_answered_before_stop_ends(stage: Stage) -> 
     stopping = asyncio.ensure_future(stage.controller.stop())
     await stage.settle()
     late = stage.create("late")
-    assert codes(await late) == [41], "NOT_CONTROLLER sends the client to look for another"
+    assert codes(await late) == [41], "NOT_CONTROLLER: the client looks for another controller"
     stage.release_syncs()
     await stopping
     assert [codes(reply.result()) for reply in replies] == [[7]] * 10
@@ -105,7 +105,7 @@ async def test_pending_creates_at_stop_are_answered_after_a_restart(stage: Stage
     again.brokers.by_id[3].delay_ms = 60_000  # type: ignore[index]
     await again.start()
     await again.controller.stop()
-    assert virtual_loop().timers() == [], "the end leaves no deadline behind either"
+    assert virtual_loop().timers() == [], "a stopped controller has no timers"
     later = await Stage(disk=stage.disk, boot_id="s3").start()
     assert later.answers_in_log("slow") == [0]
 

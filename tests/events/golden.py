@@ -1,8 +1,8 @@
-"""Golden logs: histories in bytes as releases wrote them, that every later release must read the same.
+"""Golden logs: histories as written by a release, which every later release must read unchanged.
 
-A file has one event a line, in base64, with a comment for the reader; the last line has the hash of the state that the
-whole log folds to. `python -m tests.events.golden NAME…` writes files anew from `HISTORIES`: only for a new file, or
-when the bytes or the state are meant to change.
+A file has one event per line, in base64, with a comment. The last line has the hash of the folded state. `python -m
+tests.events.golden NAME…` rewrites files from `HISTORIES`: only for a new file, or for an intended change of the bytes
+or the state.
 """
 
 from __future__ import annotations
@@ -196,9 +196,9 @@ HISTORIES = {
     "signed": ("1", SIGNED),
 }
 ADOPTED = "adopted"
-"""What is recorded of a cluster that is taken over and handed back; no story of the machine's."""
+"""The events of a cluster whose metadata log is adopted and handed back. Not created by machine commands."""
 FOLLOWED = "followed"
-"""What is recorded of a cluster that another controller leads."""
+"""The events of a cluster that another controller leads."""
 
 
 def lines_of(name: str) -> list[bytes]:
@@ -208,7 +208,7 @@ def lines_of(name: str) -> list[bytes]:
 
 
 def hash_of(name: str) -> str:
-    """The hash of the state that the log folds to, as it was recorded."""
+    """Returns the recorded hash of the folded state."""
     lines = (FOLDER / f"{name}.log").read_text().splitlines()
     return next(line.split()[1] for line in lines if line.startswith("state "))
 
@@ -218,7 +218,7 @@ def state_hash(records: list[Recorded]) -> str:
 
 
 def history(name: str) -> list[Recorded]:
-    """What the machine makes of a history today."""
+    """Returns the records that the current machine writes for a history."""
     if name == ADOPTED:
         from tests.brokers.kraft.logs import adopted_records
 

@@ -1,5 +1,5 @@
-"""Events: a catalog that is described, frozen and never changed but by fields at the end; canonical bytes, which
-round-trip, are rejected when invalid and hide secrets; and golden logs, which are read as they always were."""
+"""The event catalog: documented, frozen, and extended only by fields at the end. The codec: canonical bytes that
+round-trip, errors for invalid bytes, hidden secrets. Golden logs are read unchanged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
 def _values(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
-    """Any value of a type, as the catalog declares it."""
+    """Returns a strategy for the values of a declared type."""
     match kind:
         case msgspec.inspect.IntType():
             return _INT64
@@ -83,23 +83,23 @@ _causes = st.builds(Cause, _TEXT, _TEXT)
 def test_every_event_round_trips(event: Event, at_ms: int, cause: Cause, offset: int) -> None:
     value = encode_event(at_ms, cause, event)
     back = decode_event(offset, value)
-    assert back == Recorded(Offset(offset), at_ms, cause, event), "it came back otherwise"
-    assert encode_event(back.at_ms, back.cause, back.event) == value, "its bytes are not canonical"
+    assert back == Recorded(Offset(offset), at_ms, cause, event), "the event changed in the round trip"
+    assert encode_event(back.at_ms, back.cause, back.event) == value, "the bytes are not canonical"
 
 
 @given(_events, _INT64, _causes)
 def test_topic_and_partition_are_read_without_decoding_the_event(event: Event, at_ms: int, cause: Cause) -> None:
     value = encode_event(at_ms, cause, event)
-    assert topic_of(7, value) == getattr(event, "topic", None), "an event is of another topic than its beginning says"
+    assert topic_of(7, value) == getattr(event, "topic", None), "the topic read from the bytes differs"
     otherwise = OF_IDLE if type(event) in IDLE else OF_NO_PARTITION
     place = event.partition if isinstance(event, PartitionChanged) else otherwise
-    assert place_of(7, value) == (topic_of(7, value), place), "or of another partition"
+    assert place_of(7, value) == (topic_of(7, value), place), "the partition read from the bytes differs"
 
 
 @given(_events, _causes)
 def test_encoded_events_contain_no_maps(event: Event, cause: Cause) -> None:
     def walk(value: Any) -> None:
-        assert not isinstance(value, dict), "a map has no one order"
+        assert not isinstance(value, dict), "maps have no canonical order"
         for item in value if isinstance(value, list) else ():
             walk(item)
 
@@ -126,7 +126,7 @@ def test_random_bytes_decode_to_an_event_or_are_rejected(value: bytes) -> None:
         record = decode_event(3, value)
     except EventDecodeError:
         return
-    assert decode_event(3, encode_event(record.at_ms, record.cause, record.event)) == record, "read, so writable"
+    assert decode_event(3, encode_event(record.at_ms, record.cause, record.event)) == record, "can be encoded"
 
 
 def _raw(**changes: Any) -> bytes:
@@ -165,7 +165,7 @@ def test_invalid_events_are_rejected(value: bytes, why: str) -> None:
     assert raised.value.offset == 12
 
 
-@pytest.mark.parametrize("case", sorted(set(REFUSED) - {"a field too many"}))  # which lies behind the topic
+@pytest.mark.parametrize("case", sorted(set(REFUSED) - {"a field too many"}))  # that field is after the topic
 def test_invalid_events_have_no_topic(case: str) -> None:
     value, why = REFUSED[case]
     with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}"):
@@ -197,7 +197,7 @@ def test_passwords_of_brokers_are_hidden(name: str) -> None:
     assert "PLANTED" not in event_text(event)
     record = Recorded(Offset(0), 1, Cause("AlterResourceConfigs", ID), event)
     value = encode_event(record.at_ms, record.cause, event)
-    assert b"PLANTED" in value, "the log has it, as Kafka's has"
+    assert b"PLANTED" in value, "the log has the password, like Kafka's"
     assert b"PLANTED" not in value_without_secrets(record, value)
 
 
@@ -230,9 +230,9 @@ facts = pytest.mark.parametrize("kind", FACTS, ids=lambda kind: kind.__name__)
 
 
 def test_event_catalog_matches_the_recorded_one() -> None:
-    """A field may be added at the end, with a default; else a new event version and an upcast are needed.
+    """A field may be added at the end, with a default. Other changes need a new event version and an upcast.
 
-    After such a change `tests/golden/events/catalog.txt` is to be brought up to date by hand.
+    Update `tests/golden/events/catalog.txt` by hand after such a change.
     """
     version, *rows = RECORDED.read_text().splitlines()
     assert version == f"version {EVENT_VERSION}"
@@ -244,12 +244,12 @@ def test_event_catalog_matches_the_recorded_one() -> None:
 def test_event_classes_are_frozen_and_array_like(kind: type[Fact]) -> None:
     config = kind.__struct_config__
     assert (config.frozen, config.array_like, config.forbid_unknown_fields) == (True, True, True)
-    assert (kind in EVENT_TYPES) <= (config.tag == kind.__name__), "an event is tagged with its own name"
+    assert (kind in EVENT_TYPES) <= (config.tag == kind.__name__), "the tag is the event's name"
 
 
 @facts
 def test_event_classes_have_docstrings(kind: type[Fact]) -> None:
-    assert inspect.getdoc(kind) != inspect.getdoc(Fact), f"{kind.__name__} says nothing of what it means"
+    assert inspect.getdoc(kind) != inspect.getdoc(Fact), f"{kind.__name__} has no docstring"
 
 
 good = pytest.mark.parametrize("name", [*HISTORIES, ADOPTED, FOLLOWED])

@@ -1,7 +1,7 @@
-"""Fuzzes Kafka's door for as long as wanted: `python -m tests.fuzz --seconds 3600 --seed 7`.
+"""Fuzzes the Kafka listener: `python -m tests.fuzz --seconds 3600 --seed 7`.
 
-Or gives each API, in its oldest and newest version, its worst requests, and shows how long the loop stood still,
-how long it worked for that, and what was kept: `python -m tests.fuzz --worst`.
+With `--worst` it sends the most expensive requests of each API, in its oldest and newest version. It prints how long
+the event loop was blocked, its processor time, and the number of objects that remain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from tests.fuzz.target import LIMITS, target
 
 
 def main() -> None:
-    """By the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
@@ -35,7 +34,7 @@ def main() -> None:
 
 
 def show_worst(only: int | None) -> None:
-    """Stand-still, time and kept objects of the worst requests of each API and version."""
+    """Print blocked time, processor time and remaining objects for the worst requests of each API and version."""
     shown: list[tuple[Found, str]] = []
     with target() as served:
         for key, row in sorted(served.table.items()):
@@ -53,7 +52,7 @@ def show_worst(only: int | None) -> None:
 
 
 def row_name(key: int) -> str:
-    """An API by its name."""
+    """The name of an API."""
     return APIS[key].name
 
 

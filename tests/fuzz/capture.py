@@ -1,4 +1,4 @@
-"""Writes captures.txt anew: what librdkafka and kafka-python send here, `python -m tests.fuzz.capture`."""
+"""Rewrites captures.txt with frames that librdkafka and kafka-python send: `python -m tests.fuzz.capture`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ librdkafka: Any = importlib.import_module("confluent_kafka.admin")
 
 
 def main() -> None:
-    """Listen, let clients do what they can, and keep one frame of each API, version and length."""
+    """Listen, run the clients, and keep one frame of each API, version and length."""
     seen: dict[tuple[bytes, int], bytes] = {}
     read = ServerProtocol._exchange
 
@@ -87,7 +87,7 @@ def _by_kafka_python(bootstrap: str) -> None:
             lambda: client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "python")]),
             lambda: client.delete_topics(["python"]),
         ):
-            with contextlib.suppress(Exception):  # what it does not have, it does not send
+            with contextlib.suppress(Exception):  # a client may lack an API
                 act()
         client.close()
         producer = KafkaProducer(bootstrap_servers=bootstrap, max_block_ms=3000)

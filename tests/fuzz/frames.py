@@ -1,4 +1,4 @@
-"""Frames that nobody honest sends: the worst of each API and version, and any that are near to what is sent."""
+"""Malformed and hostile frames: the most expensive of each API and version, and mutations of valid frames."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from controller.kafka.messages import APIS, Message
 from controller.kafka.schema import Field, Kind, Layout
 
 CAPTURES = Path(__file__).parent / "captures.txt"
-"""Frames that real clients sent, without their sizes, in hexadecimal: one a line."""
+"""Frames of real clients, without their sizes, one a line in hexadecimal."""
 CLIENT_ID = "fuzz"
 CHANGED = 4990
-"""So many topics, with one partition each, may be created at once, and whatever else may be changed."""
+"""A request may create this many topics of one partition, or make this many other changes."""
 NUMBERS = (0, 1, -1, 2, 3, 127, -128, 2**15 - 1, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 BITS: dict[Kind, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 TEXTS = ("", "t", "a.b", "a_b", "topic-1", "User:alice", "cleanup.policy", "x" * 249, "x" * 250, "é\0\u202e", "*")
 
 
 def with_size_prefix(frame: bytes) -> bytes:
-    """A frame with its size before it."""
+    """Prepends the size to a frame."""
     return struct.pack(">i", len(frame)) + frame
 
 
 @cache
 def captures() -> tuple[bytes, ...]:
-    """What real clients sent."""
+    """Returns the frames of real clients."""
     return tuple(bytes.fromhex(line) for line in CAPTURES.read_text(encoding="ascii").split())
 
 
-# The worst.
+# The most expensive frames.
 
 
 def worst(api_key: int, version: int, row: ApiHandler, bytes_max: int) -> Iterator[tuple[str, bytes]]:
-    """By name, a frame for each array of a request that has as many elements in it as are taken: all alike, and all
-    with texts of their own. And one with more than are taken."""
+    """Yields names and frames. For each array of a request there is one frame with the maximum number of equal
+    elements, one with different texts, and one over the limit."""
     layout = load_schema(api_key, version, "request").layout
     for path in _arrays(layout):
         name = ".".join(path)
@@ -77,12 +77,12 @@ def _field(layout: Layout, path: tuple[str, ...]) -> Field:
 
 
 def _entity(field: Field) -> Layout:
-    assert field.entity is not None, "a path goes through entities"
+    assert field.entity is not None, "every inner part of a path is an entity"
     return field.entity
 
 
 def _filled(layout: Layout, path: tuple[str, ...], count: int, distinct: bool) -> Message:
-    """The smallest message that has so many elements at the end of a path."""
+    """Returns the smallest message with `count` elements at the end of a path."""
     field = next(each for each in layout.fields + layout.tagged if each.name == path[0])
     if len(path) > 1:
         inner: Any = _filled(_entity(field), path[1:], count, distinct)
@@ -130,11 +130,11 @@ def _scalar(field: Field, number: int) -> Any:
             return number % 128
 
 
-# Whatever.
+# Mutated frames.
 
 
 class Mutator:
-    """Makes frames of a seed: random requests of the table, and real clients' frames, with bytes changed."""
+    """Makes frames from a seed: random valid requests and captured frames, with changed bytes."""
 
     def __init__(self, seed: int, table: dict[int, ApiHandler]) -> None:
         self._random = random.Random(seed)
@@ -147,7 +147,7 @@ class Mutator:
         self._captures = captures()
 
     def frames(self) -> list[bytes]:
-        """What one connection sends, the sizes included."""
+        """Returns the frames for one connection, with their sizes."""
         return [self._sent(self._frame()) for _ in range(self._random.randint(1, 5))]
 
     def _frame(self) -> bytes:
@@ -215,14 +215,14 @@ def _cut(chance: random.Random, frame: bytes) -> bytes:
 
 
 def _blow_up(chance: random.Random, frame: bytes) -> bytes:
-    """A count, a length or a number becomes another."""
+    """Overwrites a count, a length or a number with an extreme value."""
     at = chance.randrange(8, max(9, len(frame)))
     what = chance.choice((b"\xff\xff\xff\xff\x07", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff", b"\x7f\xff", b"\0"))
     return frame[:at] + what + frame[at + len(what) :]
 
 
 def _double(chance: random.Random, frame: bytes) -> bytes:
-    """A piece is there more often: an element, a tag."""
+    """Repeats a range of bytes, such as an element or a tag."""
     start = chance.randrange(8, max(9, len(frame)))
     piece = frame[start : start + chance.choice((1, 2, 4, 8, 16, 64))]
     return frame[:start] + piece * chance.choice((2, 3, 100)) + frame[start:]

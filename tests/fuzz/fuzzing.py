@@ -1,4 +1,4 @@
-"""Sends a target what nobody honest sends, while an honest client goes on, and says what came of it."""
+"""Sends malformed frames to a target while a valid client uses it, and measures the effect."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.fuzz.frames import Mutator
 from tests.fuzz.target import Target, receive
 
 OPEN_MAX = 50
-"""Connections of the fuzzer that are open together."""
+"""The number of connections that the fuzzer keeps open."""
 
 
 @dataclass
 class Found:
-    """What became of a target."""
+    """Measurements of a fuzzed target."""
 
     frames: int = 0
     connections: int = 0
@@ -30,7 +30,7 @@ class Found:
 
 
 def fuzz(target: Target, seed: int, enough: Callable[[Found], bool]) -> Found:
-    """Send mutated frames until it is enough. Raises where an honest client is not answered."""
+    """Send mutated frames until `enough`. Raises an error if the valid client gets no response."""
     mutator, found = Mutator(seed, target.table), Found()
     opened: list[socket.socket] = []
     with target.connect() as honest:
@@ -47,7 +47,7 @@ def fuzz(target: Target, seed: int, enough: Callable[[Found], bool]) -> Found:
             found.connections += 1
             if len(opened) > OPEN_MAX:
                 opened.pop(0).close()
-            assert target.is_answering(honest), "an honest client is not answered"
+            assert target.is_answering(honest), "a valid client gets no response"
         for client in opened:
             client.close()
         found.stood_still_s = target.stood_still_s
@@ -55,8 +55,8 @@ def fuzz(target: Target, seed: int, enough: Callable[[Found], bool]) -> Found:
 
 
 def give(target: Target, frame: bytes, blocks_kept_max: int) -> Found:
-    """Send one frame, and wait for its answer or the end of its connection. If it leaves more than `blocks_kept_max`,
-    it is sent again: the second frame also leaves what is only kept until the next one."""
+    """Send one frame, and wait for the response or a disconnect. If more than `blocks_kept_max` objects remain, send it
+    once more: objects that live only until the next request do not count."""
     with target.connect() as honest:
         assert target.is_answering(honest)
         found = Found()

@@ -1,9 +1,8 @@
-"""Fuzzes HTTP by its own OpenAPI document: `python -m tests.fuzz.http_door --seconds 3600 --seed 7`.
+"""Fuzzes the HTTP server from its OpenAPI document: `python -m tests.fuzz.http_door --seconds 3600 --seed 7`.
 
-schemathesis makes requests of the document, some that fit it and some that do not. Now and then one is about a topic
-that is there. Between them come bytes that are near to HTTP. Whatever comes: no answer says that the server failed, an
-error is one of Kafka's in the form of all errors, an answer is as the document has it, the server goes on and answers
-others meanwhile, and keeps no memory.
+schemathesis generates valid and invalid requests. Some concern an existing topic. Between them come malformed HTTP
+requests. For all of them: no response is an internal server error, an error has one of Kafka's codes in the common
+form, a response matches the document, the server keeps answering other clients, and its memory does not grow.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ REQUESTS = (
     b"GET /v1/topics/pay%2Eorders" + _HEAD + b"Upgrade: h2c\r\nConnection: Upgrade\r\nExpect: 100-continue\r\n\r\n" * 2,
     b"DELETE /v1/topics/none" + _HEAD + b"X-Forwarded-For: ::1, a\r\n\r\nGET / HTTP/1.0\r\n\r\n",
 )
-"""Not all of them are right."""
+"""Some of these are invalid."""
 PARTITIONS_MAX = 20
 _FITS: Any = response_schema_conformance
 _ANY_MODE = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
@@ -54,7 +53,7 @@ _ANY_MODE = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 
 @dataclass(slots=True)
 class Found:
-    """What came of it: answers by status, the longest that another client waited, and how memory grew."""
+    """Responses by status, the longest response time of another client, and the growth of memory."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     waited_s: float = 0.0
@@ -69,7 +68,7 @@ class Found:
 
 
 class Fuzzer:
-    """Gives requests to a server."""
+    """Sends generated requests to a server."""
 
     def __init__(self, server: Topicwright, number: int) -> None:
         self.found = Found()
@@ -81,7 +80,7 @@ class Fuzzer:
         self._over = threading.Event()
 
     def run(self, enough: Callable[[Found], bool]) -> None:
-        """Fuzz until it is enough; raises AssertionError at the first answer that should not be."""
+        """Fuzz until `enough`. Raises AssertionError at the first wrong response."""
         for name in TOPICS:
             assert self._session.post(f"{self._base}/v1/topics", json={"name": name}).status_code == 201
         schema = schemathesis.openapi.from_url(f"{self._base}/openapi.json")
@@ -97,7 +96,7 @@ class Fuzzer:
                 operation, mode = self._random.choice(rounds)
                 try:
                     self._give(operation, mode)
-                except Unsatisfiable:  # all that can be sent there fits the document
+                except Unsatisfiable:  # the operation has no invalid request
                     rounds.remove((operation, mode))
         finally:
             self._over.set()
@@ -137,7 +136,7 @@ class Fuzzer:
                 case.validate_response(answer, checks=[_FITS])
 
     def _send_bytes(self, sent: bytes) -> None:
-        """What is near to HTTP: it is answered in some way, or the connection ends."""
+        """Send malformed HTTP: the server responds or closes the connection."""
         host, _, port = self._base.removeprefix("http://").rpartition(":")
         with socket.create_connection((host, int(port)), timeout=ANSWERED_WITHIN_S) as connection:
             connection.sendall(sent)
@@ -149,7 +148,7 @@ class Fuzzer:
                     assert status < 500 or status in {503, 504}, sent
 
     def _bring_near(self, case: Case[Any]) -> None:
-        """Now and then a topic that is there; and nothing that waits for days, or is large in earnest."""
+        """Sometimes use an existing topic, and limit timeouts and partition counts."""
         if self._random.random() < 0.3 and isinstance(case.path_parameters, dict) and "name" in case.path_parameters:
             case.path_parameters["name"] = self._random.choice(TOPICS)
         if isinstance(case.body, dict):
@@ -168,13 +167,13 @@ class Fuzzer:
                 self.found.waited_s = max(self.found.waited_s, time.monotonic() - started)
 
     def _memory(self) -> int:
-        """Bytes that the server holds."""
+        """The server's resident memory, in bytes."""
         status = Path(f"/proc/{self._pid}/status").read_text(encoding="ascii")
         return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS"))
 
 
 def _changed(text: bytes, source: random.Random) -> bytes:
-    """Bytes with some taken away, put in twice, or made anew."""
+    """Deletes, repeats or replaces ranges of bytes."""
     for _ in range(source.randrange(4)):
         start = source.randrange(len(text) + 1)
         end = min(len(text), start + source.choice((1, 1, 4, 40)))
@@ -184,17 +183,16 @@ def _changed(text: bytes, source: random.Random) -> bytes:
 
 
 def fuzz(enough: Callable[[Found], bool], number: int) -> Found:
-    """Fuzz a server of its own. Raises AssertionError."""
+    """Fuzz a new server. Raises AssertionError at the first wrong response."""
     print(f"HTTP: seed {number}", flush=True)
     with tempfile.TemporaryDirectory() as folder, topicwright(Path(folder)) as server, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what tools of others warn of is not ours to mend
+        warnings.simplefilter("ignore")  # warnings of third-party tools
         fuzzer = Fuzzer(server, number)
         fuzzer.run(enough)
         return fuzzer.found
 
 
 def main() -> None:
-    """By the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.http_door", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))

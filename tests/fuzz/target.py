@@ -1,4 +1,4 @@
-"""A controller with a listener in a thread, which tells how long its loop ever stood still."""
+"""A controller with a listener in a thread, which measures how long its event loop is blocked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HONEST = codec.encode_request(ApiKey.API_VERSIONS, 0, 77, "honest", ApiVersionsR
 
 
 class Target:
-    """The listener, as its clients see it."""
+    """A listener, and its measurements."""
 
     port: int
     table: dict[int, ApiHandler]
@@ -37,29 +37,28 @@ class Target:
     def __init__(self) -> None:
         self.stood_still_s = 0.0
         self.worked_s = 0.0
-        """The longest that the loop's thread worked without a pause, in time of its processor: what others on the
-        machine do does not count."""
+        """The longest processor time of the loop's thread without a pause; other processes do not change it."""
         self.blocks_held = 0
-        """The objects that Python held when they were counted last."""
+        """The number of Python objects at the last count."""
         self.crash: BaseException | None = None
         self.ready = threading.Event()
         self.stopping: asyncio.Event
 
     def connect(self) -> socket.socket:
-        """A client's connection, which waits at most 30 s for anything."""
+        """Open a client connection with a timeout of 30 s."""
         return socket.create_connection(("127.0.0.1", self.port), 30)
 
     def is_answering(self, client: socket.socket) -> bool:
-        """Whether an honest request is answered."""
+        """True if a valid request gets its response."""
         client.sendall(HONEST)
         return receive(client)[:4] == (77).to_bytes(4, "big")
 
     def reset(self) -> None:
-        """Forget how long it stood still."""
+        """Reset the measured times."""
         self.stood_still_s = self.worked_s = 0.0
 
     def blocks(self) -> int:
-        """How many objects Python holds, once the loop has nothing left to do."""
+        """The number of Python's allocated blocks, once other connections are closed."""
         deadline = time.monotonic() + 30
         while self.server.connections > 1 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -67,7 +66,7 @@ class Target:
         return sys.getallocatedblocks()
 
     async def run(self) -> None:
-        """Serve until it is to stop."""
+        """Serve until `stopping` is set."""
         self.loop, self.stopping = asyncio.get_running_loop(), asyncio.Event()
         self.server = KafkaServer("127.0.0.1", 0, {}, limits=LIMITS)
         await self.server.start()
@@ -91,7 +90,7 @@ class Target:
 
 
 def receive(client: socket.socket) -> bytes:
-    """One answer without its size. Raises ConnectionError where there is none."""
+    """Receive one response without its size. Raises ConnectionError if the connection is closed."""
     size = int.from_bytes(_exactly(client, 4), "big")
     return _exactly(client, size)
 
@@ -108,7 +107,7 @@ def _exactly(client: socket.socket, size: int) -> bytes:
 
 @contextmanager
 def target() -> Iterator[Target]:
-    """A target that listens, stopped at the end."""
+    """Yields a listening target, and stops it at the end."""
     served = Target()
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""Fuzzed HTTP requests; FUZZ_SEED repeats a failure. Endless: `python -m tests.fuzz.http_door`."""
+"""Fuzzed HTTP requests; FUZZ_SEED repeats a failure. For hours: `python -m tests.fuzz.http_door`."""
 
 from __future__ import annotations
 

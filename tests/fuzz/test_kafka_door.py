@@ -1,6 +1,6 @@
-"""Kafka's door under what nobody honest sends: it lives, answers honest clients, and neither toils nor hoards.
+"""The Kafka listener under hostile frames: it keeps answering valid clients, within limits of time and memory.
 
-`python -m tests.fuzz` goes on for hours; `FUZZ_SEED` repeats a failure.
+`python -m tests.fuzz` runs for hours; `FUZZ_SEED` repeats a failure.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tests.fuzz.target import LIMITS, Target, target
 FRAMES = 2000
 SEED = int(os.environ.get("FUZZ_SEED", random.SystemRandom().randrange(1 << 32)))
 WORKED_S_MAX = 0.5
-"""Of its processor's time, which others hardly change: some 50 ms on a quiet machine. `--worst` measures for how
-long the loop stood still, which a busy machine does to anybody."""
+"""Processor time, which other processes hardly change: some 50 ms on a quiet machine. `--worst` also measures how long
+the loop was blocked, which depends on the machine's load."""
 KEPT_BYTES_MAX = 300 << 20
 BLOCKS_KEPT_MAX = 150_000
-"""Of the topics that a request creates by the way, and what the interpreter keeps to use again."""
+"""Includes topics that a request creates, and memory that the interpreter reuses."""
 
 
 def resident_bytes() -> int:
-    """The memory of this process."""
+    """Resident memory of this process."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
 def without_errors() -> Iterator[Target]:
-    """A target that logs no error."""
+    """Yields a target, and checks that it logged no error."""
     with capture_logs() as logs, target() as served:
         yield served
     failures = [line for line in logs if line["log_level"] in ("error", "critical")]

@@ -1,4 +1,4 @@
-"""A service and users for each test."""
+"""Fixtures: an HTTP service and users for each test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def one() -> AsyncIterator[Service]:
 
 @pytest.fixture
 def judge() -> Judge:
-    """The policies of `judged`."""
+    """The policies of the service `judged`."""
     return Judge(owned)
 
 
@@ -39,21 +39,22 @@ async def judged(judge: Judge) -> AsyncIterator[Service]:
 
 @pytest.fixture
 async def half() -> AsyncIterator[Service]:
-    """A service where everybody may describe some topics, and not the cluster."""
+    """A service where everybody may describe some topics, but not the cluster."""
     async with service(authorizer=Half()) as started:
         yield started
 
 
 @pytest.fixture
 async def eventful() -> AsyncIterator[Service]:
-    """A service with a story."""
+    """A service with topics, rejections and a failed broker (`story`)."""
     async with story() as told:
         yield told
 
 
 @pytest.fixture
 def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Users]:
-    """alice by SCRAM, carol by the file, with a token that is kept beside; their hashes are cheap."""
+    """alice has a SCRAM credential. carol is in the users file and has a token, which is stored next to it. The hashes
+    are cheap."""
     monkeypatch.setattr(users_file, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     path = tmp_path / "users"
     set_password(path, "carol", "carol-PLANTED")

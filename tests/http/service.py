@@ -1,4 +1,4 @@
-"""A whole controller with its HTTP side in the test's own event loop, reached through real sockets."""
+"""A complete controller with an HTTP server in the test's own event loop, reached through real sockets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Judgement = Callable[[Any], Verdict]
 
 
 class Judge:
-    """Policies that are a function, and that take as long as they have to."""
+    """Policies given as a function. Clearing `may_answer` delays their verdicts."""
 
     def __init__(self, judge: Judgement) -> None:
         self._judge = judge
@@ -49,7 +49,7 @@ class Judge:
 
 
 def owned(request: RequestMetadata) -> Verdict:
-    """Names need an owner; a single partition is noted."""
+    """Refuses names without an owner; observes topics of one partition."""
     if "." not in request.topic:
         return Verdict("refused", "tests.Owned", "policy:tests.Owned/owner", f"{request.topic} has no owner")
     noted = (Observation("policy:tests.Owned/size", "one partition is few"),) if request.num_partitions == 1 else ()
@@ -57,18 +57,18 @@ def owned(request: RequestMetadata) -> Verdict:
 
 
 class Rules:
-    """An authorizer that asks a function."""
+    """An authorizer given as a function."""
 
     def __init__(self, allows: Callable[[Requester, Operation, ResourceType, str], bool]) -> None:
         self.allows = allows
 
     def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        """There may be such a resource."""
+        """Always True: there may be such a resource."""
         return True
 
 
 class Half(Rules):
-    """Everybody may create, and describe topics whose names begin with `open`, or with another prefix."""
+    """Everybody may create and delete topics, and describe those with one of `prefixes`."""
 
     def __init__(self, *more: tuple[Operation, ResourceType], prefixes: tuple[str, ...] = ("open",)) -> None:
         self._more = {("Create", "Topic"), ("Delete", "Topic"), *more}
@@ -82,7 +82,7 @@ class Half(Rules):
 
 
 class Service:
-    """What a test has at hand: the controller's parts, and a client of its HTTP side."""
+    """The parts of a controller, and a client of its HTTP server."""
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class Service:
         self.client: httpx.AsyncClient
 
     def http_side(self, brokers: Any = None, **more: Any) -> HttpServer:
-        """An HTTP side of the controller, not started."""
+        """Returns another HTTP server of the controller, not started."""
         return HttpServer(self.api, brokers or self.brokers, self.query, self.metrics, **more)
 
     @asynccontextmanager
     async def another(self, host: str = "127.0.0.1", **more: Any) -> AsyncIterator[tuple[HttpServer, int]]:
-        """One more HTTP server of the same controller, and its port."""
+        """Yields another HTTP server of the same controller, started, and its port."""
         other = self.http_side(**more)
         try:
             yield other, await other.start(host, 0)
@@ -137,7 +137,7 @@ class Service:
         return await self.request("GET", path, expect, params=parameters or None)
 
     async def pages(self, path: str, **parameters: Any) -> list[Any]:
-        """All pages of a list."""
+        """Returns all pages of a list."""
         pages = [await self.get(path, **parameters)]
         while (cursor := pages[-1].get("next_cursor")) is not None:
             pages.append(await self.get(path, **{**parameters, "cursor": cursor}))
@@ -147,24 +147,24 @@ class Service:
         return await self.request("POST", "/v1/topics", expect, json={"name": name, **body})
 
     def submit_internal(self, kind: Callable[..., Any], **fields: Any) -> None:
-        """Submit a command that nobody waits for."""
+        """Submit an internal command; no client waits for it."""
         self.controller.submit_internal(
             kind(request_id=self.controller.new_request_id(), at_ms=self.controller.now_ms(), **fields)
         )
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Wait until something is so, as far as the controller knows."""
+        """Wait until the controller's state satisfies a condition."""
         async with asyncio.timeout(REACHED_WITHIN_S):
-            while not reached():  # noqa: ASYNC110 - what is waited for is in the controller's state
+            while not reached():  # noqa: ASYNC110 - the condition is in the controller's state
                 await asyncio.sleep(0.005)
 
     async def live(self, *broker_ids: int) -> None:
-        """Wait until just these brokers are live and all topics have been looked at."""
+        """Wait until exactly these brokers are live and all topics are reconciled."""
         await self.until(lambda: tuple(self.api.cluster.live) == broker_ids and self.controller.is_reconciled())
 
 
 def followers(one: Service) -> int:
-    """How many clients follow the events."""
+    """The number of clients that follow the events."""
     gauges = {name: value for gauges in one.metrics._gauges for name, _, value in gauges()}
     return int(gauges["followers"])
 
@@ -173,13 +173,13 @@ def followers(one: Service) -> int:
 async def service(
     log: EventLog | None = None, settings: dict[str, str] | None = None, **parts: Any
 ) -> AsyncIterator[Service]:
-    """A started service with three live brokers; everything is stopped at the end."""
+    """Yields a started service with three live brokers, and stops it at the end."""
     one = Service(log or InMemoryLog("http-tests"), settings or {}, **parts)
     await one.controller.start(one.settings, "9.9")
     one.port = await one.http.start("127.0.0.1", 0)
     try:
         client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{one.port}", timeout=REACHED_WITHIN_S, verify=False)
-        async with client as one.client:  # it loads no certificates, which takes longer than all else
+        async with client as one.client:  # loading certificates would take most of the time
             await one.live(1, 2, 3)
             yield one
     finally:

@@ -29,7 +29,7 @@ async def test_patch_adds_partitions(one: Service) -> None:
     assert (await one.get("/v1/topics/t"))["partitions"][3]["replicas"] == [3, 1, 2]
 
 
-# request | status, error, and how the message begins
+# request | status, error, and the start of the message
 WRONG = """
 PATCH topics/t {}                                         | 400 INVALID_REQUEST body: give either configs or num_partitions
 PATCH topics/t {"configs": {"retention.ms": 1}, "num_partitions": 3} | 400 INVALID_REQUEST body: give either configs or num_partitions

@@ -1,4 +1,4 @@
-"""A change that is sent again under its Idempotency-Key: made once, answered as it was."""
+"""Idempotency-Key: a repeated request is executed once and gets the first response."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_idempotency_key_of_a_refusal(judged: Service) -> None:
     assert replies[0] == replies[1]
     assert replies[0]["rule"] == "policy:tests.Owned/owner"
     (listed,) = (await judged.get("/v1/requests"))["requests"]
-    assert listed["requested_offset"] + 3 == judged.log.durable_offset, "it was decided once"
+    assert listed["requested_offset"] + 3 == judged.log.durable_offset, "the request was decided once"
 
 
 async def test_retried_patches_and_deletions_apply_once(one: Service) -> None:
@@ -104,7 +104,7 @@ async def test_idempotency_key_in_progress() -> None:
 
 
 async def _post_and_go(one: Service, **body: Any) -> None:
-    """Send a create under the key `k`, and be gone before it is answered."""
+    """Send a create with the key `k`, and disconnect before the response."""
     first = asyncio.create_task(_post(one, "k", 201, **body))
     await one.until(lambda: bool(one.controller.status().requests_open))
     first.cancel()

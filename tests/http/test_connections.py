@@ -1,4 +1,4 @@
-"""Connections that owe something: a request that never comes, a body, an answer that is not taken."""
+"""Limits of connections: idle clients, incomplete requests, and clients that do not read their response."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ENDS_WITHIN_S = 60
 
 
 class Opened:
-    """Connections that a test has opened to a port."""
+    """Connections that a test opens to a port."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self._streams: list[Streams] = []
 
     async def send(self, *pieces: bytes, host: str = "127.0.0.1") -> Streams:
-        """Open one more from this address, and send something."""
+        """Open a connection from this address, and send bytes."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(host, 0))
         self._streams.append((reader, writer))
         for piece in pieces:
@@ -44,7 +44,7 @@ class Opened:
         return reader, writer
 
     async def status(self, *pieces: bytes) -> int:
-        """The status of the answer to what is sent on a connection of its own; 0 where there is none."""
+        """Returns the response status for bytes sent on a new connection, or 0 without a response."""
         reader, _ = await self.send(*pieces)
         line = await asyncio.wait_for(reader.readline(), ENDS_WITHIN_S)
         return int(line.split()[1]) if line else 0
@@ -56,14 +56,14 @@ class Opened:
 
 @pytest.fixture
 def to(one: Service) -> Iterator[Opened]:
-    """Connections to a service."""
+    """Yields an opener of connections to a service."""
     connections_opened = Opened(one.port)
     yield connections_opened
     connections_opened.close()
 
 
 async def _ended(reader: asyncio.StreamReader) -> bytes:
-    """What came before the connection was closed."""
+    """Returns the bytes received before the connection was closed."""
     try:
         return await asyncio.wait_for(reader.read(), ENDS_WITHIN_S)
     except ConnectionError:
@@ -76,7 +76,7 @@ async def test_idle_connections_are_replaced(to: Opened, monkeypatch: pytest.Mon
     half = [await to.send(b"GET /v1/topics HTTP/1.1\r\nHo") for _ in range(20)]
     assert [await to.status(request) for request in (LIVE, TOPICS)] == [200, 200]
     for reader, _ in (*silent, *half[:10]):
-        assert await _ended(reader) == b"", "the oldest were closed"
+        assert await _ended(reader) == b"", "the oldest connections are closed"
 
 
 async def test_health_beyond_the_connection_limit(one: Service, to: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ async def test_health_beyond_the_limit_of_open_files() -> None:
         assert all(counts.admit("kafka") for _ in range(3))
         idle = [await to.send() for _ in range(2 * connections.FILES_FOR_HEALTH)]
         assert [await to.status(request) for request in (LIVE, TOPICS, LIVE)] == [200, 503, 200]
-        assert await _ended(idle[0][0]) == b"", "the oldest that owes a request gives way"
+        assert await _ended(idle[0][0]) == b"", "the oldest idle connection is closed"
         counts.left("kafka")
         assert await to.status(TOPICS) == 200
         to.close()
@@ -122,7 +122,7 @@ async def test_request_timeout(to: Opened, pieces: tuple[bytes, ...], monkeypatc
     monkeypatch.setattr(connections, "REQUEST_S", 0.2)
     reader, writer = await to.send(pieces[0])
     if len(pieces) > 1:
-        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200"), "what came whole is answered"
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200"), "the complete request is answered"
         writer.write(pieces[1])
     assert b"HTTP/1.1 2" not in await _ended(reader)
 
@@ -159,12 +159,13 @@ async def test_slow_readers_are_disconnected(one: Service, to: Opened, monkeypat
         await to.send(FOLLOW)
     await one.until(lambda: followers(one) == 3)
     await one.until(lambda: followers(one) == 0)
-    assert await to.status(FOLLOW) == 200, "there is room for others"
+    assert await to.status(FOLLOW) == 200, "disconnected followers make room for others"
 
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The answers that queries gave: each has 16 MiB, more than the system's buffers of a connection."""
+    """Replaces responses by 16 MiB, more than the socket buffers hold. Returns the list of answers that were
+    encoded."""
     given: list[object] = []
 
     def encode(answer: object) -> bytes:
@@ -184,7 +185,7 @@ async def test_memory_of_unread_responses(to: Opened, answers: list[object], mon
         greedy.append((await to.send(BROKERS))[0])
         assert (await greedy[-1].readline()).startswith(b"HTTP/1.1 200")
     for reader in greedy[:3]:
-        assert len(await _ended(reader)) < 16 << 20, "the oldest of the address that holds most"
+        assert len(await _ended(reader)) < 16 << 20, "the oldest response of the address with most memory is dropped"
     for reader in (patient, *greedy[3:]):
         await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), ENDS_WITHIN_S)
         assert await asyncio.wait_for(reader.readexactly(16 << 20), ENDS_WITHIN_S)
@@ -227,7 +228,7 @@ async def test_chunked_body_is_processed_in_blocks(to: Opened, monkeypatch: pyte
     writer.write(chunks)
     assert (await asyncio.wait_for(reader.readline(), ENDS_WITHIN_S)).startswith(b"HTTP/1.1 201")
     writer.write(LIVE)
-    assert b'"live"' in await asyncio.wait_for(reader.readuntil(b'"live"'), ENDS_WITHIN_S), "it goes on"
+    assert b'"live"' in await asyncio.wait_for(reader.readuntil(b'"live"'), ENDS_WITHIN_S), "the connection still works"
     assert max(sizes) <= BYTES_PER_TURN
     assert sum(sizes) > len(chunks)
 
@@ -239,12 +240,12 @@ async def test_connections_per_ip() -> None:
         held = [await to.send() for _ in range(2)]
         await one.until(lambda: counts.total == 2)
         reader, _ = await to.send(LIVE)
-        assert await _ended(reader) == b"", "turned away"
+        assert await _ended(reader) == b"", "the connection over the limit is closed"
         held[0][1].close()
         await one.until(lambda: counts.total == 1)
         assert await to.status(LIVE) == 200
         to.close()
-    assert not counts.total, "all that were counted have left"
+    assert not counts.total, "every counted connection is released"
 
 
 async def test_tls_handshakes_count_as_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,6 +264,6 @@ async def test_tls_handshakes_count_as_connections(tmp_path: Path, monkeypatch: 
             assert (await client.post("/v1/topics", json=body)).is_success
         for reader, _ in silent[:7]:
             assert await _ended(reader) == b""
-        await to.send(b"GET / HTTP/1.1\r\n\r\n")  # no TLS at all
+        await to.send(b"GET / HTTP/1.1\r\n\r\n")  # no TLS
         to.close()
         await one.until(lambda: not counts.total)

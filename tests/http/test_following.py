@@ -1,4 +1,4 @@
-"""Events handed on over HTTP as they become durable."""
+"""Following events over HTTP: each event is sent as soon as it is durable."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_heartbeats_of_followers(accept: str, heartbeat: bytes, monkeypatc
         chunks = answer.aiter_bytes()
         assert await anext(chunks) == heartbeat
         await one.http.stop()
-        assert b"".join([chunk async for chunk in chunks]).replace(heartbeat, b"") == b"", "it ends as a stream should"
+        assert b"".join([chunk async for chunk in chunks]).replace(heartbeat, b"") == b"", "the chunks end properly"
 
 
 async def test_a_revoked_permission_ends_the_follow_stream() -> None:
@@ -92,7 +92,7 @@ async def test_follow_streams_are_limited_per_address(monkeypatch: pytest.Monkey
 
 
 async def _sent(one: Service, count: int, path: str, **headers: str) -> tuple[list[Any], str]:
-    """So many server-sent events, and the last id."""
+    """Returns `count` server-sent events, and the last id."""
     found, last = [], ""
     headers = {"accept": "text/event-stream", **headers}
     async with one.client.stream("GET", path, headers=headers) as answer:

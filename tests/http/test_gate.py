@@ -1,5 +1,5 @@
-"""Access over HTTP: allowed host names, the client's address behind a proxy, who must log in, as whom, and the cost of
-a failed login."""
+"""Access over HTTP: allowed host names, the client's address behind a proxy, required logins, principals, and the cost
+of a failed login."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ localhost.evil     | no
 def test_allowed_host_headers(line: str) -> None:
     host, expected = (cell.strip() for cell in line.split("|"))
     assert Hosts(frozenset({"kafka.example"})).allows(host) == (expected == "yes")
-    assert Hosts(frozenset({"*"})).allows(host), "any name"
+    assert Hosts(frozenset({"*"})).allows(host), "* allows any name"
 
 
 async def test_an_unknown_host_header_is_rejected_against_dns_rebinding(one: Service) -> None:
@@ -52,7 +52,7 @@ async def test_an_unknown_host_header_is_rejected_against_dns_rebinding(one: Ser
         reply = await one.request(method, path, 421, headers=evil, json={"name": "t"})
         assert reply["message"].startswith("Host 'evil.example' is not a name of this service")
     assert (await one.get("/v1/topics"))["topics"] == []
-    assert (await one.client.get("/health/live", headers=evil)).status_code == 200, "which says nothing"
+    assert (await one.client.get("/health/live", headers=evil)).status_code == 200, "health is open to all hosts"
     long = await one.request("GET", "/v1/topics", 421, headers={"Host": "x" * 5000})
     assert len(long["message"]) < 300
 
@@ -65,7 +65,7 @@ async def test_configured_host_names_are_allowed(one: Service) -> None:
             assert answer.status_code == status, host
 
 
-# the peer, what X-Forwarded-For says, who the client is; trusted are 10.0.0.0/8 and ::1
+# peer, X-Forwarded-For, resulting client address; trusted proxies are 10.0.0.0/8 and ::1
 FORWARDED = """
 192.0.2.1          | 198.51.100.7                    | 192.0.2.1
 10.0.0.1           |                                 | 10.0.0.1
@@ -124,12 +124,12 @@ def test_addresses_are_normalized(line: str) -> None:
 
 
 def basic(user: str, password: str) -> str:
-    """Name and password as a header."""
+    """The Basic authorization header of a user."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def logins(users: Users, required: bool = True, reported: list[tuple[str, ...]] | None = None) -> Logins:
-    """Logins without a delay; those that are reported are added to a list."""
+    """Logins without a delay. Failed logins are appended to `reported`."""
     logins: list[tuple[str, ...]] = [] if reported is None else reported
     return Logins(users, required, 0, lambda *login: logins.append(login))
 
@@ -142,7 +142,7 @@ async def test_the_401_response_has_basic_and_bearer_challenges(users: Users) ->
         challenges = answer.headers.get_list("www-authenticate")
         assert [one.partition(" ")[0] for one in challenges] == ["Basic", "Bearer"]
         assert answer.json()["error"] == "SASL_AUTHENTICATION_FAILED"
-        assert lines == [], "who has not tried has not failed"
+        assert lines == [], "no credentials are no failed login"
         for path in ("/openapi.json", "/", "/metrics", "/no/such/path", "/v1/events/follow", "/health/ready/x"):
             assert (await one.client.get(path)).status_code == 401, path
         assert (await one.client.post("/v1/topics", json={"name": "a.b"})).status_code == 401
@@ -161,7 +161,7 @@ async def test_a_browser_gets_a_401_page_with_login_instructions(users: Users) -
                 assert "<script" not in answer.text
                 assert "PLANTED" not in answer.text
         as_json = await one.client.get("/metrics", headers={"accept": "text/html"})
-        assert as_json.json()["error"] == "SASL_AUTHENTICATION_FAILED", "it has no page"
+        assert as_json.json()["error"] == "SASL_AUTHENTICATION_FAILED", "JSON, not a page"
 
 
 async def test_health_endpoints_require_no_authentication(users: Users) -> None:
@@ -222,7 +222,7 @@ async def test_invalid_credentials_are_rejected_with_401(users: Users, required:
 async def test_a_changed_password_is_rejected_after_reload(users: Users, tmp_path: Any) -> None:
     assert await users.knows("carol", "carol-PLANTED", "10.0.0.1")
     set_password(tmp_path / "users", "carol", "another")
-    assert await users.knows("carol", "carol-PLANTED", "10.0.0.1"), "the file is read again at reload only"
+    assert await users.knows("carol", "carol-PLANTED", "10.0.0.1"), "the users file is read again only at reload"
     users.reload()
     assert not await users.knows("carol", "carol-PLANTED", "10.0.0.1")
     assert await users.knows("carol", "another", "10.0.0.1")

@@ -1,4 +1,4 @@
-"""A client that is generated from the OpenAPI document works; so the document says what is so."""
+"""A client generated from the OpenAPI document works, so the document describes the API correctly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PACKAGE = "generated_topicwright_client"
 
 
 def _generate_client(document: dict[str, Any], folder: Path) -> list[str]:
-    """Generate a client into a folder; what the generator complains of."""
+    """Generate a client into a folder; returns the generator's warnings."""
     source = folder / "openapi.json"
     source.write_text(json.dumps(document))
     config = Config.from_sources(
@@ -34,7 +34,7 @@ def _generate_client(document: dict[str, Any], folder: Path) -> list[str]:
 
 @pytest.fixture
 def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder to import from, for the time of the test."""
+    """A folder on sys.path for the duration of the test."""
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
@@ -46,7 +46,7 @@ def _part(name: str) -> Any:
 
 
 def _work_with(base_url: str) -> dict[str, Any]:
-    """Create, look, change, refuse: what a team's program does."""
+    """Create, read and change topics, and get a rejection, as a team's program does."""
     models = _part("models")
     create, topic = _part("api.default.create_topic"), _part("api.default.topic")
     body = models.CreateTopicCreateBody(name="orders", num_partitions=3)
@@ -69,7 +69,7 @@ def _work_with(base_url: str) -> dict[str, Any]:
 
 async def test_a_client_generated_from_openapi_works(one: Service, on_path: Path) -> None:
     complaints = await asyncio.to_thread(_generate_client, await one.get("/openapi.json"), on_path)
-    assert [one for one in complaints if "/v1/events/follow" not in one] == [], "that one never ends"
+    assert [one for one in complaints if "/v1/events/follow" not in one] == [], "the endless stream is an exception"
     done = await asyncio.to_thread(_work_with, f"http://127.0.0.1:{one.port}")
     assert done == {
         "made": (201, "orders", "/v1/topics/orders"),
@@ -110,7 +110,7 @@ async def test_openapi_document_has_responses_and_security_schemes(one: Service)
             for status, end in ends.items():
                 if int(status) >= 400:
                     assert list(end["content"]) == ["application/problem+json"], f"{method} {path} {status}"
-            assert "text/html" not in ends.get("200", {}).get("content", {}), f"{method} {path}: pages are not in it"
+            assert "text/html" not in ends.get("200", {}).get("content", {}), f"{method} {path}: HTML is documented"
     create = document["paths"]["/v1/topics"]["post"]
     assert set(create["responses"]) >= {"200", "201", "202", "404", "409", "429", "504"}
     assert "Location" in create["responses"]["201"]["headers"]

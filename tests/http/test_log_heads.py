@@ -1,4 +1,4 @@
-"""Heads and proofs over HTTP: they are those of the log, for who may see its events, and hide its secrets."""
+"""Tree heads and proofs over HTTP: they match the log, need permission to read its events, and contain no secrets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def head_in(body: dict[str, Any]) -> Head:
 
 
 async def proof_of(one: Service, **which: Any) -> Proof:
-    """A proof whose paths lead to its head."""
+    """Returns a proof, checked against its tree head."""
     proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", **which)))
     check_paths(proof)
     return proof
@@ -121,7 +121,7 @@ async def test_tree_heads_are_signed_and_recorded_with_a_signing_key(one: Servic
         assert event.root == root_of(one, event.size)
     sizes = [event.size for _, event in kept(one)]
     assert sizes == sorted(set(sizes))
-    assert one.log.durable_offset - sizes[-1] < 20, "a head is not signed for the event that keeps a head"
+    assert one.log.durable_offset - sizes[-1] < 20, "the event with a tree head causes no further head"
 
 
 def kept(one: Service) -> list[tuple[int, HeadSigned]]:

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what is reported comes out, and what is there is read."""
+"""Prometheus metrics: reported values are exposed, and gauges are read from the state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _samples(text: str) -> Samples:
     }
 
 
-# calls | the sample and its value
+# calls | sample and value
 COUNTED = """
 committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_seconds_count = 2
 committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_seconds_sum = 0.022
@@ -86,7 +86,7 @@ async def test_gauges_and_counters_of_a_service(judged: Service) -> None:
     }
     assert routes["POST", "/v1/topics", "201"] == 1
     assert routes["POST", "/v1/topics", "403"] == 1
-    assert routes["GET", "/v1/topics/{name}", "404"] == 1, "by its pattern, so that names do not make series"
+    assert routes["GET", "/v1/topics/{name}", "404"] == 1, "routes are patterns: topic names create no time series"
 
 
 async def test_under_replicated_and_offline_partitions_and_placeholders_are_gauges() -> None:
@@ -146,4 +146,4 @@ async def test_scrapes_share_one_rendering(
     assert _samples(texts[0].decode())["here", ()] == 1
     assert [each is loop_thread for each in threads] == [False]
     metrics.committed(1, 1, 0.1)
-    assert _samples((await metrics.rendered()).decode())["commit_seconds_count", ()] == 1, "the next one is new"
+    assert _samples((await metrics.rendered()).decode())["commit_seconds_count", ()] == 1, "later calls render again"

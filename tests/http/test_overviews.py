@@ -1,4 +1,4 @@
-"""What shows many things at once over HTTP: requests by time, a summary, timelines, one broker."""
+"""Overviews over HTTP: requests by time, a summary, timelines, and one broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.http.service import Service
 
 
 async def _some_requests(one: Service) -> dict[str, str]:
-    """Four requests, by what they are about: one is refused, one deletes."""
+    """Makes four requests and returns their ids by subject: one is refused, one deletes."""
     made = {"kept": (await one.create("pay.kept"))["request_id"]}
     made["refused"] = (await one.create("nobodys", 403))["request_id"]
     made["gone"] = (await one.create("pay.gone", num_partitions=1))["request_id"]
@@ -52,7 +52,7 @@ async def test_requests_by_time_and_as_of(judged: Service) -> None:
     shown = (await judged.get(f"/v1/requests?from={start}&to={end}"))["requests"]
     assert [each["request_id"] for each in shown] == [made["gone"], made["refused"]]
     then = (await judged.get(f"/v1/requests?at={end}"))["requests"]
-    assert then[0]["outcomes"] == {"requested": 1}, "as it was right after the request"
+    assert then[0]["outcomes"] == {"requested": 1}, "the state right after the request"
     assert (await judged.get(f"/v1/requests?at={end}&outcome=requested"))["requests"] == then[:1]
     first_ms, last_ms = page[-1]["requested_at_ms"], page[0]["requested_at_ms"]
     assert (await judged.get(f"/v1/requests?from={first_ms}ms&to={last_ms}ms"))["requests"] == page
@@ -84,7 +84,7 @@ async def test_summary(judged: Service) -> None:
     assert waiting["name"] == slow["name"]
     assert "1 of 2 live brokers have applied it" in waiting["waits_for"]
     again = await judged.get(f"/v1/summary?at={shown['as_of']['offset']}")
-    assert {name for name in shown if again[name] != shown[name]} == {"requests_open"}, "what was then is so now"
+    assert {name for name in shown if again[name] != shown[name]} == {"requests_open"}, "only the open requests differ"
     load = await judged.get(f"/v1/brokers/1?at={shown['as_of']['offset']}")
     assert (load["leaders"], load["replicas"]) == loads[1]
 
@@ -95,7 +95,7 @@ async def test_summary_counts_beyond_the_scan_limit_are_null(one: Service, monke
     end = (await one.get("/v1/summary"))["as_of"]["offset"]
     assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4
     monkeypatch.setattr(topics, "KEYS_AT_ONCE", 1)
-    assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4, "in pages"
+    assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4, "several reads give the same counts"
     for bound, much in (("PARTITIONS_MAX", 1), ("SCANNED_MAX", end)):
         with monkeypatch.context() as patch:
             patch.setattr(topics, bound, much)
@@ -236,12 +236,12 @@ async def test_diff_between_two_offsets(one: Service) -> None:
     }
     assert topics["anew"]["configs"] == [{"name": "retention.ms", "before": "5", "after": None}]
     assert (topics["gone"]["partitions_before"], topics["gone"]["partitions_after"]) == (2, None)
-    assert (topics["same"]["other_isr"], topics["same"]["other_replicas"]) == (2, 0), "a broker stopped"
+    assert (topics["same"]["other_isr"], topics["same"]["other_replicas"]) == (2, 0), "the stopped broker left the ISR"
     (broker,) = shown["cluster"]["brokers"]
     assert (broker["broker_id"], broker["before"], broker["after"]) == (3, "live", "fenced")
     assert shown["before"]["offset"] == start
     pages = await one.pages("/v1/diff", limit=2, **{"from": start})
-    assert [page["cluster"] is None for page in pages] == [False, True, True], "on the first page alone"
+    assert [page["cluster"] is None for page in pages] == [False, True, True], "only the first page has the cluster"
     assert [each for page in pages for each in page["topics"]] == shown["topics"]
     nothing = await one.get(f"/v1/diff?from={shown['after']['offset']}")
     assert (nothing["topics"], nothing["cluster"]["brokers"], nothing["next_cursor"]) == ([], [], None)

@@ -1,4 +1,4 @@
-"""Permissions over HTTP: those of the Kafka protocol. A page of a list costs a bounded amount, and no page tells a
+"""Permissions over HTTP equal those of the Kafka protocol. A page of a list has a bounded cost, and no page reveals a
 hidden name."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.http.service import Half, Rules, Service, service
 
 
 def settings_request(one: Service) -> str:
-    """The id of the request that recorded the settings, the first event of each log."""
+    """The id of the request that recorded the settings: the first event of each log."""
     return decode_event(0, read_one(one.log, 0)).cause.request_id
 
 
@@ -88,7 +88,7 @@ async def test_requests_without_describe(monkeypatch: pytest.MonkeyPatch) -> Non
     async with service(authorizer=Half()) as one:
         made = {name: (await one.create(name))["request_id"] for name in ("open-1", "secret")}
         shown = [each["request_id"] for each in (await one.get("/v1/requests"))["requests"]]
-        assert shown == [made["secret"], made["open-1"]], "its requester's own, without the settings"
+        assert shown == [made["secret"], made["open-1"]], "only the requester's own requests"
         monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
         assert [each["request_id"] for each in (await one.get("/v1/requests"))["requests"]] == [made["open-1"]]
         assert (await one.get("/v1/requests?principal=User:ANONYMOUS&rule=x"))["requests"] == []
@@ -110,12 +110,12 @@ async def test_explain_request_permission(monkeypatch: pytest.MonkeyPatch) -> No
     async with service(authorizer=Half(prefixes=("open", "boot-", "settings-"))) as one:
         made = await one.create("secret")
         request_id = made["request_id"]
-        assert (await one.get(f"/v1/explain/{request_id}"))["kind"] == "request", "its requester's own"
+        assert (await one.get(f"/v1/explain/{request_id}"))["kind"] == "request", "the requester may read it"
         monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
         assert (await one.get(f"/v1/requests/{request_id}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
         for subject in (request_id, settings_request(one), "boot-none"):
             reply = await one.get(f"/v1/explain/{subject}", 404)
-            assert reply["message"] == f"no topic and no request {subject!r} is in the log", "there or not"
+            assert reply["message"] == f"no topic and no request {subject!r} is in the log", "existing or not"
 
 
 async def test_explain_topic_named_like_a_request(half: Service) -> None:
@@ -130,7 +130,7 @@ async def test_explain_topic_named_like_a_request(half: Service) -> None:
 
 
 class Counting(InMemoryLog):
-    """A log that counts the events that are read of it, and the shards that are looked at."""
+    """A log that counts the events read and the shards searched."""
 
     reads = 0
 
@@ -145,7 +145,7 @@ class Counting(InMemoryLog):
 
 
 class Only(Rules):
-    """Describe is allowed for topics whose names begin so; everything else to everybody."""
+    """Describe is allowed for topic names with a prefix, every other operation for everybody."""
 
     def __init__(self, prefix: str | None) -> None:
         super().__init__(self._allows)
@@ -164,7 +164,7 @@ class Only(Rules):
 
 @contextmanager
 def work(log: Counting, only: Only) -> Iterator[list[int]]:
-    """Counts the reads of the log and the permission checks within the block."""
+    """Yields the counts of log reads and permission checks within the block."""
     log.reads = only.checks = 0
     spent: list[int] = []
     yield spent
@@ -187,7 +187,7 @@ async def test_cost_of_a_page_without_describe(past: bool) -> None:
         with work(log, only) as spent:
             page = await one.get("/v1/topics", limit=1, **at)
         assert (page["topics"], page["next_cursor"]) == ([], None)
-        assert spent[0] <= 2, "but for the time of the newest event"
+        assert spent[0] <= 2, "it reads at most the newest event, for its time"
         assert spent[1] == 0
 
 
@@ -203,15 +203,15 @@ async def test_cost_and_cursor_of_a_page(past: bool, monkeypatch: pytest.MonkeyP
         pages = await one.pages("/v1/topics", limit=2, **at)
         assert [topic["name"] for page in pages for topic in page["topics"]] == [n for n in names if n.startswith("b.")]
         hidden = [page["next_cursor"] for page in pages if page["next_cursor"] and not page["topics"]]
-        assert len(hidden) > 3, "among hidden names"
+        assert len(hidden) > 3, "several pages end at hidden names"
         assert not any("a" + part in place for place in hidden for part in ("_00", ".00"))
-        assert len(set(map(len, hidden))) == 1, "its length says nothing"
+        assert len(set(map(len, hidden))) == 1, "the cursor's length reveals nothing"
         with work(log, only) as spent:
             await one.get("/v1/topics", limit=1, **at)
         assert spent[0] <= 150
         assert spent[1] <= 100
         rest = await one.get("/v1/topics", limit=1, cursor="b.00050", **at)
-        assert [topic["name"] for topic in rest["topics"]] == ["b.00100"], "a name is a cursor"
+        assert [topic["name"] for topic in rest["topics"]] == ["b.00100"], "a plain name is a valid cursor"
         monkeypatch.undo()
         only.prefix = ""
         assert [topic["name"] for topic in (await one.get("/v1/topics", limit=1000, **at))["topics"]] == names

@@ -1,4 +1,4 @@
-"""Queries over HTTP: now, at any offset or time, and what makes them wrong."""
+"""Queries over HTTP: now, at any offset or time, and their errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.tools import ROOT
 
 
 def _check_times(shape: Any) -> None:
-    """Every `…_ms` stands beside the same time as text."""
+    """Check that every `…_ms` field has the same time as text next to it."""
     if isinstance(shape, dict):
         for name, value in shape.items():
             text = str(shape.get(name.removesuffix("_ms")))
@@ -67,7 +67,7 @@ async def test_topic_status_follows_stopped_and_restarted_brokers(one: Service) 
     await one.request("POST", "/v1/simulated/brokers/3/start")
     await one.until(lambda: len(_partition(one, "t").isr) == 3)
     assert (await one.get("/v1/topics/t"))["status"] == "ready"
-    assert (await one.get("/v1/topics/t", at=at))["status"] == "under-replicated", "the past stays as it was"
+    assert (await one.get("/v1/topics/t", at=at))["status"] == "under-replicated", "past states do not change"
 
 
 def _partition(one: Service, name: str) -> Any:
@@ -86,7 +86,7 @@ async def test_current_view_equals_the_view_at_the_last_offset(one: Service) -> 
     as_of = (await one.get("/v1/topics", at=end - 4))["as_of"]
     assert as_of["offset"] == end - 4
     by_time = await one.get("/v1/topics", at=as_of["at"])
-    assert by_time["as_of"]["at"] == as_of["at"], "the last event of that millisecond"
+    assert by_time["as_of"]["at"] == as_of["at"], "the offset of the last event in that millisecond"
     assert await one.get("/v1/topics", at=f"{as_of['at_ms']}ms") == by_time
     early = await one.get("/v1/topics", at="2001-01-01")
     assert (early["topics"], early["as_of"]) == ([], {"offset": -1, "at": None, "at_ms": None})
@@ -152,7 +152,7 @@ async def test_events_are_paged_and_filtered_by_topic_and_request(one: Service) 
     assert (await one.get("/v1/topics/none/events", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-# path | status, and how the message begins
+# path | status, and the start of the message
 WRONG = """
 /v1/topics?limit=0                 | 400 limit: Expected `int` >= 1
 /v1/topics?limit=1001              | 400 limit: Expected `int` <= 1000

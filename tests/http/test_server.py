@@ -1,5 +1,5 @@
-"""The HTTP server as a part of the process: where it listens, how it ends, what it logs, and the threads of queries;
-and answers that clients can keep, short ones, errors in the form of RFC 9457, and HEAD."""
+"""The HTTP server: addresses, shutdown, log lines and query threads; and caching, compression, errors (RFC 9457) and
+HEAD."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_idle_connections_do_not_delay_stop(one: Service) -> None:
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
     await one.http.stop()
     await reader.read()
-    assert reader.at_eof(), "closed by the server"
+    assert reader.at_eof(), "the server closed the connection"
     writer.close()
 
 
@@ -115,14 +115,14 @@ async def test_a_cancelled_query_ends_and_frees_its_thread() -> None:
         begun.set()
         gone = given_up.get()
         assert gone is not None
-        assert gone.wait(60), "it is given up"
+        assert gone.wait(60), "the query was cancelled"
         ended.set()
 
     waiting = asyncio.create_task(reading.run(work))
     assert await asyncio.to_thread(begun.wait, 60)
     waiting.cancel()
     assert await asyncio.to_thread(ended.wait, 60)
-    assert await reading.run(lambda: given_up.get() is not None), "it makes room for others"
+    assert await reading.run(lambda: given_up.get() is not None), "the cancelled query frees its thread"
     reading.close()
 
 
@@ -141,12 +141,12 @@ async def test_long_queries_of_one_address_leave_threads_for_other_addresses() -
         await asyncio.create_task(run("10.0.0.1", lambda: None))
     may_end.set()
     assert all(await asyncio.gather(*long))
-    assert not reading._by_host, "nothing is kept of who has gone"
+    assert not reading._by_host, "no state of disconnected clients remains"
     reading.close()
 
 
 async def _raw(one: Service, path: str, **headers: str) -> tuple[httpx.Response, bytes]:
-    """An answer, and its body as it came over the wire."""
+    """Returns a response and its body as sent, still encoded."""
     async with one.client.stream("GET", path, headers={"accept-encoding": "identity", **headers}) as answer:
         return answer, b"".join([part async for part in answer.aiter_raw()])
 
@@ -189,7 +189,7 @@ async def test_long_responses_are_compressed_with_gzip(one: Service) -> None:
     assert zipped.headers["content-encoding"] == "gzip"
     assert gzip.decompress(packed) == body
     assert len(packed) < len(body) / 4
-    assert zipped.headers["etag"] != plain.headers["etag"], "other bytes"
+    assert zipped.headers["etag"] != plain.headers["etag"], "a compressed body has its own ETag"
     assert "accept-encoding" in zipped.headers["vary"]
     short, _ = await _raw(one, "/v1/topics?limit=1&name=none", **{"accept-encoding": "gzip"})
     assert "content-encoding" not in short.headers

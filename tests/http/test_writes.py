@@ -102,7 +102,7 @@ async def test_refusals_of_creates(
             assert (row["code"], row["message"], row["rule"]) == (reply["code"], reply["message"], reply["rule"])
 
 
-# body | what the message says
+# body | start of the message
 BAD = """
                                             | body: missing; it must be JSON
 {                                           | body: Input data was truncated
@@ -133,7 +133,7 @@ async def test_an_invalid_body_is_rejected_with_field_and_allowed_values(one: Se
         reply = await one.request("POST", "/v1/topics", 400, content=body.encode())
         assert (reply["error"], reply["code"]) == ("INVALID_REQUEST", 42), body
         assert reply["message"].startswith(expected), f"{body}: {reply['message']}"
-    assert one.log.durable_offset == end, "nothing of it reached the log"
+    assert one.log.durable_offset == end, "a rejected body writes no event"
 
 
 async def test_limits_of_a_body(one: Service) -> None:

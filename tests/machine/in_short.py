@@ -1,4 +1,4 @@
-"""Decisions as short texts, for the last column of the tables."""
+"""Formats decisions as short texts for the tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def in_short(decision: Decision) -> str:
     codes = {(answer.request_id, answer.topic_name): answer.code for answer in decision.answers}
     for event in decision.events:
         if isinstance(event, catalog.CreateAnswered):
-            assert codes[event.request_id, event.topic] == event.error_code, "the answer is what the log says"
+            assert codes[event.request_id, event.topic] == event.error_code, "the answer equals the recorded one"
     for answer in decision.answers:
         waited = f"after {answer.waited_ms} ms" if answer.waited_ms else ""
         each = " ".join(f"{one.partition}:{ErrorCode(one.code).name}" for one in answer.partitions)
@@ -59,7 +59,7 @@ _SHORT: dict[type[Event], str] = {
     access.ScramCredentialSet: "credential({e.user})",
     access.ScramCredentialRemoved: "no-credential({e.user})",
 }
-"""Templates; the event is `e`, its ACLs `acls`."""
+"""Templates: `e` is the event, `acls` its ACLs."""
 
 
 def event_text(event: Event) -> str:
@@ -98,7 +98,7 @@ def _pairs(pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def differences(before: Partition, after: Partition) -> str:
-    """The fields in which a partition differs after a change; the leader if its epoch has risen."""
+    """The changed fields of a partition, with the leader if the leader epoch has risen."""
     old, new = before.replica_metadata or ReplicaMetadata(), after.replica_metadata or ReplicaMetadata()
     words = [f"leader={after.leader}"] if after.leader_epoch != before.leader_epoch else []
     lists = [(name, getattr(before, name), getattr(after, name)) for name in ("isr", "replicas")]
@@ -114,7 +114,7 @@ def differences(before: Partition, after: Partition) -> str:
 
 
 def replicas_text(partitions: tuple[Partition, ...]) -> str:
-    """Replicas of each partition; those that are in sync stand before the slash, if not all are."""
+    """The replicas of each partition, after the ISR and a slash if they differ."""
     return " ".join(
         _joined_by_dots(partition.replicas)
         if partition.isr == partition.replicas

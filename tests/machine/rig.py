@@ -1,4 +1,4 @@
-"""The machine on a bench: commands in, events applied and kept, as a runtime does it, without one."""
+"""Runs the machine without an engine: decides commands, and applies and stores their events."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId
 
 TOPIC_ID = TopicId(b"0123456789abcdef")
 BORN_MS = 1_700_000_000_000
-"""2023-11-14T22:13:20Z, when the rig's clock begins."""
+"""2023-11-14T22:13:20Z, the start of the rig's clock."""
 
 
 class Rig:
-    """One state and its log. The clock moves a millisecond with every command that the rig makes itself."""
+    """A state and its log. Each command that the rig creates advances the clock by a millisecond."""
 
     def __init__(self) -> None:
         self.state = State(DictTopics())
@@ -32,13 +32,13 @@ class Rig:
         self.now_ms = BORN_MS
 
     def put(self, command: AnyCommand) -> Decision:
-        """Decide and apply a command; what is applied has been through the codec."""
+        """Decide a command, and apply its events after an encoding round trip."""
         decision = decide(self.state, command)
         cause = Cause(type(command).__name__, command.request_id)
         for event in decision.events:
             offset = Offset(len(self.log))
             record = decode_event(offset, encode_event(command.at_ms, cause, event))
-            assert record == Recorded(offset, command.at_ms, cause, event), "what is logged is what was decided"
+            assert record == Recorded(offset, command.at_ms, cause, event), "encoding preserves the event"
             apply(self.state, record)
             self.log.append(record)
         return decision
@@ -75,7 +75,7 @@ class Rig:
         return self.put(commands.ReconcileTopics(request_id=_id("r"), at_ms=self.tick(), topics=topics))  # type: ignore[arg-type]
 
     def confirm(self, *broker_ids: int) -> Decision:
-        """These brokers, or all live ones, have applied everything."""
+        """Confirm the last offset for these brokers, or for all live ones."""
         brokers = tuple(BrokerId(broker_id) for broker_id in broker_ids) or self.state.cluster.live
         offset = Offset(len(self.log) - 1)
         return self.put(
@@ -83,7 +83,7 @@ class Rig:
         )
 
     def topic(self, name: str) -> Topic:
-        """The topic of this name; it must be there."""
+        """Returns the topic of this name, which must exist."""
         topic = next((topic for topic in topics_of(self.state) if topic.name == name), None)
         assert topic is not None, f"no topic {name}"
         return topic
@@ -94,8 +94,8 @@ def _id(text: str) -> RequestId:
 
 
 def topics_of(state: State) -> list[Topic]:
-    """All topics of a state on a dict, by shard key."""
-    assert isinstance(state.topics, DictTopics), "the rig keeps its topics in a dict"
+    """Returns all topics of a state by shard key."""
+    assert isinstance(state.topics, DictTopics), "the rig stores topics in a dict"
     return [state.topics.by_key[key] for key in sorted(state.topics.by_key)]
 
 
@@ -119,7 +119,7 @@ class _Stored(msgspec.Struct, array_like=True):
 
 
 def stored(state: State) -> bytes:
-    """A state as bytes: everything it knows, in an order that does not depend on how it came about."""
+    """Returns a state as bytes, in an order that does not depend on its history."""
     cluster = state.cluster
     kept = _Stored(
         tuple(topics_of(state)),
@@ -132,13 +132,13 @@ def stored(state: State) -> bytes:
         tuple(sorted(cluster.quotas.items(), key=str)),
         tuple(sorted(cluster.scram.items())),
     )
-    # Without entries, quotas and credentials the bytes are as they were before there were any.
+    # Without ACLs, quotas and credentials the bytes equal those of earlier releases.
     fields = msgspec.structs.astuple(kept)
     return msgspec.msgpack.encode(fields if any(fields[6:]) else fields[:6])
 
 
 def restored(value: bytes) -> State:
-    """The state that was `stored`, as a process finds it at its start."""
+    """Returns the state of `stored`, as after a restart."""
     kept = msgspec.msgpack.decode(value, type=_Stored)
     topics = DictTopics()
     for topic in kept.topics:

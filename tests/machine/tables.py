@@ -1,11 +1,11 @@
-"""Text tables for `decide`: one case a row, what is given, what is requested, what comes of it.
+"""Text tables for `decide`: a case per row, with the initial state, a request and its result.
 
 A row has three columns between bars:
-    given   settings `key=value`, some by short names (SHORT); live brokers `1 2@rack`, fenced ones `3!`; topics
-            `has:NAME[:COUNTxFACTOR]` (ready), `waits:NAME[:COUNTxFACTOR]` (requested as w-NAME, not complete)
+    given   settings `key=value`, some with short names (SHORT); live brokers `1 2@rack`, fenced ones `3!`; topics
+            `has:NAME[:COUNTxFACTOR]` (ready), `waits:NAME[:COUNTxFACTOR]` (pending create w-NAME)
     request a verb, a name and options; see `command`
-    result  the events in short (`refused` stands for `requested rejected answered`), then `=>` and each answer: its
-            code, and its rule if it has one
+    result  the events as short texts (`refused` stands for `requested rejected answered`), then `=>` and each answer:
+            its code, and its rule if it has one
 
 Lines that begin with # are headings.
 """
@@ -34,7 +34,7 @@ Row = tuple[str, str, str]
 
 
 def rows(table: str) -> Iterator[Row]:
-    """The rows of a table; its columns without the blanks around them."""
+    """Returns the rows of a table, with stripped columns."""
     for line in table.strip().splitlines():
         if line.strip() and not line.strip().startswith("#"):
             given, request, result = (column.strip() for column in line.split("|"))
@@ -42,7 +42,7 @@ def rows(table: str) -> Iterator[Row]:
 
 
 def stories(text: str) -> list[tuple[str, list[str]]]:
-    """Stories by their headings: a line of what is given, then commands, each with what comes of it."""
+    """Returns stories by heading: a line with the initial state, then commands, each with its decision."""
     found: list[tuple[str, list[str]]] = []
     for line in text.strip().splitlines():
         if line.startswith("#"):
@@ -53,7 +53,7 @@ def stories(text: str) -> list[tuple[str, list[str]]]:
 
 
 def play(rig: Rig, lines: Iterable[str], *, restarts: bool = False) -> None:
-    """Check what comes of each command; with `restarts` the state is written and read again before each."""
+    """Check the decision on each command. With `restarts` the state is encoded and decoded before each."""
     for line in lines:
         request, _, expected = line.partition("|")
         if restarts:
@@ -61,7 +61,7 @@ def play(rig: Rig, lines: Iterable[str], *, restarts: bool = False) -> None:
         assert in_short(rig.put(command(rig, request.strip()))) == " ".join(expected.split()), request
 
 
-# What is given.
+# Initial state.
 
 
 SHORT = {
@@ -105,11 +105,11 @@ def _pair(word: str) -> tuple[str, str]:
     return key, value
 
 
-# What is requested.
+# Requests.
 
 
 def command(rig: Rig, text: str) -> commands.AnyCommand:
-    """A verb with words and options `key=value`; `id=` is the request id, `at=` a time in ms from now."""
+    """Parses a verb with words and options `key=value`. `id=` is the request id, `at=` a time in ms from now."""
     verb, *rest = text.split()
     kind, fields = VERBS[verb]
     options = dict(_pair(word) for word in rest if _is_option(word))
@@ -119,14 +119,14 @@ def command(rig: Rig, text: str) -> commands.AnyCommand:
 
 
 def _is_option(word: str) -> bool:
-    """True for `key=value`, but not for steps like `set:key=value` and quotas like `user:bob/key=value`."""
+    """True for `key=value`, but not for config operations (`set:key=value`) and quotas (`user:bob/key=value`)."""
     key, equals, _ = word.partition("=")
     return bool(equals) and ":" not in key and "/" not in key
 
 
 def _create(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
     """`create NAME [COUNTxFACTOR] [on=PARTITION:1.2,…] [conf=k=v;…] [v=] [timeout=] [verdict=] [denied=] [dry]
-    [twice]`: counts are -1 and the timeout 1000 ms unless given."""
+    [twice]`: by default counts are -1 and the timeout is 1000 ms."""
     count, _, factor = next((word for word in words[1:] if "x" in word), "-1x-1").partition("x")
     assignments = (one.partition(":") for one in options.get("on", "").split(",") if one)
     configs = (one.partition("=") for one in options.get("conf", "").split(";") if one)
@@ -198,8 +198,8 @@ def _isr(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
 
 
 def _sync(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`sync NAME [alone]`: the leader of partition 0 reports for all that it leads, with the epochs as they are, every
-    live replica in sync, or itself alone."""
+    """`sync NAME [alone]`: the leader of partition 0 reports an ISR for each partition that it leads: all live
+    replicas, or itself alone. Epochs are current."""
     topic = topic_named(rig.state, words[0])
     partitions = topic.partitions if topic is not None else ()
     leader = partitions[0].leader if partitions else NO_LEADER
@@ -213,21 +213,21 @@ def _sync(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]
 
 
 def _confirm(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`confirm BROKER… [upto=OFFSET]`: everything, unless an offset is given."""
+    """`confirm BROKER… [upto=OFFSET]`: the default offset is the last one."""
     offset = int(options.get("upto", len(rig.log) - 1))
     return {"brokers": tuple(BrokerId(int(word)) for word in words), "offset": offset}
 
 
 def _settings(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`settings [RELEASE] key=value …`, short names allowed."""
+    """`settings [RELEASE] key=value …`, also with short names."""
     longer = [_long(word) for word in (*words, *(f"{key}={value}" for key, value in options.items()))]
     release = next((word for word in longer if "=" not in word), "1.0")
     return {"settings": tuple(sorted(_pair(word) for word in longer if "=" in word)), "release": release}
 
 
 def _seen(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`seen NAME REPLICAS:ISR:LEADER:LEADER_EPOCH … [conf=k=v;…] [topic-id=own|other] [known=stale]`: the cluster has a
-    topic so; ISR is all replicas where it is left empty."""
+    """`seen NAME REPLICAS:ISR:LEADER:LEADER_EPOCH … [conf=k=v;…] [topic-id=own|other] [known=stale]`: the state of a
+    topic in the target cluster. An empty ISR means all replicas."""
     topic = topic_named(rig.state, words[0])
     partitions = []
     for word in words[1:]:
@@ -247,7 +247,7 @@ def _seen(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]
 
 
 CLUSTER_IDS = {"own": b"kafka's own id..", "other": b"o" * 16}
-"""The id that the cluster gives a topic, and another."""
+"""The topic id of the target cluster, and another id."""
 
 
 def _discover_deletion(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def _done(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]
 
 
 def _sign(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`sign`: the head of the whole log, by a key that anybody can know."""
+    """`sign`: the tree head of the whole log, signed with a fixed key."""
     tree = Frontier()
     tree.extend([encode_event(one.at_ms, one.cause, one.event) for one in rig.log], PATH_LENGTH_MAX)
     head = Head(log="signed", size=tree.size, root=tree.root().hex(), at_ms=rig.now_ms)

@@ -1,4 +1,4 @@
-"""`apply` stops at what does not fit: such an event is a bug or damage, and must not be skipped."""
+"""`apply` raises on an event that does not fit the state. Such an event is a bug or damage, and must not be skipped."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ MESSAGES = """
 1 | alter t set:retention.ms=1 | The topic 't' does not exist.
 1 waits:t | expire t id=w-t at=5000 | The topic was created, but was not complete in time: 1 of 1 partitions have a leader and 0 of 1 live brokers have applied it.
 """  # noqa: E501 - a message is one line
-"""Where Kafka has other words or none; that the others are Kafka's is in tests/reference."""
+"""Messages that Kafka words differently or lacks. tests/reference compares the others with Kafka."""
 
 
 @pytest.mark.parametrize("row", MESSAGES.strip().splitlines())

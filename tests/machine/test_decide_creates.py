@@ -1,5 +1,5 @@
-"""Deciding on creates, as text tables: each line of the table of KIP-4, KIP-108, KIP-361 and KIP-409's rules. More
-faults of each kind are in tests/reference, which compares them with Kafka."""
+"""Decisions on creates as text tables, by the rules of KIP-4, KIP-108, KIP-361 and KIP-409. tests/reference compares
+more invalid requests with Kafka."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Deciding in a row, as stories: brokers come and go, creates wait, deadlines pass.
+"""Sequences of decisions as stories: brokers join and stop, creates wait, deadlines expire.
 
-A story begins with what is given (see `tables`); each further line is a command, and what comes of it.
+A story begins with the initial state (see `tables`). Each further line is a command with its decision.
 """
 
 from __future__ import annotations

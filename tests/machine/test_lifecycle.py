@@ -1,4 +1,4 @@
-"""The life-cycle tables, and the page that is drawn from them."""
+"""The life-cycle tables, and the page generated from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_lifecycle_tables_are_complete(lifecycle: Lifecycle) -> None:
         new = {after for after in lifecycle.states[fresh.pop()].nexts.values() if after not in reached}
         reached |= new
         fresh += new
-    assert reached == set(lifecycle.states), "every state can be reached, and has a row"
+    assert reached == set(lifecycle.states), "every state is reachable and has a row"
     names = {kind.__name__ for kind in catalog.EVENT_TYPES} | {"LeaderElected", "LeaderLost"}
     assert {event for state in lifecycle.states.values() for event in state.nexts} <= names, (
         "every event is in the catalog"

@@ -1,4 +1,4 @@
-"""Deciding in front of a cluster that carries decisions out: what it does by itself, refuses, and is consulted on."""
+"""Decisions with a target cluster: its own changes, its refusals, and dry runs."""
 
 from __future__ import annotations
 

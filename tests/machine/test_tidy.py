@@ -1,4 +1,4 @@
-"""Style as a test: the machine pure, deterministic and explained; the whole product in small files and folders."""
+"""Style as tests: the machine is pure, deterministic and documented; product files and folders are small."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PURE = {
     "__future__", "bisect", "collections", "datetime", "decimal", "difflib", "enum", "fnmatch", "functools",
     "hashlib", "ipaddress", "itertools", "math", "operator", "pathlib", "re", "tomllib", "types", "typing", "zlib",
 }  # fmt: skip
-"""What of the standard library the machine may use: nothing that reads a clock, draws lots or does I/O."""
+"""Standard library modules that the machine may import: none reads a clock, draws random values or does I/O."""
 ALSO = {
-    "controller/machine/configs/table.py": {"importlib.resources"},  # constant tables of the package
+    "controller/machine/configs/table.py": {"importlib.resources"},  # reads constant tables of the package
     "controller/machine/configs/groups.py": {"importlib.resources"},
-    "controller/machine/rules/expression.py": {"logging"},  # to mute the CEL library
+    "controller/machine/rules/expression.py": {"logging"},  # silences the CEL library
 }
 OURS = {
     "cel", "controller.machine", "controller.patterns", "events.access", "events.catalog", "events.catalog_cluster",
@@ -34,11 +34,11 @@ PRODUCT = sorted(
 )
 FILE_LINES_MAX, FUNCTION_LINES_MAX, FOLDER_FILES_MAX = 400, 70, 16
 ONE_FILE_AN_API = {"controller/brokers/kraft/metadata_records"}
-"""Folders of as many files as Kafka has APIs or records: each is found by its name."""
+"""Folders with one file per Kafka API or record, found by name."""
 DRAWS = {
     "now", "utcnow", "today", "time", "monotonic", "random", "uuid4", "uuid1", "urandom", "id", "hash", "open", "print",
 }  # fmt: skip
-"""Calls whose result is not the machine's to know, or that reach outside."""
+"""Calls whose results are not deterministic, or that do I/O."""
 
 modules = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -74,7 +74,7 @@ def test_machine_calls_no_clock_or_randomness(path: Path) -> None:
 
 @modules
 def test_machine_does_not_iterate_over_sets(path: Path) -> None:
-    """A set's order is not the same in two processes. Sets are for looking things up, or are sorted first."""
+    """The order of a set differs between processes. Sets are for lookups, or are sorted first."""
     for node in ast.walk(_tree(path)):
         loops = [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {
@@ -86,7 +86,7 @@ def test_machine_does_not_iterate_over_sets(path: Path) -> None:
         }:
             loops += node.args[:1]
         for iterated in loops:
-            assert not _is_set(iterated), f"line {iterated.lineno}: the order of a set"
+            assert not _is_set(iterated), f"line {iterated.lineno}: iterates over a set"
 
 
 def _is_set(node: ast.AST) -> bool:
@@ -102,7 +102,7 @@ def test_modules_have_docstrings(path: Path) -> None:
 
 @modules
 def test_values_are_frozen(path: Path) -> None:
-    """State, commands and events never change: every struct says so itself."""
+    """State, commands and events are immutable, so every struct is declared frozen."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.ClassDef):
             struct = any(

@@ -1,4 +1,4 @@
-"""Truncation of refused requests: short in the log, but still repeatable."""
+"""Refused requests are truncated in the log, and can still be decided again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LARGE = {
     "deletion": command_of(DeleteTopic, "none", api="DeleteTopics", client_id=LONG),
     "partitions": command_of(CreatePartitions, "none", api="CreatePartitions", count=3, client_id=LONG),
 }
-"""Requests that are refused, with one thing of a million characters."""
+"""Refused requests, each with one value of a million characters."""
 
 
 @pytest.mark.parametrize("command", LARGE.values(), ids=LARGE)
@@ -58,7 +58,7 @@ def test_a_truncated_rejected_create_is_decided_the_same_again(command: Any) -> 
     values = [encode_event(command.at_ms, cause, event) for event in decision.events]
     text = b"".join(values).decode("utf-8", "replace")
     assert len(text) < 4 * TEXT_MAX * len(values)
-    assert "… (10000" in text, "how long it was"
+    assert "… (10000" in text, "the text has its original length"
     records = [decode_event(offset, value) for offset, value in enumerate(values)]
     again = recall(records)
     assert again is not None

@@ -1,4 +1,4 @@
-"""Properties of every run of the machine, for any requests and brokers."""
+"""Properties of the machine for random commands and brokers."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def test_random_runs_are_deterministic_and_pass_the_audit(walk: Walk) -> None:
 
 
 def _check_decision(rig: Rig, command: AnyCommand) -> None:
-    """A decision depends on state and command alone, and changes neither."""
+    """A decision depends only on state and command, and changes neither."""
     state = rig.state
     before, encoded = stored(state), msgspec.msgpack.encode(command)
     decision = decide(state, command)
     assert stored(state) == before, f"deciding {command} changed the state"
     assert msgspec.msgpack.encode(command) == encoded, f"deciding changed {command}"
-    assert decide(state, command) == decision, f"decided otherwise the second time: {command}"
+    assert decide(state, command) == decision, f"the second decision differs: {command}"
     again = decide(restored(before), command)
-    assert again == decision, f"decided otherwise on a state that was read again: {command}"
+    assert again == decision, f"the decision on a restored state differs: {command}"
 
 
 def _check_recalled(request: AnyCommand, records: list[Recorded]) -> None:
-    """The records of a command give it back, if it is a request that left any."""
+    """`recall` returns the request that caused the records, and None for other commands."""
     recalled = recall(records)
-    if recalled is not None:  # nobody was consulted for dry_run, and decisions do not look at it
+    if recalled is not None:  # `dry_run` is not recorded, and decisions do not depend on it
         recalled = msgspec.structs.replace(recalled, dry_run=None)
     if records and isinstance(request, TopicCommand):
         assert recalled == request, f"recalled {recalled} for {request}"
@@ -65,16 +65,16 @@ def _check_life_cycles(rig: Rig, printed: str) -> None:
         for t in topics_of(rig.state)
         for i, p in enumerate(t.partitions)
     }
-    assert lives.partitions == led, f"leaders by the tables and by the state differ\n{printed}"
+    assert lives.partitions == led, f"leaders in the tables and in the state differ\n{printed}"
     brokers = {b: "fenced" if broker.fenced else "live" for b, broker in rig.state.cluster.brokers.items()}
-    assert lives.brokers == brokers, f"brokers by the tables and by the state differ\n{printed}"
+    assert lives.brokers == brokers, f"brokers in the tables and in the state differ\n{printed}"
     waiting = {(t.pending_create.request_id, t.name) for t in topics_of(rig.state) if t.pending_create is not None}
     open_ = {key for key, state in lives.requests.items() if state == "created"}
-    assert waiting == open_, f"who waits by the tables and by the state differs\n{printed}"
+    assert waiting == open_, f"pending creates in the tables and in the state differ\n{printed}"
 
 
 def _check_repeatable(log: list[Recorded]) -> None:
-    """Every request is reconstructed from its events, and decided in the same way again."""
+    """Every request is reconstructed from its events, and the new decision equals the recorded one."""
     state = fold(())
     for group in decisions(log):
         request = recall(group)
@@ -82,14 +82,14 @@ def _check_repeatable(log: list[Recorded]) -> None:
             again = decide(state, request)
             before = [encode_event(r.at_ms, r.cause, r.event) for r in group]
             after = [encode_event(r.at_ms, r.cause, e) for r, e in zip(group, again.events, strict=True)]
-            assert after == before, f"{request} is decided otherwise"
+            assert after == before, f"{request} is decided differently"
         fold(group, state)
 
 
 def _check_reconciled(rig: Rig) -> None:
-    assert rig.reconcile().events == (), "a second reconcile found something to do"
+    assert rig.reconcile().events == (), "a second reconcile has events"
     rig.confirm()
-    assert rig.confirm().events == (), "a second confirmation found something to do"
+    assert rig.confirm().events == (), "a second confirmation has events"
     live = rig.state.cluster.live
     for topic in topics_of(rig.state):
         led = all(partition.leader >= 0 for partition in topic.partitions)
@@ -103,4 +103,4 @@ def test_state_is_independent_of_snapshot_offsets(walk: Walk) -> None:
     whole = stored(fold(log))
     for cut in range(len(log) + 1):
         halfway = restored(stored(fold(log[:cut])))
-        assert stored(fold(log[cut:], halfway)) == whole, f"folding on from offset {cut} leads elsewhere"
+        assert stored(fold(log[cut:], halfway)) == whole, f"the fold from offset {cut} on differs"

@@ -1,8 +1,7 @@
 """Random walks of the machine: settings and brokers, then commands in the language of `tables`.
 
-A walk is text, so that a failing one can be read, and put into a story as it is. A seed says its steps and a length how
-many of them are taken: Hypothesis draws both, and cuts a failing walk down to where it fails. `q#` is a request id of
-the step's own.
+A walk is text, so a failing one is readable and can be copied into a story. A seed determines the steps, and a length
+how many of them run. Hypothesis draws both, and shortens a failing walk. `q#` is a request id unique to the step.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Walk(NamedTuple):
 
 
 def walks(steps_max: int = 80) -> st.SearchStrategy[Walk]:
-    """Random walks; half of them take more than half of the steps."""
+    """Random walks; half of them run more than half of `steps_max`."""
     return st.builds(_walk, st.integers(0, 2**32 - 1), st.integers(0, steps_max).map(lambda n: steps_max - n))
 
 
@@ -131,7 +130,7 @@ WEIGHTS = (9, 4, 2, 3, 7, 4, 4, 5)
 
 
 def steps(walk: Walk) -> Iterator[tuple[Rig, AnyCommand]]:
-    """The commands of a walk, each put when the next is taken; at the end every topic is looked at."""
+    """Yields each command of a walk before it is decided. The last one reconciles every topic."""
     rig = given(walk.given)
     for number, text in enumerate((*walk.steps, ALL)):
         request = command(rig, text.replace("q#", f"q{number}"))
@@ -140,7 +139,7 @@ def steps(walk: Walk) -> Iterator[tuple[Rig, AnyCommand]]:
 
 
 def walked(walk: Walk) -> Rig:
-    """The rig at the end of a walk."""
+    """Returns the rig at the end of a walk."""
     rig = Rig()
     for step in steps(walk):
         rig = step[0]
@@ -148,7 +147,6 @@ def walked(walk: Walk) -> Rig:
 
 
 def decisions(records: Sequence[Recorded]) -> Iterator[list[Recorded]]:
-    """A log cut into decisions: records that follow each other with one cause at one time, of one topic of a request
-    for several."""
+    """Groups a log by decision: consecutive records with the same cause, time and topic."""
     for _, group in groupby(records, lambda one: (one.cause, one.at_ms, getattr(one.event, "topic", None))):
         yield list(group)

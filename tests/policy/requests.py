@@ -1,8 +1,8 @@
-"""Requests as policies see them, from a line of text, for tables with one case a row.
+"""Parses a line of text into a request as policies see it, for tables with one case a row.
 
     TOPIC [by=PRINCIPAL] [partitions=N] [factor=N] [replicas=1,2/2,3] [CONFIG=VALUE]…
 
-Counts default to 3 partitions, factor 3; `replicas` assigns by hand, the partitions in order between slashes. `_` in a
+Defaults are 3 partitions and factor 3. `replicas` is a manual assignment, with slashes between partitions. `_` in a
 config's value stands for a blank.
 """
 

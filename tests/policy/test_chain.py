@@ -1,4 +1,4 @@
-"""Several policies, one verdict; and nothing that a policy does gets out of the chain."""
+"""Several policies give one verdict, and no error of a policy escapes the chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/policies.md says what is: its policy refuses, its rules file loads and judges, its table has every key."""
+"""docs/policies.md is correct: its policy refuses, its rules file loads and judges, its table has every key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.policy.requests import request, rows
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 
-# A request to the example's rules, and the rules that refuse it; those that only observe after `+`.
+# A request to the example's rules, and the rules that refuse it; after `+`, the rules that only observe.
 EXAMPLE = r"""
 orders                                                          | allowed
 orders partitions=60                                            | sane

@@ -1,4 +1,4 @@
-"""Policies found by name, configured once, or refused with a message that says what is wrong and what is right."""
+"""Policies are found by name and configured once, or rejected with a message that explains the error and its fix."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GOOD = """
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes modules into a working folder of the test's own; they are forgotten after it."""
+    """Writes modules into a temporary working folder; they are unloaded after the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = set(sys.modules)
@@ -163,7 +163,7 @@ def test_no_policy_is_configured_if_a_later_class_is_missing(write: Write) -> No
     assert sys.modules["acme_early"].CALLS == []
 
 
-# One faulty policy a row: the body of module `acme_faulty`, and what the error says of acme_faulty.P.
+# One faulty policy a row: the body of module `acme_faulty`, and the error about acme_faulty.P.
 FAULTY = [
     ("P = 5", "is of type int, not a class"),
     ("def P(): pass", "is of type function, not a class"),
@@ -209,7 +209,7 @@ def test_an_invalid_policy_ends_the_start(write: Write, body: str, problem: str)
     assert str(error).startswith("create.topic.policy.class.name: policy 'acme_faulty.P': ")
 
 
-# One list of names a row, and what the error says.
+# One list of names a row, and the error.
 NAMES = [
     ("acme_nowhere.P", "there is no module 'acme_nowhere'"),
     ("org.acme.CreatePolicy", "there is no module 'org'"),

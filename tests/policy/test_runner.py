@@ -1,4 +1,4 @@
-"""Judging off the loop: in order, one at a time, and never in the way of the end."""
+"""Policies run outside the event loop: in order, one at a time, and without delaying the shutdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LONG_S = 30.0
 
 
 class _Gated:
-    """Lets `slow…` topics wait for the test, refuses `bad…`, falls over `exit`, and notes what it sees and where."""
+    """Blocks `slow…` topics until the test opens the gate, refuses `bad…`, fails for `exit`, and records topics and
+    threads."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()

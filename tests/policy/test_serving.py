@@ -1,4 +1,4 @@
-"""Policies in a served controller, through a real client and the events that it leaves."""
+"""Policies of a running controller, tested with a real client and through the recorded events."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RULES = """
     required_configs = ["retention.ms"]
 """
 
-# The topic and its partitions (-1: the cluster's 2), Kafka's error code, and what its message contains.
+# The topic and its partitions (-1: the cluster's 2), Kafka's error code, and a part of the message.
 ANSWERS = """
 a           | 4  | 0  |
 a.wide      | 5  | 44 | rule 'narrow': partitions is 5, allowed is at most 4
@@ -93,7 +93,7 @@ def _create(server: Topicwright, *topics: NewTopic, **options: Any) -> dict[str,
 
 
 def _of(admin: AdminClient, future: Future[None]) -> Future[None]:
-    future.__dict__["client"] = admin  # the client must live as long as its answer is waited for
+    future.__dict__["client"] = admin  # the client must live until the response
     return future
 
 
@@ -123,7 +123,7 @@ def test_each_topic_of_a_request_has_its_own_policy_result(server: Topicwright, 
         assert "secret" not in text
 
 
-# The configs to set for a topic, Kafka's error code, and what its message contains.
+# The configs to set for a topic, Kafka's error code, and a part of the message.
 ALTERATIONS = """
 retention.ms=100                      | 0  |
 retention.ms=101                      | 44 | TOPIC 'altered' {'retention.ms': '101'}

@@ -1,4 +1,4 @@
-"""Logs and stores of the machine's records, for tests of queries."""
+"""In-memory logs and stores for tests of queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.machine.tables import command, given
 
 
 def kept(records: Sequence[Recorded], at_once: int = 1, *, anew: bool = False) -> tuple[InMemoryLog, TopicStore]:
-    """A log of these records, so many in a commit, and its live store; `anew`: by another recorder after each."""
+    """A log with these records and its live store. A commit holds `at_once` records; `anew` replaces the recorder after
+    each."""
     log = InMemoryLog("kept")
     recorder = Recorder(log, TopicStore(log))
     for number, record in enumerate(records, 1):
@@ -30,7 +31,7 @@ def kept(records: Sequence[Recorded], at_once: int = 1, *, anew: bool = False) -
 
 
 def listed(query: Query, end: int, limit: int) -> list[TopicRow]:
-    """All topics at a point in time, in pages."""
+    """Lists all topics at a point in time, page by page."""
     rows: list[TopicRow] = []
     after = ""
     while True:
@@ -43,18 +44,19 @@ def listed(query: Query, end: int, limit: int) -> list[TopicRow]:
 
 
 def query_of(records: Sequence[Recorded]) -> Query:
-    """Queries on a log of these records."""
+    """Returns a query on a log of these records."""
     log, store = kept(records)
     return Query(log, lambda: store)
 
 
 def questions_of(records: Sequence[Recorded]) -> Queries:
-    """Queries on a service whose only log has these records."""
+    """Returns queries on a service whose only log has these records."""
     return Queries([query_of(records)])
 
 
 def story(text: str) -> Rig:
-    """What comes of a line of what is given and of steps, one a line, in the language of `tests.machine.tables`."""
+    """Runs a scenario: the first line is the initial state, each further line a command (see
+    `tests.machine.tables`)."""
     first, *steps = (line.strip() for line in text.strip().splitlines())
     rig = given(first)
     for step in steps:

@@ -1,4 +1,5 @@
-"""Whoever may write the disk changes a log in every way: an audit finds it, by itself or with a head that was kept."""
+"""An audit finds every change that somebody with write access to the disk makes to a log. Some changes need a saved
+tree head or the public key."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ from projections.queries.query import Query
 from tests.replay.history import CLUSTER_ID, SIGNER, Day, live_a_day, open_log, signed_head
 
 HALF = 300
-"""Of so many events a head was kept when there were no more."""
+"""The number of events that the saved tree head covers."""
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A day, some more hundred events, and a signed head after these."""
+    """A day's log, some hundred more events, and a signed tree head after them."""
     folder = tmp_path_factory.mktemp("audit") / "log"
 
     async def write() -> None:
@@ -81,13 +82,13 @@ def size_of(folder: Path) -> int:
 
 
 class Pairs(NamedTuple):
-    """All that is in the database beneath a log: events by key, and all else."""
+    """All pairs in the database of a log: events by key, and views."""
 
     events: dict[bytes, bytes]
     views: dict[bytes, bytes]
 
     def view(self, prefix: bytes) -> bytes:
-        """The first key that begins so."""
+        """Returns the first key with this prefix."""
         return min(key for key in self.views if key.startswith(prefix))
 
 
@@ -100,7 +101,7 @@ def key(offset: int) -> bytes:
 
 
 def changed(folder: Path, statement: str) -> None:
-    """Rewrite the database beneath a log after a statement changed it, so that it is whole as far as RocksDB knows."""
+    """Run a statement on the pairs of a log's database and rewrite it, so that RocksDB reports no corruption."""
     open_log(folder).close()
     database = Database(folder, 8 << 20, DBRecoveryMode.absolute_consistency())
     pairs = Pairs(dict(pages(database.event_page)), dict(pages(database.view_page)))
@@ -167,13 +168,13 @@ def test_an_audit_finds_every_kind_of_tampering(folder: Path, line: str) -> None
     assert any(re.search(finding, one) for one in findings), findings
 
 
-# --- everything made anew
+# --- rewritten logs
 
 Rewrite = Callable[[list[bytes]], list[bytes]]
 
 
 def rewritten(folder: Path, change: Rewrite) -> None:
-    """Write other events with all that goes with them, as the project itself would."""
+    """Write other events with a consistent tree and state, as the project itself does."""
     log = open_log(folder)
     values = change([value for _, value in log.read()])
     log.close()
@@ -189,7 +190,7 @@ def rewritten(folder: Path, change: Rewrite) -> None:
 
 
 def with_heads_signed_by_another_key(values: list[bytes]) -> list[bytes]:
-    """Signed heads that fit the events again, by a key of one's own."""
+    """Replace the signed tree heads by heads that fit the events, signed with another key."""
     for offset, value in enumerate(values):
         record = decode_event(offset, value)
         if isinstance(record.event, HeadSigned):
@@ -221,7 +222,7 @@ REWRITES: dict[str, Rewrite] = {
 def test_an_audit_with_a_saved_tree_head_finds_a_rewritten_log(folder: Path, change: str) -> None:
     head = head_at(folder, HALF)
     rewritten(folder, REWRITES[change])
-    assert audited(folder, public_key=None).findings == (), "the log alone is as good as any"
+    assert audited(folder, public_key=None).findings == (), "without a head or a key the rewritten log is valid"
     (finding,) = audited(folder, head, public_key=None).findings
     cut_off = f"the log was truncated: it has {HALF - 1} events, and the tree head covers {HALF}"
     other = f"the first {HALF} events were changed: their root is not that of the tree head"

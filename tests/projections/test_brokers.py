@@ -1,4 +1,4 @@
-"""Brokers and settings as rows: the fold, story by story, and beside the machine's own at every offset."""
+"""Rows of brokers and settings: the fold of each scenario, and compared with the machine's state at every offset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from events.names import BrokerId, Offset, RequestId, TopicName
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from tests.machine.tables import command, given
 
-# steps | broker 1: live or fenced, epoch, incarnation, rack, reason, offset of the last change; and what is set
+# steps | broker 1: live or fenced, epoch, incarnation, rack, reason, offset of the last change; and the settings
 TABLE = """
                                  | none; settings of 1.0
 register 1 rack=x                | fenced e1 first x registered @1; settings of 1.0

@@ -1,5 +1,5 @@
-"""Why is it so: the chain of events behind a topic or a request, in words; and the JSON of queries, whose answers about
-a golden history have the types that their shapes declare."""
+"""Explanations: the chain of events behind a topic or a request. The JSON of every query on a golden history has the
+types that its schema declares."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_explain_covers_a_topic_from_request_to_deletion() -> None:
     assert _shown(chain) == EXPLAINED.strip()
 
 
-# steps | what of the request is shown: its summary behind the time, and the types of its events
+# steps | the request's summary without the time, and the types of its events
 REQUESTS = """
 create t 1x1                                 | t waiting                            | CreateRequested TopicCreated
 create t 1x1; confirm 1 2                    | t waiting                            | CreateRequested TopicCreated MetadataPropagated
@@ -151,8 +151,8 @@ def test_explain_omits_the_middle_of_a_long_chain(monkeypatch: pytest.MonkeyPatc
 def test_every_event_of_random_runs_has_a_text(walk: Walk) -> None:
     for record in walked(walk).log:
         text = event_text(record.event)
-        assert text, f"words for {record}"
-        assert text == text.strip(), f"no blanks around the words for {record}"
+        assert text, f"no sentence for {record}"
+        assert text == text.strip(), f"blanks around the sentence for {record}"
 
 
 def test_every_event_type_has_a_distinct_text() -> None:
@@ -167,7 +167,7 @@ def test_every_event_type_has_a_distinct_text() -> None:
     ]
     sentences = {type(record.event): event_text(record.event) for record in log}
     assert sentences.keys() == {kind for kind in get_args(Event) if kind.__module__ != "events.access"}
-    assert len(set(sentences.values())) == len(sentences), "each says something of its own"
+    assert len(set(sentences.values())) == len(sentences), "each sentence is different"
 
 
 THREE = """fewer
@@ -181,7 +181,7 @@ unfence 3
 create t 1x3 timeout=0 id=c0
 alter t set:min.insync.replicas=3 id=c1"""
 
-# after three brokers with a topic on all of them and min.insync.replicas=3: steps | what the last event follows from
+# after three brokers with a topic on all of them and min.insync.replicas=3: steps | the cause of the last event
 CASES = """
 fence 2; reconcile t; join 2 as=second unclean; fence 3; reconcile t | broker 3 is fenced (why)
 fence 2; fence 3; reconcile t; join 2 as=second unclean; reconcile t | broker 2 registers, with epoch 4, after an unclean shutdown
@@ -203,11 +203,11 @@ def test_a_partition_change_text_names_the_changed_field(line: str) -> None:
     assert step.event == "PartitionChanged", step
     assert step.because.partition(" at offset ")[0] == because, step
     if because:
-        assert int(step.because.rpartition(" ")[2]) < step.offset, "it was before"
+        assert int(step.because.rpartition(" ")[2]) < step.offset, "the cause comes before the effect"
 
 
 def _answers(query: Queries, topics: set[str], requests: set[str], end: int) -> Iterator[msgspec.Struct]:
-    """Every answer that a query can give about a history."""
+    """Yields every answer that queries give about a history."""
     yield events_page(query, EventFilter(), 0, end)
     for at in map(str, range(end)):
         yield topics_at(query, at, None, end)

@@ -1,5 +1,5 @@
-"""What another controller decided, in words, in requests, and in rows; and long pages: who lists all topics of a moment
-has the events since the snapshot read once."""
+"""Explanations, request rows and topic rows of decisions that Kafka's controller made; and long listings of past
+topics, which read the events since the snapshot once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.store.test_snapshotting import commits_of, kept, story
 
 
 def questions() -> Queries:
-    """On the golden history, recorded as a voter records it."""
+    """Queries on the golden history, recorded as a voter records it."""
     records = history(FOLLOWED)
     log, store = in_memory(records, len(records))
     return Queries([Query(log, lambda: store)])
@@ -131,7 +131,7 @@ def test_paged_past_topics_equal_one_page(walk: Walk, interval: int, limit: int)
 
 
 class Counting:
-    """A query of a log, of which it is counted how often events were read in their order."""
+    """A query on a log that records each sequential read of events."""
 
     def __init__(self, records: list[Recorded]) -> None:
         log, store = in_memory(records)
@@ -155,11 +155,11 @@ def test_a_past_listing_reads_events_once_and_is_released() -> None:
     with long_from(2):
         rows = listed(one.query, end, 2)
         assert [row.name for row in rows] == one.names
-        assert one.reads == [(0, end)], "by the second page, for all"
+        assert one.reads == [(0, end)], "the second page reads the events once for all pages"
         listed(one.query, end, 2)
-        assert one.reads == [(0, end)] * 2, "nothing is kept of a list that is at its end"
+        assert one.reads == [(0, end)] * 2, "a finished listing is not cached"
         one.query.topics_at(end, one.first, 1)
-        assert one.reads == [(0, end)] * 2, "nor is all read for a short page"
+        assert one.reads == [(0, end)] * 2, "a short page does not read all events"
 
 
 def test_two_concurrent_past_listings_do_not_evict_each_other() -> None:
@@ -169,11 +169,11 @@ def test_two_concurrent_past_listings_do_not_evict_each_other() -> None:
         for _ in range(ABANDONED_AFTER_PAGES * 2):
             for point_in_time in (end, end - 1):
                 page = one.query.topics_at(point_in_time, one.first, 1)
-                assert [row.name for row in page.rows] == one.names[1:2], "whichever way"
+                assert [row.name for row in page.rows] == one.names[1:2], "both listings return the same page"
         assert one.reads == [(0, end)]
         for _ in range(ABANDONED_AFTER_PAGES + 1):
             one.query.topics_at(end - 1, one.first, 1)
-        assert one.reads == [(0, end), (0, end - 1)], "who listed the first has left"
+        assert one.reads == [(0, end), (0, end - 1)], "the first listing was abandoned"
 
 
 def test_a_past_listing_beyond_the_memory_limit_is_not_cached() -> None:

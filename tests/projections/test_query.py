@@ -1,5 +1,5 @@
-"""Queries about a log: what is, what was at every offset, and which events made it so; moments as people write them,
-and where in a log they are."""
+"""Queries on a log: the state now and at every offset, and the events behind it. Points in time, as users write them,
+and their offsets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LIMIT = 1000
 
 
 def _states(records: list[Recorded]) -> Iterator[tuple[int, State]]:
-    """The machine's state before the first event and after each."""
+    """Yields the machine's state before the first event and after each event."""
     state = State(DictTopics())
     yield 0, state
     for record in records:
@@ -106,7 +106,7 @@ def test_topic_pages_add_up_to_the_full_list(walk: Walk, limit: int) -> None:
     assert query.rows(newest) == tuple(rows), f"pages of {limit}, now"
     for name in NAMES:
         topic = query.of_topic(name).live().durable_named(name)
-        assert (topic in newest) == (topic is not None), f"{name} is in the list if it exists"
+        assert (topic in newest) == (topic is not None), f"{name} is in `newest` if and only if it exists"
 
 
 @drawn(walks(), st.integers(0, 60), st.integers(1, 20))
@@ -257,7 +257,7 @@ def paged(query: Queries, start: Ends, end: Ends, limit: int) -> list[TopicDiffe
         found += page
         if reached is None:
             return found
-        assert reached > after, "each page goes on"
+        assert reached > after, "each page makes progress"
         after = reached
 
 
@@ -287,7 +287,7 @@ async def test_diff_equals_the_difference_of_two_listings(scanned_max: int, monk
         assert changes == {"created", "deleted", "recreated", "changed"}
 
 
-# what is written | the offset, or the time in ms since the epoch
+# the text | the offset, or the time in ms since the epoch
 WRITTEN = """
 0                                | 0
  17                              | 17

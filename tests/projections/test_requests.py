@@ -1,4 +1,4 @@
-"""Requests as rows: how each topic of a request fared, step by step."""
+"""Rows of requests: the progress of each topic of a request, step by step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from projections.views.requests import RequestView, fold_request_topic, request_
 from tests.machine.tables import command, given
 from tests.projections.logs import story
 
-# given | steps, separated by `;` | request q: its API and version, then each topic: status, code, rule, wait
+# initial state | steps, separated by `;` | request q: its API and version, then each topic: status, code, rule, wait
 TABLE = """
 1 2 3        | create t 1x1                         | CreateTopics v7: t waiting
 1 2 3        | create t 1x1; confirm 1 2 3          | CreateTopics v7: t created 0 1ms

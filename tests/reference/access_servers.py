@@ -1,5 +1,5 @@
-"""A real Kafka with its StandardAuthorizer, and Topicwright with its own, both with the users of the table (SASL/PLAIN)
-and taken through it."""
+"""A real Kafka with its StandardAuthorizer, and Topicwright with its own. Both have the table's users (SASL/PLAIN) and
+get its requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.wire import ConnectionClosed, Wire
 
 Body = dict[str, Any]
 Row = tuple[str, str, str]
-"""Of what (a topic, a resource, the whole), the error's name, and what else must be the same."""
+"""The subject (a topic, a resource, or the whole answer), the error's name, and further values to compare."""
 Answers = Mapping[tuple[str, str], tuple[Row, ...]]
 """The rows by user and request."""
 
@@ -28,13 +28,13 @@ _JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required "
 
 
 def password_of(user: str) -> str:
-    """Nobody's secret."""
+    """A test password, which is not secret."""
     return f"{user}-secret"
 
 
 @contextmanager
 def kafka_with_users(folder: Path, **settings: str) -> Iterator[str]:
-    """One node of a real Kafka; gives its address."""
+    """One node of a real Kafka; yields its address."""
     users = " ".join(f'user_{user}="{password_of(user)}"' for user in (ADMIN, *USERS))
     with reference_kafka(
         folder,
@@ -55,7 +55,7 @@ def kafka_with_users(folder: Path, **settings: str) -> Iterator[str]:
 
 @contextmanager
 def topicwright_with_users(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Topicwright with one simulated broker; gives its address."""
+    """Topicwright with one simulated broker; yields its address."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "users"
     file.write_text("".join(f"{user}:{QUICK.hash(password_of(user))}\n" for user in (ADMIN, *USERS)))
@@ -73,14 +73,14 @@ def topicwright_with_users(folder: Path, settings: Mapping[str, str] | None = No
 
 
 def logged_in(address: str, user: str, client_id: str = "table") -> Wire:
-    """A connection of a user."""
+    """A connection authenticated as a user."""
     wire = Wire(address, timeout_s=120, client_id=client_id)
     wire.log_in(user, password_of(user))
     return wire
 
 
 def send_all(address: str) -> Answers:
-    """Set the table up as its admin, then send the requests of each user."""
+    """Create topics and ACLs as the admin, then send the requests of each user."""
     with logged_in(address, ADMIN) as admin:
         ids = _prepare(admin)
     names = {topic_id: name for name, topic_id in ids.items()}
@@ -101,7 +101,7 @@ def send_all(address: str) -> Answers:
 
 
 def _is_compared(name: str, user: str, row: Row) -> bool:
-    """Whether a row is about what is the same for all orders of requests: a listing also has what others made."""
+    """True if the row does not depend on the order of requests: a listing also has the topics of other users."""
     return name != "all" or row[0] in (*TOPICS, "cluster")
 
 
@@ -122,7 +122,7 @@ def _prepare(admin: Wire) -> dict[str, str]:
 
 
 def _wait_for(admin: Wire, names: set[str]) -> None:
-    """Until the broker that answers knows all of it: Kafka answers before."""
+    """Wait until the answering broker has applied everything; Kafka answers earlier."""
 
     def is_known() -> bool:
         seen = {each["name"] for each in admin.call("Metadata", 12, topics=None)["topics"]}
@@ -137,7 +137,7 @@ def _wait_for(admin: Wire, names: set[str]) -> None:
 
 
 def rows_of(api: str, body: Body, names: dict[str, str]) -> tuple[Row, ...]:
-    """The rows of one answer, sorted; `names` gives the names of topic ids."""
+    """Returns the rows of one response, sorted. `names` maps topic ids to names."""
     return tuple(sorted(_READERS[api](body, names)))
 
 
@@ -150,7 +150,7 @@ def _listed(key: str, name: str = "name") -> Callable[[Body, dict[str, str]], It
 
 
 def _operations(value: object) -> str:
-    """The operations that an answer lists, None and the lowest number standing for none requested."""
+    """The operations in a response. None and the lowest number mean that none were requested."""
     if isinstance(value, Iterable):
         return f"operations={sorted(int(each) for each in value)}"
     return "" if value is None or value == -(2**31) else f"operations={value}"

@@ -1,7 +1,7 @@
-"""The table of permissions: users with access control entries, and what each of them requests.
+"""The table of permissions: users with ACLs, and the requests of each user.
 
-Every user sends every request. None changes anything that another user's request depends on: topics that are deleted or
-created have the user's name in theirs.
+Every user sends every request. No request changes data that another user's request needs: deleted and created topics
+contain the user's name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AROUND_HERE, AROUND_ELSEWHERE = "127.1.2.3/8", "10.0.0.0/8"
 
 
 def on_topic(name: str, operation: int, permission: int = ALLOW, host: str = EVERYWHERE) -> Body:
-    """An entry about topics; a name that ends in `*` but is not `*` is a prefix."""
+    """An ACL for topics. A name that ends in `*` is a prefix, except `*` itself."""
     is_prefix = name.endswith("*") and name != "*"
     return _entry(
         TOPIC, PREFIXED if is_prefix else LITERAL, name[:-1] if is_prefix else name, operation, permission, host
@@ -31,7 +31,7 @@ def on_topic(name: str, operation: int, permission: int = ALLOW, host: str = EVE
 
 
 def on_cluster(operation: int, permission: int = ALLOW, host: str = EVERYWHERE) -> Body:
-    """An entry about the cluster."""
+    """An ACL for the cluster."""
     return _entry(CLUSTER, LITERAL, "kafka-cluster", operation, permission, host)
 
 
@@ -78,22 +78,22 @@ USERS: dict[str, tuple[Body, ...]] = {
     "clusterreader": (on_cluster(DESCRIBE),),
     "clusterconfigreader": (on_cluster(DESCRIBE_CONFIGS),),
 }
-"""By user, the entries that are created for `User:NAME`."""
+"""By user, the ACLs that are created for `User:NAME`."""
 
 FOR_EVERYBODY = (on_topic("public", DESCRIBE), on_topic("a.two", DESCRIBE_CONFIGS, DENY, ELSEWHERE))
-"""Entries for `User:*`."""
+"""ACLs for `User:*`."""
 
 TOPICS = ("a.one", "a.two", "public", "b")
 
 
 def own_topics(user: str) -> tuple[str, ...]:
-    """Topics that are there for one user."""
+    """Topics that exist for one user only."""
     return f"gone.{user}", f"gone.{user}.byid"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of a user; `name` distinguishes it from others of its API."""
+    """One request of a user. `name` distinguishes requests of the same API."""
 
     api: str
     version: int
@@ -109,7 +109,7 @@ STRANGE_ID = "00000000-0000-0000-0000-0000000000aa"
 
 
 def requests_of(user: str, ids: dict[str, str]) -> Iterator[Request]:
-    """Everything that one user requests, in order; `ids` are the ids of the topics that are there, by name."""
+    """Yields all requests of one user, in order. `ids` has the ids of existing topics by name."""
     yield from _listings(user)
     yield from _metadata(user, ids)
     yield from _creations(user)
@@ -190,7 +190,7 @@ ANY_ACL: Body = {
     "operation": 1,
     "permission_type": 1,
 }
-"""The filter that finds every entry."""
+"""The filter that matches every ACL."""
 
 
 def _of_the_cluster(user: str) -> Iterator[Request]:

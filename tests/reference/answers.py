@@ -1,4 +1,4 @@
-"""Answers of a server as rows that can be compared: sorted, free of what is chance (ids, ports, who is controller)."""
+"""Converts responses to rows that can be compared: sorted, without random values (ids, ports, the controller's id)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SOURCES = {
     8: "group",
 }
 OWN_NODE = "us"
-"""Stands for the id of a node that decides and is no broker of the cluster."""
+"""Stands for the id of a deciding node that is no broker of the cluster."""
 RESOURCES = {2: "topic", 4: "broker", 8: "logger", 16: "client-metrics", 32: "group"}
 
 
 def rows_of(api: str, body: Body, version: int) -> tuple[Row, ...]:
-    """The rows of one answer."""
+    """Returns the rows of one response."""
     return tuple(_READERS[api](body, version))
 
 
@@ -75,7 +75,7 @@ def _create_topics(body: Body, version: int) -> Iterator[Row]:
 
 
 def _creation_facts(each: Body, version: int) -> Iterator[str]:
-    """What the answer says besides the error; nothing where it says only that there is nothing to say."""
+    """Yields the fields of a response in addition to the error, unless they have their empty value."""
     if version < 5:
         return
     configs, topic_id = each["configs"], _identity(each.get("topic_id"))

@@ -1,9 +1,9 @@
-"""What one row of the differential table is, and the short forms in which rows are written.
+"""The cases of the differential table, and functions that write them briefly.
 
-A case is one request, sent in each of its versions, with what must exist before it and which topics are looked at
-after it. In every text `{t}` stands for a name that is the case's and version's own, so that cases share one cluster
-without meeting each other; `{249}` and `{250}` are such names stretched to that many characters, `{id}` is the topic
-id of `{t}` as created before.
+A case is one request, sent in each of its versions. It names the topics that must exist before, and the topics that are
+described after it. In every text `{t}` stands for a name unique to case and version, so that cases share one cluster
+without conflicts. `{249}` and `{250}` are such names with that many characters, `{id}` is the topic id of the existing
+`{t}`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSIONS: Mapping[str, range] = {
     "DescribeTopicPartitions": range(1),
     "ListPartitionReassignments": range(1),
 }
-"""The versions that Kafka 4.4 speaks of each API in the table."""
+"""The versions of each API in the table that Kafka 4.4 supports."""
 
 TOPIC, BROKER, BROKER_LOGGER, UNKNOWN_RESOURCE = 2, 4, 8, 0
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -38,7 +38,7 @@ STRANGE_ID = "00000000-0000-0000-0000-0000000000aa"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row. `before` holds topics to create, `watch` the topics described after the request (None: `{t}` alone)."""
+    """One case. `before` has topics to create; `watch` has the topics described after the request."""
 
     api: str
     name: str
@@ -47,7 +47,7 @@ class Case:
     before: tuple[Body, ...] = ()
     watch: tuple[str, ...] = ("{t}",)
     replicas: bool = False
-    """Whether the rows show the very replicas (manual assignments) rather than counts only."""
+    """True if rows have replica ids (for manual assignments) instead of counts."""
     node: int = 1
     """The broker that gets the request; node 3 has auto.create.topics.enable=false."""
 
@@ -58,7 +58,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of an answer: of what (a topic, a resource, the whole), the error's name, its message, and the rest."""
+    """One row of a response: the subject (a topic, a resource, or the whole), the error's name, its message, further
+    facts."""
 
     subject: str
     code: str
@@ -77,7 +78,7 @@ def case(
     replicas: bool = False,
     node: int = 1,
 ) -> Case:
-    """A row with its defaults: every version that Kafka 4.4 speaks."""
+    """A case with defaults: all versions of Kafka 4.4."""
     chosen = tuple(VERSIONS[api] if versions is None else versions)
     return Case(api, name, body, chosen, tuple(before), tuple(watch), replicas, node)
 
@@ -89,7 +90,7 @@ def topic(
     assignments: Mapping[int, list[int]] | list[tuple[int, list[int]]] | None = None,
     **configs: str | None,
 ) -> Body:
-    """A topic of a CreateTopics request; underscores in config names stand for dots."""
+    """A topic of a CreateTopics request. Underscores in config names stand for dots."""
     pairs = list(assignments.items() if isinstance(assignments, Mapping) else assignments or ())
     return {
         "name": name,
@@ -101,18 +102,18 @@ def topic(
 
 
 def assigned(assignments: Mapping[int, list[int]] | list[tuple[int, list[int]]], **configs: str | None) -> Body:
-    """A topic with a manual assignment and, as it must be, no counts."""
+    """A topic with a manual assignment and, as required, without counts."""
     return topic("{t}", -1, -1, assignments, **configs)
 
 
 def slug(each: Case, version: int) -> str:
-    """The name that stands for `{t}`; short, legal, free of `.` and `_`, and of one case and version alone."""
+    """The name for `{t}`: short, valid, without `.` and `_`, and unique to the case and version."""
     words = re.sub(r"[^a-z0-9]+", "-", each.id.lower()).strip("-")
     return f"{words}-{crc32(each.id.encode()):08x}-v{version:02}"
 
 
 def fill(value: Any, own: str, topic_id: str = NO_ID) -> Any:
-    """The value with its placeholders replaced, in all the texts inside it."""
+    """Replaces the placeholders in all texts of a value."""
     if isinstance(value, str):
         for size in (249, 250):
             value = value.replace(f"{{{size}}}", own.ljust(size, "x"))
@@ -125,14 +126,14 @@ def fill(value: Any, own: str, topic_id: str = NO_ID) -> Any:
 
 
 def unfill(text: str, own: str) -> str:
-    """The text with the case's own names turned back into placeholders."""
+    """Replaces the case's own names by placeholders."""
     for size in (250, 249):
         text = text.replace(own.ljust(size, "x"), f"{{{size}}}")
     return text.replace(own, "{t}").replace(own.replace("-", "_"), "{t}")
 
 
 def in_version(row: Row, version: int) -> Row:
-    """The row as a version of the API shows it: facts marked `v5+` only from that version on, and without the mark."""
+    """The row in one API version: facts marked `v5+` only from that version on, without the mark."""
     facts = []
     for fact in row.facts:
         found = re.match(r"v(\d+)\+ ", fact)

@@ -1,4 +1,4 @@
-"""What Topicwright makes of an answer of Kafka's where it wants to be different: see `differences`."""
+"""Functions that turn a response of Kafka into Topicwright's intended response: see `differences`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def is_after(row: Row) -> bool:
 
 
 def answered(change: Callable[[Row, int], Row]) -> Change:
-    """A change of each row of the answer; what is there afterwards stays."""
+    """Changes each row of the response, and keeps the rows that describe topics afterwards."""
     return lambda rows, case, version: tuple(row if is_after(row) else change(row, version) for row in rows)
 
 
 def refused(code: str, message: str | None = None) -> Change:
-    """Each topic or resource gets this error, and nothing is there afterwards that was not before."""
+    """Each topic or resource gets this error, and no new topic exists afterwards."""
 
     def change(rows: Rows, case: Case, version: int) -> Rows:
         refused = answered(lambda row, version: Row(row.subject, code, message))(rows, case, version)
@@ -33,7 +33,7 @@ def refused(code: str, message: str | None = None) -> Change:
 
 
 def unmade(rows: Rows, case: Case) -> Rows:
-    """Of what is there afterwards, only what was there before."""
+    """Topics that did not exist before are missing afterwards."""
     before = {f"after {each['name']}" for each in case.before}
     return tuple(
         replace(row, code="UNKNOWN_TOPIC_OR_PARTITION", facts=())
@@ -44,12 +44,12 @@ def unmade(rows: Rows, case: Case) -> Rows:
 
 
 def closed(rows: Rows, case: Case, version: int) -> Rows:
-    """The connection is closed, and nothing was done."""
+    """The server closes the connection and changes nothing."""
     return (Row("connection", "CLOSED"), *(row for row in unmade(rows, case) if is_after(row)))
 
 
 def becomes(*wanted: Row) -> Change:
-    """These rows, with what a version does not show left out."""
+    """Replaces all rows by these, without the facts that a version lacks."""
     return lambda rows, case, version: tuple(in_version(row, version) for row in wanted)
 
 
@@ -58,7 +58,7 @@ def without_messages(rows: Rows, case: Case, version: int) -> Rows:
 
 
 def own_min_insync(rows: Rows, case: Case, version: int) -> Rows:
-    """min.insync.replicas like any other setting that nobody set; CreateTopics' rows show only the others."""
+    """min.insync.replicas is an ordinary default; rows of CreateTopics have only configs of other sources."""
     noted = "min.insync.replicas='1' default-broker"
 
     def plain(row: Row, version: int) -> Row:
@@ -71,7 +71,7 @@ def own_min_insync(rows: Rows, case: Case, version: int) -> Rows:
 
 
 def as_described(rows: Rows, case: Case, version: int) -> Rows:
-    """A topic's own configs in the answer of its creation, as Kafka describes them afterwards."""
+    """The response to a create has the topic's configs in the form in which Kafka later describes them."""
     after = next(row for row in rows if is_after(row))
     described = dict(re.findall(r"'([^'=]+)=([^']*)'", " ".join(after.facts)))
 
@@ -86,7 +86,7 @@ UNEXPECTED = "Unexpected broker id, expected "
 
 
 def of_all_brokers(rows: Rows, case: Case, version: int) -> Rows:
-    """Kafka's words where not broker 1 alone could be meant."""
+    """Kafka's message, with all broker ids instead of broker 1 alone."""
     expected = f"{UNEXPECTED}1"
     return answered(
         lambda row, version: replace(row, message=row.message and row.message.replace(expected, f"{expected}, 2, 3"))
@@ -94,7 +94,7 @@ def of_all_brokers(rows: Rows, case: Case, version: int) -> Rows:
 
 
 def default_or_not(rows: Rows, case: Case, version: int) -> Rows:
-    """Sources of configs as version 0 shows them: the default, or not."""
+    """Sources of configs in version 0: the default, or not."""
 
     def plain(fact: str) -> str:
         setting = fact.partition(" <- ")[0]
@@ -104,7 +104,7 @@ def default_or_not(rows: Rows, case: Case, version: int) -> Rows:
 
 
 def created(name: str = "{t}", partitions: int = 1) -> tuple[Row, Row]:
-    """The rows of a topic that was created, and is there afterwards."""
+    """The rows of a topic that is created and exists afterwards."""
     facts = (f"v5+ partitions={partitions}", "v5+ factor=1", "v5+ configs=37", "v7+ id=some")
     there = (f"partitions={partitions}", f"replicas={[1] * partitions}", "all led", "configs=[]")
     return Row(name, "NONE", None, facts), Row(f"after {name}", "NONE", None, there)
@@ -124,7 +124,7 @@ def without_racks(rows: Rows, case: Case, version: int) -> Rows:
 
 
 def and_own_node(rows: Rows, case: Case, version: int) -> Rows:
-    """The node that decides behind those that there are; the error of a request refused as a whole has none."""
+    """Adds the deciding node to the brokers. The error of a request rejected as a whole has none."""
 
     def more(fact: str) -> list[str]:
         if fact.startswith("brokers 1:"):

@@ -1,4 +1,4 @@
-"""Kafka's answers to the differential table, read once in a session."""
+"""Kafka's responses to the differential table, read once a session."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.reference.table import Answers
 
 @pytest.fixture(scope="session")
 def kafka_answers() -> Answers:
-    """Those of Kafka 4.4.0 when the golden file was written."""
+    """The responses of Kafka 4.4.0 in the golden file."""
     return parse(FILE.read_text(encoding="utf-8"))

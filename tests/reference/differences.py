@@ -1,7 +1,7 @@
-"""Where Topicwright answers otherwise than Kafka 4.4, and why: all of it, in one place.
+"""All intended differences between the responses of Topicwright and of Kafka 4.4, with their reasons.
 
-A difference names the rows of the table that it touches and turns Kafka's answer into the one that Topicwright must
-give, so that a difference is tested as strictly as an agreement. A difference that touches no row is an error.
+A difference names the cases that it affects, and turns Kafka's response into the one that Topicwright must give. So a
+difference is tested as strictly as an agreement. A difference that affects no case is an error.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from tests.reference.changes import (
 )
 
 Fleet = Literal["simulated", "cluster", "workers' cluster"]
-"""Who carries out what Topicwright decides: simulated brokers, or a Kafka cluster, for one process or for workers."""
+"""The brokers under Topicwright: simulated, or a Kafka cluster with one process or with workers."""
 BOTH_CLUSTERS: tuple[Fleet, ...] = ("cluster", "workers' cluster")
 FLEETS: tuple[Fleet, ...] = ("simulated", *BOTH_CLUSTERS)
 
 OLDEST_OF_KAFKA = {"CreateTopics": 2, "DeleteTopics": 1, "DescribeConfigs": 1}
-"""The oldest versions that Kafka 4 kept; Topicwright speaks the ones before too, for clients of Kafka 0.10 to 1.x."""
+"""The oldest versions in Kafka 4. Topicwright also supports the ones before, for clients of Kafka 0.10 to 1.x."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One wish to be different: which cases (a pattern on `API: name`) in which versions, and what changes."""
+    """One intended difference: its cases (a pattern on `API: name`), their versions, and the change."""
 
     reason: str
     cases: str
     change: Change
     versions: range = range(100)
     fleets: tuple[Fleet, ...] = FLEETS
-    """With which of them it is so."""
+    """The broker sets with this difference."""
 
     def touches(self, case: Case, version: int, fleet: Fleet) -> bool:
         mine = fleet in self.fleets and version in self.versions
@@ -60,7 +60,7 @@ class Difference:
 
 
 def expected(kafka: Rows, case: Case, version: int, fleet: Fleet) -> Rows:
-    """What Topicwright must answer, given what Kafka did."""
+    """Returns the response that Topicwright must give, from Kafka's."""
     for each in DIFFERENCES:
         if each.touches(case, version, fleet):
             kafka = each.change(kafka, case, version)
@@ -68,7 +68,7 @@ def expected(kafka: Rows, case: Case, version: int, fleet: Fleet) -> Rows:
 
 
 def agrees(got: Rows, wanted: Rows) -> bool:
-    """Whether an answer is as wanted; an error's message may go on after Kafka's words, or speak where it has none."""
+    """True if the responses agree. An error message may continue after Kafka's text, or exist where Kafka has none."""
 
     def says(got: Row, wanted: Row) -> bool:
         if wanted.code == "NONE" or got.message is None:
@@ -82,7 +82,7 @@ def agrees(got: Rows, wanted: Rows) -> bool:
 
 
 def versions_of(case: Case) -> tuple[int, ...]:
-    """The case's versions, and the older ones in which it can be put; a dry run cannot be requested in v0."""
+    """The case's versions, and older ones that Topicwright supports, except v0 for a dry run."""
     oldest = OLDEST_OF_KAFKA.get(case.api)
     dry = case.body.get("validate_only") is True
     older = range(int(dry), oldest) if oldest == case.versions[0] else ()
@@ -90,9 +90,9 @@ def versions_of(case: Case) -> tuple[int, ...]:
 
 
 def versions_that_differ(case: Case, fleet: Fleet, kafka: Mapping[tuple[str, int], Rows]) -> tuple[int, ...]:
-    """A case's newest version, and each whose right answer is not that of the version after it.
+    """A case's newest version, and each version whose expected response differs from that of the next.
 
-    All servers read and write versions by the same code, so that one of them alone is tested in every version.
+    All servers encode and decode with the same code, so one server is enough to test every version.
     """
     versions = versions_of(case)
     right = {
@@ -101,7 +101,7 @@ def versions_that_differ(case: Case, fleet: Fleet, kafka: Mapping[tuple[str, int
     return (*(version for version, after in pairwise(versions) if right[version] != right[after]), versions[-1])
 
 
-# --- the list; later entries see what earlier ones made of Kafka's answer
+# --- the list; later entries get the result of earlier ones
 
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
@@ -116,14 +116,14 @@ DIFFERENCES: tuple[Difference, ...] = (
         r"CreateTopics: config [\w.]+=.*",
         lambda rows, case, version: as_described(rows, case, version) if rows[0].code == "NONE" else rows,
     ),
-    # in front of a Kafka cluster: clients of named topics get its brokers' own addresses, and the controller besides
+    # in front of a Kafka cluster: clients that name topics get its brokers' addresses, and the controller's
     Difference(
         "the node that decides is one more than the cluster's brokers, without a rack",
         "Metadata: (?!none by an empty list|cluster operations|all by).*",
         and_own_node,
         fleets=BOTH_CLUSTERS,
     ),
-    # versions that Kafka 4 has given up: Topicwright answers as in the oldest that it kept, less what they cannot say
+    # versions that Kafka 4 dropped: Topicwright answers as in Kafka's oldest version, without the fields that they lack
     Difference(
         "KIP-4: a v0 request with a topic twice, or with an assignment beside counts, is logged and disconnected",
         "CreateTopics: (same .*|policy after existence|assigned with (partitions|factor|both|wrong|counts).*)",
@@ -171,7 +171,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         own_min_insync,
         fleets=("simulated",),
     ),
-    # timeouts of 0 and less: KIP-4 says that the work is begun and not waited for; Kafka does nothing at all
+    # timeouts of 0 and less: KIP-4: the server starts the work and does not wait; Kafka does nothing
     Difference(
         "KIP-4: without a timeout a valid topic is created, and the answer is that it was not waited for",
         "CreateTopics: timeout (0|-1)",
@@ -236,7 +236,7 @@ DIFFERENCES: tuple[Difference, ...] = (
             rows[2],
         ),
     ),
-    # resources that a controller of topics does not have
+    # resources that Topicwright does not have
     Difference(
         "who decides answers for all its brokers, by their ids",
         "DescribeConfigs: broker that is another",
@@ -262,7 +262,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         refused("INVALID_REQUEST"),
         fleets=("simulated",),
     ),
-    # Kafka's own slips
+    # Kafka's bugs
     Difference(
         "a resource twice in AlterConfigs is refused as in IncrementalAlterConfigs, where Kafka falls silent",
         "AlterConfigs: same topic twice",

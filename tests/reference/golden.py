@@ -1,7 +1,7 @@
-"""What a real Kafka 4.4 answered, in `tests/golden`: to the differential table, as a text that people read; about
-permissions and configs of brokers, as JSON; and the metadata log of a new cluster of three brokers.
+"""Responses of a real Kafka 4.4, in `tests/golden`: to the differential table, as readable text; about permissions and
+configs of brokers, as JSON; and the metadata log of a new cluster of three brokers.
 
-`python -m tests.reference.golden` sends all of it to real Kafkas again and rewrites the files.
+`python -m tests.reference.golden` sends all requests to real Kafkas again and rewrites the files.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _LINE_MAX = 150
 
 
 def render(answers: Answers, cases: Iterable[Case] = CASES) -> str:
-    """The text of the golden file."""
+    """Returns the text of the golden file."""
     return _TITLE + "".join(line + "\n" for case in cases for line in _case_lines(case, answers))
 
 
 def parse(text: str) -> Answers:
-    """The answers that a golden file holds; the inverse of `render`."""
+    """Parses a golden file; the inverse of `render`."""
     answers: dict[tuple[str, int], tuple[Row, ...]] = {}
     for block in text.split("\n\n")[2:]:
         head, _, *rest = block.strip("\n").split("\n")
@@ -66,9 +66,9 @@ def _case_lines(case: Case, answers: Answers) -> Iterator[str]:
 
 
 def _merge(answers: list[tuple[int, tuple[Row, ...]]]) -> tuple[Row, ...] | None:
-    """The rows that show the answers of several versions at once, or None where they differ by more than added facts.
+    """Merges the responses of several versions into one, or returns None if they differ by more than added facts.
 
-    A fact that only newer versions of the API have is marked with the first that does: `v5+ partitions=1`.
+    A fact that only newer versions have is marked with the first of them: `v5+ partitions=1`.
     """
     last = answers[-1][1]
     heads = {tuple((row.subject, row.code, row.message) for row in rows) for _, rows in answers}
@@ -120,7 +120,7 @@ def _parse_row(line: str, facts: tuple[str, ...]) -> Row:
 
 
 def recorded(name: str) -> Any:
-    """The answers that one of the other tests of this folder compares with."""
+    """Returns the stored responses for another test of this folder."""
     return json.loads(_MORE.read_text(encoding="utf-8"))[name]
 
 
@@ -133,7 +133,7 @@ def main() -> int:
         with reference_kafka(folder / "table") as kafka:
             METADATA_LOG.write_bytes(_whole_batches((kafka.metadata / f"{0:020d}.log").read_bytes()))
             answers = send_all(kafka.brokers, silent=KAFKA_IS_SILENT)
-        with reference_kafka(folder / "down") as kafka:  # some of the table's topics keep a broker from being stopped
+        with reference_kafka(folder / "down") as kafka:  # some of the table's topics prevent a broker stop
             answers = {**answers, **test_fenced_broker.answers_of_kafka(kafka)}
         more = {
             "permissions": test_access_table.answers_of_kafka(folder / "access"),
@@ -145,7 +145,7 @@ def main() -> int:
 
 
 def _whole_batches(data: bytes) -> bytes:
-    """The complete part of a log: its writer is running, and has preallocated space."""
+    """The complete batches of a log whose writer still runs and has preallocated space."""
     end = 0
     while end + 12 <= len(data) and (length := int.from_bytes(data[end + 8 : end + 12], "big")):
         if end + 12 + length > len(data):

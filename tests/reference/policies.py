@@ -6,7 +6,7 @@ from controller.policy import CreateTopicPolicy, PolicyViolation, RequestMetadat
 
 
 class TablePolicy(CreateTopicPolicy):
-    """Refuses, raises, or says what it was given, by the first word of the topic's name."""
+    """Refuses, raises, or reports its input, depending on the first word of the topic's name."""
 
     def validate(self, request: RequestMetadata) -> None:
         topic = request.topic

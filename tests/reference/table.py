@@ -1,8 +1,8 @@
-"""The differential table, and how a server is taken through it.
+"""The differential table, and the code that sends it to a server.
 
-All cases share one server. First everything that cases need is created; then every request is sent, in the table's
-order, one at a time; then the topics that cases watch are described. Between these steps a barrier waits until each
-broker knows what was done, because Kafka answers before they do.
+All cases share one server. First, all topics that cases need are created. Then every request is sent, in the table's
+order, one at a time. Then the watched topics are described. Between these steps a barrier waits until each broker has
+applied all changes, because Kafka answers earlier.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ CASES: tuple[Case, ...] = (
 T = TypeVar("T")
 
 KAFKAS_OWN = ("__consumer_offsets",)
-"""Topics that Kafka makes by itself, for the first consumer group."""
+"""Topics that Kafka creates itself, for the first consumer group."""
 
 KAFKA_IS_SILENT = "AlterConfigs: same topic twice"
-"""The case in which Kafka gives no answer."""
+"""The case without a response of Kafka."""
 _SILENCE_S = 10
-"""How long that answer is waited for."""
+"""How long to wait for a missing response."""
 _ANSWER_S = 240
-"""How long every other answer is: a dry run of 12,000 partitions that a cluster carries out takes more than 10 s on a
-crowded machine."""
+"""How long to wait for every other response: a dry run of 12,000 partitions on a cluster takes more than 10 s on a busy
+machine."""
 
 Answers = Mapping[tuple[str, int], tuple[Row, ...]]
 """The rows of every case (by its id) in every version."""
@@ -44,7 +44,7 @@ Answers = Mapping[tuple[str, int], tuple[Row, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One case in one version, with its own topic name; `mark` is of all names, where servers share a cluster."""
+    """One case in one version, with its own topic name. `mark` ends all names, for servers that share a cluster."""
 
     case: Case
     version: int
@@ -63,10 +63,10 @@ def send_all(
     silent: str = "",
     mark: str = "",
 ) -> Answers:
-    """Take a server through the table; `brokers` are the addresses by node id.
+    """Send the table to a server; `brokers` has the addresses by node id.
 
-    `prepared` is called when all that the cases need is there, before the first of them is sent; `silent` is the id of
-    a case to which no answer is due; `mark` ends the names of topics.
+    `prepared` is called after the topics of the cases are created, before the first request. `silent` is the id of
+    a case without a response. `mark` ends the names of topics.
     """
     requests = [Request(case, version, mark) for case in cases for version in case.versions]
     ids = _create_before(brokers, requests)
@@ -79,7 +79,7 @@ def send_all(
 
 
 def _create_before(brokers: Mapping[int, str], requests: Iterable[Request]) -> dict[str, str]:
-    """Create what cases need; the topic ids by name."""
+    """Create the topics that cases need; returns the topic ids by name."""
     filled = (fill(each, request.own) for request in requests for each in request.case.before)
     wanted = list({each["name"]: each for each in filled}.values())
     ids = {}
@@ -115,7 +115,7 @@ def _send_each(
 
 
 def _own_rows(request: Request, answer: Body) -> Iterator[Row]:
-    """The rows of an answer; of a listing of all topics only those of the case's own topics."""
+    """The rows of a response; of a listing of all topics, only those of the case's own topics."""
     lists_all = request.case.api == "Metadata" and (
         request.case.body["topics"] is None or (request.case.body["topics"] == [] and request.version == 0)
     )
@@ -137,7 +137,7 @@ def _plain(rows: Iterable[Row], own: str) -> tuple[Row, ...]:
 
 
 def _barrier(brokers: Mapping[int, str]) -> None:
-    """Wait until every broker knows a topic that was created after all else."""
+    """Wait until every broker knows a topic that is created last."""
     names = {node: f"barrier-{uuid.uuid4().hex}-{node}" for node in brokers}
     for node, address in brokers.items():
         with Wire(address) as wire:
@@ -158,7 +158,7 @@ def _await_topic(address: str, name: str) -> None:
 
 
 def _watch(brokers: Mapping[int, str], requests: Iterable[Request]) -> dict[tuple[str, int], tuple[Row, ...]]:
-    """The state of watched topics, as Metadata and DescribeConfigs show it."""
+    """The state of watched topics, from Metadata and DescribeConfigs."""
     requests = list(requests)
     names = {fill(each, request.own) for request in requests for each in request.case.watch}
     topics: dict[str, Body] = {}

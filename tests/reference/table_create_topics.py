@@ -154,7 +154,7 @@ GOOD_VALUES = (
 
 
 def combined_configs() -> Iterator[Case]:
-    """Rules that look at two settings together."""
+    """Validation rules that combine two configs."""
     yield create("configs compaction lags crossed", topic(min_compaction_lag_ms="10", max_compaction_lag_ms="5"))
     yield create("configs local retention over retention", topic(retention_ms="10", local_retention_ms="20"))
     yield create("configs local bytes over bytes", topic(retention_bytes="10", local_retention_bytes="20"))

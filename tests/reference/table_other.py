@@ -1,4 +1,4 @@
-"""The differential table: DeleteTopics, CreatePartitions and the APIs that only look."""
+"""The differential table: DeleteTopics, CreatePartitions, and the APIs that only read."""
 
 from __future__ import annotations
 

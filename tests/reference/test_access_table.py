@@ -1,4 +1,4 @@
-"""The same permissions in a real Kafka and in Topicwright: each user gets the same codes for all that it requests."""
+"""Permissions in a real Kafka and in Topicwright: each user gets the same error codes for all its requests."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tests.reference.golden import recorded
 Both = tuple[dict[str, Any], dict[str, Any]]
 
 OTHER_CONFIGS = re.compile(r"16 .*")
-"""Configs of client metrics: Topicwright has none, and says so to those who may know."""
+"""Configs of client metrics: Topicwright has none, and reports that to authorized users."""
 OF_ALL_BROKERS = "4 "
-"""Kafka always has one config of all brokers, for eligible leader replicas, and lets nobody replace all without it;
-Topicwright has those that somebody set."""
+"""For eligible leader replicas, Kafka always has one config of all brokers, and rejects a replacement without it.
+Topicwright has only the configs that a user set."""
 
 
 USER, CLIENT = "everything", "limited"
 RATE = 0.05
-"""Partitions per second: a bucket of 0.55, which refills so slowly that no step of a test waits for it."""
+"""Partitions a second: the bucket of 0.55 refills so slowly that no step waits for it."""
 
 
 Step = tuple[str, str, bool]
-"""What was requested, the error's name, and whether the answer throttles the client for a while."""
+"""The request, the error's name, and True if the response throttles the client."""
 
 
 def take_steps(address: str) -> tuple[Step, ...]:
-    """Steps of a user with a mutation quota (KIP-599): it is set, then requests come in versions that know its error
-    and in versions that do not."""
+    """Steps of a user with a mutation quota (KIP-599): the quota is set, then requests come in versions with and
+    without its error code."""
     entity = [{"entity_type": "user", "entity_name": USER}, {"entity_type": "client-id", "entity_name": CLIENT}]
     ops = [{"key": "controller_mutation_rate", "value": RATE, "remove": False}]
     with logged_in(address, ADMIN) as admin:
@@ -93,13 +93,13 @@ def _delete(address: str, version: int, name: str) -> Step:
 
 
 def _call(address: str, client: str, api: str, version: int, **body: Any) -> Any:
-    """On a connection of its own, because one that is throttled is not read from."""
+    """Uses a new connection, because a server does not read from a throttled one."""
     with logged_in(address, USER, client) as wire:
         return wire.call(api, version, **body)
 
 
 def _answers(address: str) -> dict[str, Any]:
-    """A server taken through the table, and then through the steps of quotas."""
+    """The responses of a server to the table, and then to the steps with quotas."""
     rows = {f"{user}: {request}": found for (user, request), found in send_all(address).items()}
     answers: dict[str, Any] = json.loads(json.dumps({**rows, "quotas": take_steps(address)}))
     return answers
@@ -112,7 +112,7 @@ def answers_of_kafka(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def taken(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """The answers of Kafka and of Topicwright."""
+    """The responses of Kafka and of Topicwright."""
     with topicwright_with_users(tmp_path_factory.mktemp("access")) as address:
         return recorded("permissions"), _answers(address)
 
@@ -128,7 +128,7 @@ def test_authorization_error_codes_equal_kafkas(taken: Both, user: str) -> None:
 
 
 def _as_topicwright(request: str, row: list[str]) -> list[str]:
-    """Kafka's row, but for configs that Topicwright does not have."""
+    """Kafka's row, without configs that Topicwright does not have."""
     subject, code, _ = row
     if subject == OF_ALL_BROKERS and code in ("NONE", "INVALID_CONFIG"):
         return [subject, "NONE", ""]
@@ -141,4 +141,4 @@ def test_mutation_quota_codes_and_throttling_equal_kafkas(taken: Both) -> None:
     kafka, topicwright = (each["quotas"] for each in taken)
     assert topicwright == kafka
     seen = {(code, is_silenced) for _, code, is_silenced in kafka}
-    assert {("NONE", False), ("NONE", True), ("THROTTLING_QUOTA_EXCEEDED", True)} <= seen, "the steps go over the quota"
+    assert {("NONE", False), ("NONE", True), ("THROTTLING_QUOTA_EXCEEDED", True)} <= seen, "the steps exceed the quota"

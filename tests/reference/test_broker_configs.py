@@ -1,5 +1,5 @@
-"""Configs of brokers, of Kafka 4.4 and of Topicwright: the same keys, the same changes taken and refused, the same
-sources and synonyms afterwards, for brokers and for topics."""
+"""Broker configs of Kafka 4.4 and of Topicwright: the same keys, the same alterations accepted and rejected, and the
+same sources and synonyms afterwards, for brokers and for topics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Step = tuple[str, int, str | None]
 Both = tuple[dict[str, Any], dict[str, Any]]
 
 GIVEN = {"num.partitions": "3", "log.retention.hours": "24", "compression.type": "lz4"}
-"""The settings of both."""
+"""The settings of both servers."""
 ELIGIBLE = "min.insync.replicas"
 """Kafka sets this one itself, for eligible leader replicas."""
 SHOWN = ["log.retention.ms", "log.retention.hours", "log.retention.minutes", "log.cleanup.policy", "compression.type",
@@ -85,7 +85,7 @@ CHANGES: tuple[Step, ...] = (
 
 
 class Server:
-    """A server, and what it is requested."""
+    """A server, and requests to it."""
 
     def __init__(self, address: str) -> None:
         self._wire = Wire(address, timeout_s=120)
@@ -118,14 +118,14 @@ class Server:
         return {each["name"]: each for each in result["configs"] if each["name"] != ELIGIBLE}
 
     def settle(self) -> None:
-        """Until a broker goes by what was changed: it learns of topics in the same order, and of one batch at once."""
+        """Wait until a broker has applied a change: it applies topics in the same order, and a batch at once."""
         for _ in range(2):
             self._topics += 1
             self.create(f"barrier-{self._topics}")
             deadline = time.monotonic() + 120
             wanted = [{"name": f"barrier-{self._topics}"}]
             while self._wire.call("Metadata", 12, topics=wanted)["topics"][0]["error_code"]:
-                assert time.monotonic() < deadline, "the broker never learned of a topic"
+                assert time.monotonic() < deadline, "the broker never applied a topic"
                 time.sleep(0.01)
 
     def close(self) -> None:
@@ -141,8 +141,9 @@ def _outcome(body: Body) -> tuple[str, str]:
 
 
 def _answers(server: Server) -> Iterator[tuple[str, Any]]:
-    """All configs of a broker; then the outcome of each change, and what is described after it; each by a name. Topics
-    of Kafka go by what is set of the very broker that shows them, so that nothing is, while all brokers change."""
+    """Yields all configs of a broker; then the outcome of each alteration and the configs after it; each with a name.
+    In Kafka, a topic's configs depend on the broker that answers, so broker 1 has none while those of all brokers
+    change."""
     server.settle()
     of_one = server.described(BROKER, "1", docs=True)
     yield (
@@ -163,7 +164,7 @@ def _answers(server: Server) -> Iterator[tuple[str, Any]]:
                 yield f"of broker 1 after {name}", _without_pool(server.described(BROKER, "1", SHOWN))
                 if resource == "":
                     yield f"of a topic after {name}", server.described(TOPIC, "watched", OF_TOPICS)
-    for configs in ({"log_retention_ms": "9000", "compression_type": "gzip"}, {}):  # the older request replaces all
+    for configs in ({"log_retention_ms": "9000", "compression_type": "gzip"}, {}):  # AlterConfigs replaces all configs
         yield f"replaced by {configs}", list(server.replace("1", **configs))
         server.settle()
         yield f"of broker 1 after {configs}", _without_pool(server.described(BROKER, "1", SHOWN))
@@ -173,7 +174,7 @@ def _answers(server: Server) -> Iterator[tuple[str, Any]]:
 
 
 def _without_pool(configs: dict[str, Body]) -> dict[str, Body]:
-    """Without the source of a setting that only Kafka was given, so that both begin with as many threads."""
+    """Removes the thread settings that only Kafka was given, so that both begin with equally many threads."""
     return {name: each for name, each in configs.items() if name != "num.io.threads"}
 
 
@@ -188,7 +189,7 @@ def answers_of_kafka(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """The answers of Kafka and of Topicwright."""
+    """The responses of Kafka and of Topicwright."""
     with (
         topicwright(
             tmp_path_factory.mktemp("broker-configs"), {**TABLE_SETTINGS, **GIVEN}, brokers="simulated:1"
@@ -210,14 +211,14 @@ def test_broker_config_keys_types_and_defaults_equal_kafkas(both: Both) -> None:
             ("ssl.", "sasl.enabled", "list")
         ):
             differ |= {name} if (ours["value"], ours["synonyms"]) != (theirs["value"], theirs["synonyms"]) else set()
-    assert differ == {"socket.request.max.bytes", "queued.max.request.bytes"}, "as docs/kafka-differences.md says"
+    assert differ == {"socket.request.max.bytes", "queued.max.request.bytes"}, "see docs/kafka-differences.md"
     for name in GIVEN:
         assert own[name] == kafka[name], "a static config"
 
 
 def test_broker_config_alterations_equal_kafkas(both: Both) -> None:
     kafka, own = both
-    assert own.keys() == kafka.keys(), "a change that one refuses has nothing after it"
+    assert own.keys() == kafka.keys(), "both accept and reject the same changes"
     for name, theirs in kafka.items():
         ours = own[name]
         if isinstance(theirs, list) and isinstance(theirs[0], str):

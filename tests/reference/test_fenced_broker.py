@@ -1,6 +1,6 @@
-"""Topicwright answers as Kafka 4.4 does while one of three brokers is down, but for where new replicas may go.
+"""Topicwright answers as Kafka 4.4 does while one of three brokers is down, except for the placement of new replicas.
 
-A table of its own, because the broker must go between what cases need and what they request.
+It has its own table, because the broker must stop after the topics of the cases are created.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ DIFFERENCES = (
 
 
 def answers_of_kafka(kafka: ReferenceKafka) -> Answers:
-    """After it answered to the table."""
+    """The responses of Kafka to this table, after the main table."""
     live = {node: address for node, address in kafka.brokers.items() if node != DOWN}
     return send_all(live, CASES, prepared=lambda: kafka.stop_broker(DOWN))
 

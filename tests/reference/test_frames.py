@@ -1,6 +1,6 @@
-"""Topicwright takes odd frames as Kafka 4.4 does: what is answered, and what closes the connection.
+"""Topicwright handles unusual frames like Kafka 4.4: both respond, or both close the connection.
 
-Each frame is written out by hand, because no client library sends it.
+Each frame is written by hand, because no client library sends it.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ FRAMES: Mapping[str, bytes] = {
     "a header cut short": header(CREATE_TOPICS, 2)[:7],
     "a header whose client id is longer than the frame": struct.pack(">hhih", CREATE_TOPICS, 2, CORRELATION_ID, 500),
 }
-"""By what they are; a frame's length is put before it."""
+"""Frames by name, without their size."""
 
 
 def outcome(address: str, name: str) -> str:
-    """`closed`, or as much of the answer as does not depend on the server."""
+    """Returns `closed`, or the part of the response that does not depend on the server."""
     with Wire(address, timeout_s=20) as wire:
         wire.send_frame(FRAMES[name])
         try:
@@ -118,7 +118,7 @@ def test_malformed_frames_are_handled_as_by_kafka(
 ) -> None:
     assert outcome(topicwright_server.kafka, name) == outcome(kafka44.bootstrap, name)
     with Wire(topicwright_server.kafka) as wire:
-        assert wire.call("Metadata", 0, topics=[])["brokers"], "the server answers others as before"
+        assert wire.call("Metadata", 0, topics=[])["brokers"], "the server still answers other clients"
 
 
 def test_a_frame_of_negative_length_closes_the_connection(
@@ -133,14 +133,14 @@ def test_a_frame_of_negative_length_closes_the_connection(
 
 def test_api_versions_are_kafkas_and_older_ones(kafka44: ReferenceKafka, topicwright_server: Topicwright) -> None:
     kafka, ours = offered(kafka44.bootstrap), offered(topicwright_server.kafka)
-    assert set(ours) <= set(kafka), "no API but Kafka's"
+    assert set(ours) <= set(kafka), "only APIs of Kafka"
     assert PRODUCE in ours, "without it clients of 2.x hang"
     newer = {key: span for key, span in ours.items() if span[1] > kafka[key][1]}
-    assert not newer, "versions that no Kafka speaks"
+    assert not newer, "versions that no Kafka has"
 
 
 def offered(address: str) -> dict[int, tuple[int, int]]:
-    """Oldest and newest version by API key."""
+    """The oldest and newest version by API key."""
     with Wire(address) as wire:
         body = wire.call("ApiVersions", 3, client_software_name="table", client_software_version="1")
     return {each["api_key"]: (each["min_version"], each["max_version"]) for each in body["api_keys"]}

@@ -1,4 +1,5 @@
-"""Simulated brokers answer about offsets and groups as a Kafka 4.3 without records and groups does, in each version."""
+"""Simulated brokers answer requests for offsets and groups like a Kafka 4.3 without records and groups, in each
+version."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ TIMESTAMPS = (0, 1_700_000_000_000, *LATEST_EARLIEST_MAX, -4, -5, -7)
 
 
 def list_offsets(wire: Wire, topic: str) -> Iterator[tuple[object, Body]]:
-    """One answer for each timestamp in each version, and for what is missing."""
+    """One response for each timestamp in each version, and for missing topics and partitions."""
     for version in range(1, 12):
         for timestamp in TIMESTAMPS:
             yield (version, timestamp), _offsets(wire, version, topic, 0, timestamp)
@@ -35,7 +36,7 @@ def _offsets(wire: Wire, version: int, topic: str, index: int, timestamp: int, e
 
 
 def groups(wire: Wire, topic: str) -> Iterator[tuple[object, Body]]:
-    """What is asked of the coordinator of a group."""
+    """The responses of a group's coordinator."""
     wanted = [{"name": topic, "partition_indexes": [0, 1]}, {"name": "missing", "partition_indexes": [0]}]
     for version in range(1, 8):
         yield ("OffsetFetch", version), wire.call("OffsetFetch", version, group_id="g", topics=wanted)
@@ -45,12 +46,12 @@ def groups(wire: Wire, topic: str) -> Iterator[tuple[object, Body]]:
         yield ("DescribeGroups", version), wire.call("DescribeGroups", version, groups=["g", "h"])
     for version in range(6):
         answer = wire.call("ListGroups", version)
-        others = [each for each in answer["groups"] if each["group_id"] not in ("g", "h")]  # of other tests
+        others = [each for each in answer["groups"] if each["group_id"] not in ("g", "h")]  # groups of other tests
         yield ("ListGroups", version), {**answer, "groups": [each for each in answer["groups"] if each not in others]}
 
 
 def coordinator(wire: Wire) -> str:
-    """The address of the coordinator of group g; Kafka creates the offsets topic first."""
+    """The address of group g's coordinator; Kafka creates the offsets topic first."""
 
     def found() -> Body:
         answer = wire.call("FindCoordinator", 3, key="g", key_type=0)
@@ -65,7 +66,7 @@ def coordinator(wire: Wire) -> str:
 
 
 def answers(address: str, topic: str) -> dict[object, Body]:
-    """All of these answers, without how long a client is throttled."""
+    """All of these responses, without throttle times."""
     wanted = {**assigned({0: [1], 1: [1]}), "name": topic}
     with Wire(address) as wire:
         wire.call("CreateTopics", 7, topics=[wanted], timeout_ms=60_000, validate_only=False)

@@ -1,4 +1,4 @@
-"""Of several faults at once Topicwright names the one that Kafka 4.4 names: both check in the same order."""
+"""For a request with several faults, Topicwright reports the same one as Kafka 4.4: both validate in the same order."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CONFIGS: tuple[dict[str, str | None], ...] = (
 )  # fmt: skip
 NAMES = ("{}", "{}", "{}", "bad name {}", "there", "th_ere", "{}*")
 SAID_OTHERWISE = "only 3 broker(s) are"
-"""Words of Kafka's that Topicwright has others for; a message is compared up to them."""
+"""From here on, Topicwright's messages differ from Kafka's; messages are compared up to this text."""
 
 
 def topics() -> list[Body]:
-    """Topics that are the same in every run; few have nothing wrong with them."""
+    """Topics that are the same in every run; most have faults."""
     chance = random.Random(SEED)
     return [
         topic(
@@ -41,7 +41,7 @@ def topics() -> list[Body]:
 
 
 def answers(address: str) -> list[tuple[str, str, str]]:
-    """Name, error and message of each topic, in the order of the requests; all are dry runs."""
+    """Name, error and message of each topic, in request order; all requests are dry runs."""
     chance, wanted, found = random.Random(SEED), topics(), []
     with Wire(address, timeout_s=240) as wire:
         there = [topic("there"), topic("th.ere")]
@@ -60,7 +60,7 @@ def _outcome(each: Any) -> tuple[str, str, str]:
 
 def test_requests_with_many_faults_get_kafkas_error(kafka44: ReferenceKafka, topicwright_server: Topicwright) -> None:
     kafka, topicwright = answers(kafka44.bootstrap), answers(topicwright_server.kafka)
-    assert len({code for _, code, _ in kafka}) >= 7, "the topics have many kinds of faults"
+    assert len({code for _, code, _ in kafka}) >= 7, "the topics cover many kinds of faults"
     strayed = [
         (theirs, ours)
         for theirs, ours in zip(kafka, topicwright, strict=True)

@@ -1,4 +1,4 @@
-"""Topicwright answers as Kafka 4.4 does: the same table of requests, sent to both."""
+"""Topicwright answers like Kafka 4.4: the same table of requests is sent to both."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.reference.test_fenced_broker import CASES as FENCED_CASES
 from tests.support.topicwright import Topicwright
 
 FLEETS: Mapping[str, Fleet] = {"embedded": "simulated", "cluster": "cluster", "gateway": "workers' cluster"}
-"""The servers under test, and who carries their decisions out."""
+"""The servers under test, and their brokers."""
 FIXED_NAME = "CreateTopics: name of three dots"
-"""The case that creates a topic with no name of its own: one of the servers that share a cluster gets it."""
+"""The case that creates a topic with a fixed name: only one of the servers that share a cluster gets it."""
 
 
 def _cases() -> Iterator[tuple[str, Case]]:
-    """Each server and the cases that it gets: Topicwright with simulated brokers all, in all versions. Before a cluster
-    each distinct answer is requested once, and of automatic creation, which is one setting for all, only what allows
-    it."""
+    """Yields each server with its cases. Topicwright with simulated brokers gets all cases, in all versions. A server
+    with a target cluster gets each distinct response once. Auto-creation is one setting for all, so it gets only the
+    cases that allow it."""
     golden = parse(FILE.read_text(encoding="utf-8"))
     for case in CASES:
         yield "embedded", replace(case, versions=versions_of(case))
@@ -52,7 +52,7 @@ def _sent(server: str, node: int = 1) -> list[Case]:
 
 @pytest.fixture(scope="module")
 def embedded(topicwright_server: Topicwright, topicwright_without_auto: Topicwright) -> Answers:
-    """The answers of Topicwright with simulated brokers; a second server forbids automatic creation."""
+    """The responses of Topicwright with simulated brokers; a second server has auto-creation disabled."""
     forbidding = topicwright_without_auto.kafka
     answers = send_all({1: topicwright_server.kafka}, _sent("embedded"))
     return {**answers, **send_all({1: forbidding, 3: forbidding}, _sent("embedded", 3))}
@@ -60,13 +60,13 @@ def embedded(topicwright_server: Topicwright, topicwright_without_auto: Topicwri
 
 @pytest.fixture(scope="module")
 def cluster(cluster_server: Topicwright) -> Answers:
-    """The answers of Topicwright before a Kafka cluster, which carries out what it decides."""
+    """The responses of Topicwright with a Kafka target cluster."""
     return send_all({1: cluster_server.kafka}, _sent("cluster"), mark="c")
 
 
 @pytest.fixture(scope="module")
 def gateway(fleet_server: Topicwright) -> Answers:
-    """The answers of a gateway with a worker behind it, before the Kafka that holds their log."""
+    """The responses of a gateway with a worker. The Kafka that stores their log is the target cluster."""
     return send_all({1: fleet_server.kafka}, _sent("gateway"), mark="g")
 
 
@@ -75,7 +75,7 @@ def gateway(fleet_server: Topicwright) -> Answers:
 def test_responses_equal_kafkas(request: pytest.FixtureRequest, kafka_answers: Answers, server: str, api: str) -> None:
     answers: Answers = request.getfixturevalue(server)
     sent = [(case, version) for each, case in SENT if (each, case.api) == (server, api) for version in case.versions]
-    assert sent, "the table has requests of it"
+    assert sent, "the server gets requests of the table"
     wrong = []
     for case, version in sent:
         kafka, got = kafka_answers[case.id, max(version, OLDEST[case.id])], answers[case.id, version]
@@ -94,7 +94,7 @@ def test_the_golden_file_has_the_responses_of_all_cases() -> None:
 
 @pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.reason)
 def test_every_intended_difference_changes_a_response(difference: Difference) -> None:
-    """A difference that changes nothing has been overtaken, and must go from the list."""
+    """A difference without effect is obsolete, and must be removed from the list."""
     kafka = parse(FILE.read_text(encoding="utf-8"))
     touched = [
         (case, version)
@@ -104,7 +104,7 @@ def test_every_intended_difference_changes_a_response(difference: Difference) ->
         and difference.change(kafka[case.id, max(version, case.versions[0])], case, version)
         != kafka[case.id, max(version, case.versions[0])]
     ]
-    assert touched, f"{difference.cases!r} touches no row of the table"
+    assert touched, f"{difference.cases!r} affects no row of the table"
 
 
 def _text(rows: tuple[Row, ...]) -> str:

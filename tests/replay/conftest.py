@@ -1,4 +1,4 @@
-"""One log for all tests of the replay, of a service and in Kafka."""
+"""One log, in a folder and in Kafka, which all tests of the replay share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.reference_kafka import ReferenceKafka
 
 @pytest.fixture(scope="session")
 def history(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
-    """The log of a day that has every type of event; its service has stopped. Not to be written to."""
+    """The log of a day with every type of event; its service has stopped. Tests must not change it."""
     return open_folder(str(write_history(tmp_path_factory.mktemp("history") / "data")))
 
 
@@ -31,13 +31,13 @@ def records(history: LogRef) -> list[Recorded]:
 
 @pytest.fixture
 def own_history(history: LogRef, tmp_path: Path) -> LogRef:
-    """A copy of that log, to be damaged at will."""
+    """A copy of that log, which a test may damage."""
     return open_folder(str(shutil.copytree(history.path, tmp_path / "data")))
 
 
 @pytest.fixture(scope="session")
 def in_kafka(kafka44: ReferenceKafka, history: LogRef) -> KafkaRef:
-    """The same day in the two partitions of a topic. Not to be written to."""
+    """The same day in the two partitions of a topic. Tests must not change it."""
     parts = in_partitions(records_of(history), 2)
     topic = make_topic(kafka44.bootstrap, [as_records(part) for part in parts])
     return scan(kafka_topic(f"kafka://{kafka44.bootstrap}/{topic}"))

@@ -1,4 +1,4 @@
-"""Changing a log folder behind its service's back, as bugs and bad disks do."""
+"""Changes to a log's database without its service, like those of bugs and failing disks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.replay.history import open_log
 
 
 def put_view(path: Path, key: bytes, value: bytes | None) -> None:
-    """Put, or with None delete, a key of the views; state keys begin with `s`."""
+    """Set a key of the views, or delete it if `value` is None. Keys of state begin with `s`."""
     _put(path, "views", key, value)
 
 
 def put_event(path: Path, offset: int, value: bytes | None) -> None:
-    """Replace, or with None delete, the bytes of an event."""
+    """Replace the bytes of an event, or delete it if `value` is None."""
     _put(path, "default", offset.to_bytes(8, "big"), value)
 
 
@@ -35,7 +35,6 @@ def _put(path: Path, family: str, key: bytes, value: bytes | None) -> None:
 
 
 def event_bytes(path: Path, offset: int) -> bytes:
-    """The bytes of an event."""
     log = open_log(path)
     value = read_one(log, offset)
     log.close()

@@ -1,4 +1,4 @@
-"""A small real log in a folder: a controller with simulated brokers, clients, a policy, and what goes wrong."""
+"""Writes a small real log: a controller with simulated brokers, clients, a policy, and faults."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ LIVE_WITHIN_S = 240.0
 
 
 SIGNER = HeadSigner(Ed25519PrivateKey.from_private_bytes(bytes(32)))
-"""Anybody has this key."""
+"""Its key is public."""
 
 
 class Owned:
-    """A policy, as the controller calls it: names need an owner."""
+    """A policy, wrapped as the controller calls it."""
 
     async def judge(self, requests: Sequence[Request]) -> tuple[Verdict, ...]:
         return tuple(owned(request) for request in requests if isinstance(request, RequestMetadata))
@@ -55,7 +55,7 @@ class Owned:
 
 
 def owned(request: RequestMetadata) -> Verdict:
-    """Names need an owner; a single partition is noted."""
+    """Refuses names without an owner; observes topics of one partition."""
     if "." not in request.topic:
         return Verdict("refused", "tests.Owned", "policy:tests.Owned/owner", f"{request.topic} has no owner")
     noted = (Observation("policy:tests.Owned/size", "one partition is few"),) if request.num_partitions == 1 else ()
@@ -68,7 +68,7 @@ def open_log(folder: Path) -> RocksDbLog:
 
 
 class Day:
-    """A controller at work on a log. Its clock moves 10 ms whenever it is read, so that times differ."""
+    """A running controller on a log. Each reading of its clock advances it by 10 ms, so that times differ."""
 
     def __init__(self, log: RocksDbLog) -> None:
         self.log = log
@@ -91,7 +91,7 @@ class Day:
         return self
 
     async def live(self, *broker_ids: int) -> None:
-        """Wait until just these brokers are live and everything is settled."""
+        """Wait until exactly these brokers are live and the controller is idle."""
         async with asyncio.timeout(LIVE_WITHIN_S):
             while tuple(self.controller.state.cluster.live) != broker_ids:  # noqa: ASYNC110 - the state is what counts
                 await asyncio.sleep(0.005)
@@ -105,7 +105,7 @@ class Day:
         await self.settled()
 
     async def settled(self) -> None:
-        """Wait until nothing more happens by itself."""
+        """Wait until no work is pending."""
         end = -1
         while end != self.log.durable_offset:
             end = self.log.durable_offset
@@ -113,7 +113,7 @@ class Day:
             await asyncio.sleep(0.02)
 
     async def create(self, *names: str, timeout_ms: int = 30_000, **fields: Any) -> None:
-        """One request to create topics."""
+        """Send one request that creates topics."""
         request_id = self.controller.new_request_id()
         creates = [
             commands.CreateTopic(
@@ -128,12 +128,12 @@ class Day:
         await self.controller.submit(creates, timeout_ms)
 
     async def change(self, kind: Callable[..., commands.TopicCommand], topic: str, **fields: Any) -> None:
-        """One request to change a topic."""
+        """Send one request that changes a topic."""
         common = self._common(**fields)
         await self.controller.submit([kind(topic=topic, request_id=self.controller.new_request_id(), **common)])
 
     async def submit_cluster(self, kind: Callable[..., access.ClusterCommand], **fields: Any) -> None:
-        """One request that concerns no topic."""
+        """Send one request that concerns no topic."""
         request_id = self.controller.new_request_id()
         (answer,) = await self.controller.submit([kind(request_id=request_id, **self._common(**fields))])
         assert not answer.code, answer
@@ -143,7 +143,7 @@ class Day:
         return {"at_ms": self.controller.now_ms(), "principal": "User:ann", "client_id": "terraform", **fields}
 
     def submit_internal(self, kind: Any, **fields: Any) -> None:
-        """Something that nobody waits for."""
+        """Submit an internal command."""
         self.controller.submit_internal(
             kind(request_id=self.controller.new_request_id("seen"), at_ms=self.controller.now_ms(), **fields)
         )
@@ -154,7 +154,7 @@ class Day:
 
 
 async def live_a_day(day: Day) -> None:
-    """Everything that a log can record happens at least once."""
+    """Cause every type of event at least once."""
     await day.create("pay.orders", num_partitions=3, configs=(("retention.ms", "1000"),))
     await day.create("orders", num_partitions=3)
     await day.create("pay.refunds", "pay.refunds~", "pay_refunds", principal="User:bob", client_id=None)
@@ -203,7 +203,7 @@ async def _changes_of_access(day: Day) -> None:
 
 
 def signed_head(log: EventLog, signer: HeadSigner = SIGNER) -> dict[str, Any]:
-    """The head of a log as it is recorded; by default signed by a key that everybody knows."""
+    """The tree head of a log, as stored. The default signer's key is public."""
     size, root = head_of(log)
     signed = signer.signed(Head(log=log.cluster_id, size=size, root=root.hex(), at_ms=BORN_MS))
     own = {"public_key": signed.public_key, "signature": signed.signature}
@@ -222,7 +222,7 @@ async def _changes_of_brokers(day: Day) -> None:
 
 
 def write_history(folder: Path) -> Path:
-    """The log of such a day in a folder; the controller is stopped."""
+    """Write the log of such a day into a folder, and stop the controller."""
 
     async def whole_day() -> None:
         log = open_log(folder)
@@ -234,13 +234,13 @@ def write_history(folder: Path) -> Path:
             await day.controller.stop()
             log.close()
 
-    with patch.object(requests, "PACE", 0.0):  # however busy the machine is, the day has its own times
+    with patch.object(requests, "PACE", 0.0):  # the load of the machine does not change the day's times
         asyncio.run(whole_day())
     return folder
 
 
 def shards_of(records: Iterable[Recorded]) -> Iterator[Shard]:
-    """The shards of a log, as a replay has them."""
+    """Yields the shards of a log, as a replay sees them."""
     shards: dict[str, list[Stored]] = {}
     for one in records:
         if hasattr(one.event, "topic"):

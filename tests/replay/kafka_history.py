@@ -1,4 +1,5 @@
-"""A history in the partitions of a real topic, as workers write it, with records between that must be ignored."""
+"""A history in the partitions of a Kafka topic, as workers write it, interleaved with records that readers must
+ignore."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from tests.support.reference_kafka import ReferenceKafka
 
 WITHIN_S = 240.0
 IGNORED_IN_EACH = 4
-"""How many records that do not count `as_records` puts in."""
+"""The number of ignored records that `as_records` inserts."""
 
 
 def in_partitions(records: Iterable[Recorded], count: int) -> list[list[Recorded]]:
-    """A history as a distributed controller has it: each partition has its shards, and all brokers and settings."""
+    """Split a history as workers do: each partition has its own shards, and all broker and settings events."""
     parts: list[list[Recorded]] = [[] for _ in range(count)]
     for record in records:
         topic = getattr(record.event, "topic", None)
@@ -33,7 +34,7 @@ def in_partitions(records: Iterable[Recorded], count: int) -> list[list[Recorded
 
 
 def as_records(records: Sequence[Recorded]) -> list[bytes]:
-    """The records of one partition: decisions of two workers, and what others wrote that thought it theirs."""
+    """The records of one partition: decisions of two workers, and records of fenced or mistaken writers."""
     decisions = [list(run) for _, run in groupby(records[1:], lambda one: (one.cause, one.at_ms))]
     half = len(decisions) // 2
     return [
@@ -62,7 +63,7 @@ def _bytes(records: Sequence[Recorded]) -> Iterator[bytes]:
 
 
 def make_topic(bootstrap: str, partitions: Sequence[Sequence[bytes]]) -> str:
-    """A new topic with these records in its partitions; its name."""
+    """Create a topic with these records in its partitions; returns its name."""
     name = f"events-{uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(name, len(partitions), 1)]).values():
@@ -73,12 +74,12 @@ def make_topic(bootstrap: str, partitions: Sequence[Sequence[bytes]]) -> str:
 
 
 def url(kafka: ReferenceKafka, topic: str) -> str:
-    """A topic as LOG."""
+    """The LOG argument for a topic."""
     return f"kafka://{kafka.bootstrap}/{topic}"
 
 
 def append(bootstrap: str, topic: str, partition: int, values: Sequence[bytes]) -> None:
-    """Put records at the end of a partition; they are there when this returns."""
+    """Append records to a partition; returns when they are acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
     for value in values:
         producer.produce(topic, value, partition=partition)

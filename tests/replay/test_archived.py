@@ -1,4 +1,4 @@
-"""Replays of a log of which most is archived, and of the same log whole, come to the same."""
+"""A replay of a mostly archived log has the same result as one of the complete local log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cut(day: Path) -> Path:
-    """The same log with all but its end in the archive alone."""
+    """The same log, whose events are only in the archive, except the last ones."""
     folder = Path(shutil.copytree(day, day.parent / "cut"))
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, day.parent / "archive")
@@ -45,7 +45,7 @@ def cut(day: Path) -> Path:
 
 
 def rows(folder: Path, start: int, end: int, names: tuple[str, ...], shards: frozenset[str] | None = None) -> pa.Table:
-    """A range of a log, as a task of a replay has it; log partition 3."""
+    """Reads a range of a log as a replay's task does, as log partition 3."""
     wanted = Range(start, end, 3)
     batches = list(read_range(LogRef(str(folder), folder, 3), wanted, names, shards))
     return pa.Table.from_batches(batches, arrow_schema(names)).combine_chunks()

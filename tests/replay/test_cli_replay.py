@@ -1,4 +1,4 @@
-"""`topicwright replay`: what it prints, how it ends, and what it says of what it cannot do."""
+"""`topicwright replay`: output, exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DONE_WITHIN_S = 1200
 
 
 class Ended(NamedTuple):
-    """How a command ended, and what it printed."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -34,7 +34,7 @@ class Ended(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What it said on standard error but for its progress, which is shown of what takes seconds."""
+        """Standard error without progress lines, which long work prints."""
         return re.sub(r"^\w+: \d+ of \d+ tasks done after \d+ s\n", "", self.err, flags=re.MULTILINE)
 
 
@@ -42,7 +42,7 @@ Run = Callable[..., Ended]
 
 
 class Lent:
-    """The tests' Spark session, which a command may use and not stop."""
+    """The tests' Spark session, which commands must not stop."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -63,7 +63,7 @@ def run(spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 @pytest.fixture
 def run_without_spark(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command that must end before Spark starts."""
+    """Runs a command that must end before it starts Spark."""
 
     def never(*_: object) -> None:
         raise AssertionError("Spark was started")
@@ -84,7 +84,7 @@ def _runner(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def command(*arguments: object, env: dict[str, str] | None = None, cwd: Path | None = None) -> Ended:
-    """A command as a process of its own."""
+    """Run a command as a separate process."""
     argv = [sys.executable, "-m", "controller.cli.replay", *map(str, arguments)]
     done = subprocess.run(
         argv,
@@ -98,7 +98,7 @@ def command(*arguments: object, env: dict[str, str] | None = None, cwd: Path | N
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-# --- as a process
+# --- separate processes
 
 
 def test_replay_hides_spark_logs_and_removes_temporary_folders(history: LogRef, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_registering_replay_does_not_import_spark() -> None:
     assert done.stdout.strip() == "[]"
 
 
-# --- what it finds
+# --- findings
 
 
 def test_replay_with_findings_exits_with_1(run: Run, own_history: LogRef) -> None:
@@ -180,7 +180,7 @@ def test_rebuild_of_an_inapplicable_event_exits_with_2(run: Run, own_history: Lo
     assert ended.said.startswith(f"topicwright: event TopicReady at offset {ready + 1} cannot be applied"), ended.err
 
 
-# --- what it cannot do
+# --- errors
 
 
 @pytest.mark.parametrize(

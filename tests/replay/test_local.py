@@ -1,4 +1,4 @@
-"""Without Spark a replay has the same answers: every sub-command that does without, on sound logs and damaged ones."""
+"""Replays without Spark give the same answers: every sub-command that supports it, on sound and on damaged logs."""
 
 from __future__ import annotations
 

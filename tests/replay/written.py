@@ -1,4 +1,4 @@
-"""Logs in folders that hold just what a test wants, and what is in the folders of others."""
+"""Writes and reads logs in folders that hold only given records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.replay.history import open_log
 
 
 def written(folder: Path, records: Iterable[Recorded]) -> LogRef:
-    """A log of these records at offsets from 0 on, whatever they say; without a state."""
+    """A log of these records at offsets from 0, whatever their own offsets; without state."""
     log = open_log(folder)
     try:
         log.write(Commit([_entry(record) for record in records]))
@@ -30,13 +30,12 @@ def written(folder: Path, records: Iterable[Recorded]) -> LogRef:
 
 
 def records_of(ref: LogRef) -> list[Recorded]:
-    """All records of a log."""
     with open_frozen(ref) as log:
         return [decode_event(offset, value) for offset, value in log.read(0)]
 
 
 def read(location: str, **options: object) -> list[dict[str, Any]]:
-    """The rows that the data source gives Spark with some options, read in this process, in order."""
+    """The rows that the data source gives Spark with some options, in order, read in this process."""
     source = TopicwrightSource({"path": location, **{name: str(value) for name, value in options.items()}})
     source.schema()
     reader = source.reader(StructType())

@@ -1,4 +1,4 @@
-"""Authorities and certificates of the tests, made on the spot, as RFC 5280 has them: Python 3.13 takes no others."""
+"""Creates the tests' authorities and certificates, with the extensions of RFC 5280, which Python 3.13 requires."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SIGNS = x509.KeyUsage(
 
 
 def name(*attributes: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
-    """A distinguished name, in the order of a certificate: the widest first."""
+    """A distinguished name in certificate order: the most general attribute first."""
     return x509.Name([x509.NameAttribute(kind, value) for kind, value in attributes])
 
 
@@ -38,7 +38,8 @@ def common_name(text: str) -> x509.Name:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """One identity: `keystore` has the key and the chain in one PEM file, `key` and `certificate` have them apart."""
+    """The files of one identity: `keystore` has the key and the chain in one PEM file; `key` and `certificate` are
+    separate."""
 
     keystore: Path
     key: Path
@@ -46,7 +47,7 @@ class Files:
 
 
 class Authority:
-    """Signs certificates; `file` is its own."""
+    """A certificate authority; `file` has its own certificate."""
 
     def __init__(self, folder: Path, title: str = "authority") -> None:
         self._folder = folder
@@ -61,7 +62,7 @@ class Authority:
         self.file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, title: str, subject: x509.Name | None = None, password: str | None = None) -> Files:
-        """A certificate for `title`, good for localhost and 127.0.0.1, with a key that `password` encrypts."""
+        """Returns a certificate for localhost and 127.0.0.1 with the name `title`; `password` encrypts its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [
             x509.DNSName("localhost"),

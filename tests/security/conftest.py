@@ -1,4 +1,4 @@
-"""One service for all tests that do not need one of their own."""
+"""One service that tests share, unless they need their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topicwright with listeners of every protocol, as a process, with users and certificates; and its clients."""
+"""Topicwright as a process, with listeners of every protocol, users and certificates; and its clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.wire import Wire
 
 LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PASSWORDS = {"alice": "alice-PLANTED-1", "bob": "bob, =PLANTED-2 ü"}
-"""SCRAM users; bob's password has all that SCRAM and properties files could trip over."""
+"""SCRAM users. bob's password has the characters that SCRAM and properties files must escape."""
 PLAIN_PASSWORDS = {"carol": "carol-PLANTED-3"}
 
 
@@ -43,7 +43,7 @@ def users(*arguments: str | Path, password: str | None = None) -> subprocess.Com
 
 @dataclass(slots=True)
 class Secured:
-    """A running service; `addresses` by listener."""
+    """A running service, with its `addresses` by security protocol."""
 
     process: Process
     folder: Path
@@ -58,7 +58,7 @@ class Secured:
     secrets: list[str] = field(default_factory=list)
 
     def client_properties(self, protocol: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
-        """What librdkafka needs to come in by a protocol."""
+        """The settings with which librdkafka connects by a protocol."""
         properties: dict[str, Any] = {"bootstrap.servers": self.addresses[protocol], "security.protocol": protocol}
         properties["api.version.request.timeout.ms"] = 60_000
         if protocol.endswith("SSL"):
@@ -74,7 +74,7 @@ class Secured:
         return json.loads(self.read(path, authorization))
 
     def read(self, path: str, authorization: str | None = None) -> bytes:
-        """The body of a path over HTTPS. Raises HTTPError."""
+        """Returns the body of a path over HTTPS. Raises HTTPError."""
         headers = {} if authorization is None else {"Authorization": authorization}
         request = urllib.request.Request(f"https://{self.http}{path}", headers=headers)
         context = ssl.create_default_context(cafile=self.authority.file)
@@ -87,14 +87,14 @@ class Secured:
         return f"Bearer {self.token}"
 
     def creator_of(self, topic: str) -> str:
-        """Whom the log names as having requested a topic."""
+        """The principal that created a topic, from the log."""
         events = self.get(f"/v1/topics/{topic}/events", self.bearer)["events"]
         return next(str(each["fields"]["principal"]) for each in events if each["type"] == "CreateRequested")
 
 
 @contextmanager
 def secured(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Secured]:
-    """Serve on free ports until the end of the block, then end with SIGTERM and see that it ended well."""
+    """Serve on free ports during the block, then send SIGTERM and check the exit code."""
     data, users_file = folder / "data", folder / "users"
     authority = Authority(folder)
     server = authority.issue("server", password="key-PLANTED-4")
@@ -132,7 +132,7 @@ def secured(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
 
 
 def shown_by_scram(address: str, mechanism: str, user: str) -> tuple[int, bytes]:
-    """Iterations and salt that a login of a user is shown before it has proved anything."""
+    """The iterations and the salt that the server sends for a user before authentication."""
     with Wire(address) as wire:
         assert wire.call("SaslHandshake", 1, mechanism=mechanism)["error_code"] == 0
         answer = wire.call("SaslAuthenticate", 1, auth_bytes=f"n,,n={user},r=client".encode())

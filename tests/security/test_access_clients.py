@@ -1,4 +1,4 @@
-"""Kafka's own tools and other clients manage access control entries and quotas."""
+"""Kafka's own tools and other clients manage ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.topicwright import Topicwright, topicwright
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """A service with an authorizer, whose anonymous clients are super users."""
+    """A service with an authorizer. Anonymous clients are super users."""
     settings = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:ANONYMOUS"}
     with topicwright(tmp_path_factory.mktemp("acls"), settings) as one:
         yield one

@@ -1,5 +1,5 @@
-"""Real clients come in by every protocol and mechanism, and the log names them; who is there cannot be told from what a
-login by SCRAM is shown, today or after a restart."""
+"""Real clients authenticate by every protocol and mechanism, and the log has their principal. SCRAM's first answer does
+not reveal, now or after a restart, whether a user exists."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_confluent_kafka(
     admin = AdminClient(service.client_properties(protocol, mechanism, user, ALL_PASSWORDS[user]))
     admin.create_topics([NewTopic(topic, 2)])[topic].result(30)
     brokers = {str(broker) for broker in admin.list_topics(topic, timeout=10).brokers.values()}
-    assert all(service.addresses[protocol] in each for each in brokers), "clients come back by the way that they came"
+    assert all(service.addresses[protocol] in each for each in brokers), "the broker has the client's listener"
     assert service.creator_of(topic) == principal
 
 
@@ -116,7 +116,7 @@ NAMES = [f"nobody-{number}" for number in range(20)]
 
 
 def _shown(folder: Path, *users: str) -> list[tuple[int, bytes]]:
-    """Iterations and salts that a service, started for it alone, shows of users."""
+    """Starts a service and returns the iterations and salts that it sends for users."""
     argv: list[str | Path] = [COMMAND, "serve", "--http", "127.0.0.1:0", "--data", folder / "data"]
     argv += ["--set", "listeners=SASL_PLAINTEXT://127.0.0.1:0", "--set", "http.authentication=none"]
     with Process(argv, cwd=folder, env={"PYTHONPATH": str(ROOT)}) as process:

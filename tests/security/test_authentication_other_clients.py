@@ -1,4 +1,4 @@
-"""Java's own tools and kafkajs come in by TLS and SASL, and kafka-configs manages SCRAM users."""
+"""Kafka's Java tools and kafkajs authenticate by TLS and SASL, and kafka-configs manages SCRAM users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM": "scram.ScramLoginModule"}
 def java_properties(
     service: Secured, folder: Path, protocol: str, mechanism: str = "", user: str = "", password: str = ""
 ) -> Path:
-    """A file for --command-config of Kafka's tools."""
+    """A properties file for --command-config of Kafka's tools."""
     said = {"security.protocol": protocol}
     if protocol.endswith("SSL"):
         said |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(service.authority.file)}

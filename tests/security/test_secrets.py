@@ -1,4 +1,4 @@
-"""Secrets that were planted everywhere are found nowhere: not in logs, events, errors, metrics, queries or exports."""
+"""Planted secrets never appear in logs, events, errors, metrics, queries or exports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _basic(user: str, password: str) -> str:
 
 
 def _try_everything(service: Secured) -> list[str]:
-    """Use every secret, rightly and wrongly; what clients were shown."""
+    """Use every secret, and wrong ones; returns the texts that clients got."""
     shown: list[str] = []
     admin = AdminClient(service.client_properties("SASL_SSL", "SCRAM-SHA-512", "alice", PASSWORDS["alice"]))
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
@@ -73,7 +73,7 @@ def _run(*arguments: str | Path) -> str:
 
 
 def _output_of_stopped_service(data: Path) -> list[str]:
-    """What commands and the export show of a stopped service."""
+    """The output of commands and the export for a stopped service."""
     shown = [_run("events", "--data", data)]
     log = RocksDbLog(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
     end = log.next_offset
@@ -85,7 +85,7 @@ def _output_of_stopped_service(data: Path) -> list[str]:
 
 
 def _stored_values(data: Path) -> tuple[list[bytes], list[bytes]]:
-    """All that the log holds, events and state; and the keys of credentials among it."""
+    """All stored events and state; and the keys of the SCRAM credentials among them."""
     log = RocksDbLog(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
     values = [value for _, value in log.read()]
     events = [decode_event(offset, value).event for offset, value in enumerate(values)]
@@ -96,7 +96,7 @@ def _stored_values(data: Path) -> tuple[list[bytes], list[bytes]]:
 
 
 def _forms(secret: bytes) -> set[str]:
-    """How a secret may look in a text."""
+    """The encodings in which a secret may appear in a text."""
     encoded = base64.b64encode(secret).decode()
     forms = {encoded, encoded.rstrip("="), base64.urlsafe_b64encode(secret).decode().rstrip("="), secret.hex()}
     return forms | {secret.decode("utf-8", "ignore"), repr(secret)[2:-1]} - {""}
@@ -112,11 +112,11 @@ def test_planted_secrets_do_not_appear_in_any_output(tmp_path: Path) -> None:
     held, keys = _stored_values(data)
     assert '"event":"authentication_failed"' in process.output
     assert any("ScramCredentialSet" in text and "(hidden)" in text for text in shown)
-    assert len(keys) == 2 * 5, "four of the start, and erin's"
-    assert any(keys[0] in value for value in held), "the log holds what logins are checked by"
+    assert len(keys) == 2 * 5, "four credentials of the start, and erin's"
+    assert any(keys[0] in value for value in held), "the log has the keys that verify logins"
     planted = [secret.encode() for secret in (*service.secrets, WRONG, NEW, WRONG_TOKEN)]
     for secret in (*planted, *keys):
         for form in _forms(secret):
-            assert not any(form in text for text in shown), f"{secret!r} is shown as {form!r}"
+            assert not any(form in text for text in shown), f"{secret!r} appears as {form!r}"
     assert not any("PLANTED" in text for text in shown)
     assert not any(b"PLANTED" in value for value in held), "no password is in the log or its state"

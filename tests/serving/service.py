@@ -1,4 +1,4 @@
-"""`topicwright serve` as a process that tests kill, fill, starve and stop; and clients that put load on it."""
+"""Runs `topicwright serve` as a process that tests kill, starve and stop, with clients that generate load."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CREATE, DELETE, METADATA = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.ME
 
 
 class Serving:
-    """One process that serves on `data`."""
+    """A `topicwright serve` process on `data`."""
 
     def __init__(self, folder: Path, data: Path | None = None, *, settings: dict[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -46,11 +46,11 @@ class Serving:
         self.kafka, self.http = ready[1], ready[2]
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Status and JSON of a GET."""
+        """Returns status and JSON of a GET."""
         return self._fetch(urllib.request.Request(f"http://{self.http}{path}"))
 
     def post(self, path: str, body: object = None, method: str = "POST") -> tuple[int, dict[str, Any]]:
-        """Status and JSON of a POST, or PUT."""
+        """Returns status and JSON of a POST or PUT."""
         content = None if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json"}
         return self._fetch(urllib.request.Request(f"http://{self.http}{path}", content, headers, method=method))
@@ -63,7 +63,7 @@ class Serving:
             return error.code, json.loads(error.read())
 
     def topics(self) -> dict[str, bytes]:
-        """Name and id of every topic, as Metadata shows them."""
+        """Returns the id of each topic in Metadata, by name."""
         with Talk(self.kafka) as talk:
             answer = talk.call(METADATA, 12, topics_messages.MetadataRequest(topics=None))
         assert isinstance(answer, topics_messages.MetadataResponse)
@@ -72,7 +72,7 @@ class Serving:
 
 @contextmanager
 def serving(folder: Path, data: Path | None = None, *, settings: dict[str, str] | None = None) -> Iterator[Serving]:
-    """Serve until the end of the block; then the process is gone, however it ended."""
+    """Serve until the end of the block, and end the process."""
     server = Serving(folder, data, settings=settings)
     try:
         yield server
@@ -87,46 +87,45 @@ def serving(folder: Path, data: Path | None = None, *, settings: dict[str, str] 
 
 
 def wait_until(what: Callable[[], bool], within_s: float = 240) -> None:
-    """Wait until it is so."""
     deadline = time.monotonic() + within_s
     while not what():
-        assert time.monotonic() < deadline, f"it did not come to that within {within_s} s"
+        assert time.monotonic() < deadline, f"condition not reached within {within_s} s"
         time.sleep(0.05)
 
 
 class Talk(Wire):
-    """A connection that speaks in the product's own messages, which are quick to make."""
+    """A connection that encodes with the product's own messages, which are fast."""
 
     def send_request(self, api: ApiKey, version: int, number: int, request: Message) -> None:
-        """Send a request under a number of its own."""
+        """Send a request with this correlation id."""
         self._socket.sendall(encode_request(api, version, number, "load", request))
 
     def read_response(self, api: ApiKey, version: int) -> tuple[int, Message]:
-        """The next answer, with the number of its request."""
+        """Returns the correlation id and the next response."""
         return decode_response(api, version, self.receive_frame())
 
     def call(self, api: ApiKey, version: int, request: Message) -> Message:  # type: ignore[override]
-        """One request and its answer."""
+        """Send a request, and return its response."""
         self.send_request(api, version, 1, request)
         return self.read_response(api, version)[1]
 
 
 def create(*names: str, timeout_ms: int = 30_000) -> topics_messages.CreateTopicsRequest:
-    """Topics of three partitions on two brokers."""
+    """A request for topics of three partitions with two replicas."""
     topics = tuple(topics_messages.CreatableTopic(name=name, num_partitions=3, replication_factor=2) for name in names)
     return topics_messages.CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
 
 
 def codes(answer: Message) -> list[int]:
-    """The codes of an answer to CreateTopics."""
+    """Returns the error codes of a CreateTopics response."""
     assert isinstance(answer, topics_messages.CreateTopicsResponse)
     return [topic.error_code for topic in answer.topics]
 
 
 class Load(threading.Thread):
-    """A client that pipelines creates, and now and then deletes what it created, until it is cut off.
+    """A client that pipelines creates, and sometimes deletes its topics, until it is disconnected.
 
-    `there` holds the topics that exist by the answers it got, by name; `maybe` those of its deletes without an answer.
+    `there` holds the topics that exist according to its answers, by name; `maybe` those with an unanswered delete.
     `answers` counts creates by error code.
     """
 
@@ -150,7 +149,7 @@ class Load(threading.Thread):
                 if number >= self.WINDOW:
                     self._listen()
         except (ConnectionClosed, ConnectionError):
-            return  # cut off, as some tests want it
+            return  # disconnected, as some tests require
         except BaseException as error:
             self.error = error
         finally:
@@ -185,15 +184,15 @@ class Load(threading.Thread):
             self.maybe.discard(name)
 
     def done(self) -> None:
-        """Wait until it was cut off, or has sent all it wanted."""
+        """Wait until the client has sent all requests, or is disconnected."""
         self.join(60)
-        assert not self.is_alive(), "the client was neither answered nor cut off"
+        assert not self.is_alive(), "the client was neither answered nor disconnected"
         if self.error is not None:
             raise self.error
 
 
 def loads_on(server: Serving, name: str, clients: int, count: int = 1 << 30) -> list[Load]:
-    """Clients at work, with names of their own."""
+    """Start clients with different topic names."""
     loads = [Load(server.kafka, f"{name}-{number}", count) for number in range(clients)]
     for load in loads:
         load.start()
@@ -201,21 +200,21 @@ def loads_on(server: Serving, name: str, clients: int, count: int = 1 << 30) -> 
 
 
 def check_there(topics: dict[str, bytes], loads: list[Load]) -> int:
-    """Everything that clients were answered NONE for is there; returns how much that is."""
+    """Every topic that a client was answered NONE for exists; returns their number."""
     promised = {name: topic_id for load in loads for name, topic_id in load.there.items()}
     lost = {name for name, topic_id in promised.items() if topics.get(name) != topic_id}
-    assert not lost, f"answered NONE, and not there: {sorted(lost)[:10]} and {len(lost)} in all"
+    assert not lost, f"answered NONE, but missing: {sorted(lost)[:10]} and {len(lost)} in all"
     return len(promised)
 
 
 def check_log(data: Path) -> list[Recorded]:
-    """The log of a process that has ended is whole, and its state is what its events lead to. Returns the events."""
+    """The log of an ended process passes the audit, and its state equals the fold. Returns the events."""
     log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
     try:
         records = [decode_event(offset, value) for offset, value in log.read()]
         store = TopicStore(log)
         folded = fold(records, State(DictTopics()))
-        assert store.durable_slice(None, 1 << 30) == topics_of(folded), "the stored topics are those of the events"
+        assert store.durable_slice(None, 1 << 30) == topics_of(folded), "the stored topics equal the fold"
         assert store.durable_cluster == folded.cluster
         assert list(store.state().waiting) == list(folded.waiting)
         assert store.durable_counts.topics == len(topics_of(folded))

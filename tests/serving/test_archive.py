@@ -1,5 +1,5 @@
-"""`topicwright serve` archives its log while it works, drops what is archived, and is killed while it does; its store
-goes away and comes back."""
+"""`topicwright serve` archives its log and drops archived events, also when it is killed or its store is
+unreachable."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ROUNDS = 2
 
 
 def figure(server: Serving, name: str) -> int:
-    """A gauge."""
+    """Returns the value of a gauge."""
     with urllib.request.urlopen(f"http://{server.http}/metrics", timeout=240) as answer:
         lines = answer.read().decode().splitlines()
     return int(float(next(line for line in lines if line.startswith(f"topicwright_{name} ")).split()[1]))
 
 
 def check_archive(data: Path) -> RocksDbLog:
-    """Every segment is there once, none is missing, and all events are what the log's tree was made over; the log."""
+    """Check that segments are contiguous, and archived events match the Merkle tree; returns the log."""
     log = open_any(data)
     manifests = list(segments_of(log))
     assert [one.start for one in manifests] == [256 * number for number in range(len(manifests))]
@@ -42,7 +42,7 @@ def check_archive(data: Path) -> RocksDbLog:
 
 
 def _archived_events(folder: Path, end: int) -> Iterator[tuple[int, bytes]]:
-    """The events of an archive in a folder."""
+    """Returns the events of an archive in a folder."""
     place = Folder(folder)
     for record, value in archived(place, read_manifest(place).segments):
         if record.offset < end:
@@ -50,7 +50,7 @@ def _archived_events(folder: Path, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _first_request(server: Serving) -> str:
-    """The first create of a client."""
+    """Returns the id of the first create request."""
     events = server.get("/v1/events?limit=1000")[1]["events"]
     return next(str(one["cause"]["request_id"]) for one in events if one["type"] == "CreateRequested")
 
@@ -80,10 +80,10 @@ def test_archiving_survives_kills_at_random_times(tmp_path: Path) -> None:
             while page["next_cursor"]:
                 status, page = server.get(f"/v1/requests?limit=1000&cursor={page['next_cursor']}")
                 assert status == 200
-            assert page["requests"][-1]["request_id"] == _first_request(server), "back to the first of all"
+            assert page["requests"][-1]["request_id"] == _first_request(server), "pages go back to the first request"
             status, page = server.get("/v1/events?limit=1000")
             assert status == 200
-            assert [one["offset"] for one in page["events"]] == list(range(1000)), "those of the archive first"
+            assert [one["offset"] for one in page["events"]] == list(range(1000)), "events begin in the archive"
     except BaseException as error:
         error.add_note(f"seed {seed}")
         raise
@@ -92,7 +92,7 @@ def test_archiving_survives_kills_at_random_times(tmp_path: Path) -> None:
         starts = [one.start for one in read_manifest(Folder(tmp_path / "archive")).segments]
         known = [one.start for one in segments_of(log)]
         assert starts[: len(known)] == known
-        assert len(starts) <= len(known) + 1, "the last one may have come as the service ended: the next start has it"
+        assert len(starts) <= len(known) + 1, "the next start imports a segment written during the kill"
     check_log(server.data)
     assert main(["verify", str(server.data)]) == 0
 
@@ -112,8 +112,8 @@ def test_archiving_pauses_while_the_s3_store_is_unreachable(
         assert health["reason"].startswith("archiving is paused: the archive s3://history/cluster/one")
         (load,) = loads_on(server, "more", 1, 60)
         load.done()
-        assert load.answers[0] > 0, "it goes on deciding"
-        assert figure(server, "log_start_offset") == 0, "nothing is dropped that is not archived"
+        assert load.answers[0] > 0, "the service still decides"
+        assert figure(server, "log_start_offset") == 0, "only archived events are dropped"
         with store.running():
             wait_until(lambda: figure(server, "log_start_offset") >= 1024)
             assert figure(server, "log_archive_paused") == 0
@@ -125,7 +125,7 @@ def test_archiving_pauses_while_the_s3_store_is_unreachable(
             again = tmp_path / "again"
             assert main(["recover", store.url("backup"), "--data", str(again)]) == 0
             assert main(["verify", store.url("backup")]) == 0
-        assert server.get("/v1/topics?limit=10")[0] == 200, "what is now needs no archive"
+        assert server.get("/v1/topics?limit=10")[0] == 200, "current topics need no archive"
         status, refused = server.get("/v1/events?from=800&limit=5")
         assert (status, refused["error"]) == (503, "KAFKA_STORAGE_ERROR")
         assert "s3://history/cluster/one" in refused["message"]

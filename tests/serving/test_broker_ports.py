@@ -1,4 +1,4 @@
-"""Simulated brokers with ports of their own: what a broker's listener answers, and when it is there."""
+"""Listeners of simulated brokers: their responses, and when they are open."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_broker_listener_serves_metadata_and_rejects_creates_with_not_controller
 def test_broker_listener_omits_topics_that_the_broker_has_not_applied(server: Serving) -> None:
     brokers = brokers_of(server)
     server.post("/v1/simulated/brokers/3/delay", {"delay_ms": 2000}, "PUT")
-    assert create(server.kafka, "slow", timeout_ms=200) == 7, "REQUEST_TIMED_OUT: broker 3 does not know it yet"
+    assert create(server.kafka, "slow", timeout_ms=200) == 7, "REQUEST_TIMED_OUT: broker 3 has not applied it"
     assert known(brokers[1], "slow")
     assert not known(brokers[3], "slow")
     wait_until(lambda: known(brokers[3], "slow"))
@@ -79,7 +79,7 @@ def test_a_stopped_broker_closes_its_port_and_reopens_it_at_start(server: Servin
         wait_until(lambda: refused(brokers[2]))
         with pytest.raises(ConnectionError):
             wire.call("Metadata", 12, topics=[])
-    assert create(server.kafka, "meanwhile", factor=len(brokers)) == 38, "a replica on each needs all of them alive"
+    assert create(server.kafka, "meanwhile", factor=len(brokers)) == 38, "a replica on each needs all live"
     server.post("/v1/simulated/brokers/2/start")
     wait_until(lambda: not refused(brokers[2]))
     wait_until(lambda: create(server.kafka, "later") == 0)

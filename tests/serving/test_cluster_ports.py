@@ -1,4 +1,4 @@
-"""Ports at which admin clients reach the brokers of a cluster: given in order, remembered, and never too many."""
+"""Listener ports for the brokers of a target cluster: assigned in order, remembered, and limited."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.ports import free_ports
 
 
 class Gateway:
-    """The brokers of a cluster that a controller knows, by id."""
+    """A gateway that knows brokers with these ids."""
 
     def __init__(self, *ids: int) -> None:
         self.broker_ports: Callable[[Endpoint, BrokerId], Endpoint | None] | None = None
@@ -59,7 +59,7 @@ async def served(folder: Path, gateway: Gateway, ports: str = "any") -> AsyncIte
 
 
 def range_of(count: int) -> tuple[str, list[int]]:
-    """A range of ports that are free now, and its ports."""
+    """Returns a range of free ports, as text and as a list."""
     while True:
         (first,) = free_ports(1)
         try:
@@ -121,7 +121,7 @@ async def test_a_broker_without_a_free_port_is_not_listed(tmp_path: Path) -> Non
         assert (gateway.port(1, at), gateway.port(2, at)) == (ports[0], None)
         assert "need 2" in str(made.error)
         gateway.know(2)
-        assert gateway.port(2, at) == ports[0], "the port of a broker that is no longer registered"
+        assert gateway.port(2, at) == ports[0], "it gets the port of the unregistered broker"
         assert made.error is None
 
 

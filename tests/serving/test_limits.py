@@ -1,4 +1,4 @@
-"""Log lines: JSON, bounded, and never an obstacle. Connections leave file descriptors for the log."""
+"""Limits on log lines and file descriptors. Logging never blocks the service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.tools import ROOT
 
 
 class Log:
-    """Lines that came through, at times that a test sets."""
+    """The log lines that pass the limits, at times set by the test."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -40,7 +40,7 @@ def test_log_lines_are_rate_limited_with_a_suppressed_count() -> None:
         log.now_s += 0.001
     assert len(log.lines) <= LINES_AT_ONCE + 101 * LINES_PER_S
     later = [line["suppressed"] for line in log.lines if "suppressed" in line]
-    assert sum(later) + len(log.lines) > 99_000, "all are accounted for"
+    assert sum(later) + len(log.lines) > 99_000, "written and suppressed lines add up"
     log.lines.clear()
     log.now_s += 1000
     log.write("authentication_failed", user="x")
@@ -85,7 +85,7 @@ print(raise_file_limit(), connection_counts(load_settings(overrides=sys.argv[1:]
 
 
 def limits(*overrides: str) -> tuple[list[int], str]:
-    """The limit on open files and on connections of a process, and what it logs."""
+    """Returns the limits on open files and connections of a process, and its log output."""
     argv = [sys.executable, "-c", LIMITS_PROGRAM, *overrides]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=240, check=True)
     *logged, last = done.stdout.splitlines()
@@ -147,7 +147,7 @@ def run(before: str = "") -> subprocess.CompletedProcess[bytes]:
 def test_log_lines_are_json() -> None:
     done = run()
     lines = [json.loads(line) for line in done.stderr.decode("utf-8", "replace").splitlines()]
-    assert len(lines) < 300, "those that clients cause are bounded"
+    assert len(lines) < 300, "log lines caused by clients are limited"
     lines = lines[-4:]
     assert [line["event"] for line in lines] == ["one", "two", "three", "four"]
     assert (lines[0]["level"], lines[0]["number"]) == ("info", 1)

@@ -1,4 +1,4 @@
-"""Listeners: what settings can get wrong, what is open to other machines, and what SIGHUP reads again."""
+"""Listener settings and their errors, warnings of open listeners, and reload on SIGHUP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Files that settings can name."""
+    """Files that the tables name in capitals."""
     folder = tmp_path_factory.mktemp("files")
     authority = Authority(folder)
     users = folder / "users"
@@ -35,7 +35,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def loaded(text: str, files: dict[str, str]) -> ServeSettings:
-    """Settings from words."""
+    """Returns settings from a line of `key=value`."""
     for name, path in files.items():
         text = text.replace(name, path)
     return load_settings(overrides=text.split())
@@ -80,7 +80,7 @@ def test_ssl_client_auth_on_sasl_ssl_requires_the_listener_prefix(files: dict[st
         "ssl.client.auth=required"
     )
     auths = [each.tls.settings.client_auth for each in plan(loaded(text, files), DEFAULT) if each.tls is not None]
-    assert auths == ["required", "none"], "as KIP-684 has it"
+    assert auths == ["required", "none"], "as in KIP-684"
     more = text + " listener.name.sasl_ssl.ssl.client.auth=requested"
     auths = [each.tls.settings.client_auth for each in plan(loaded(more, files), DEFAULT) if each.tls is not None]
     assert auths == ["required", "requested"]
@@ -121,7 +121,7 @@ def test_sighup_reads_users_and_certificates_again(tmp_path: Path) -> None:
     from confluent_kafka.admin import AdminClient
 
     with (
-        secured(tmp_path) as service,  # librdkafka is free to connect anew, which would say nothing of who is connected
+        secured(tmp_path) as service,  # librdkafka may reconnect, which would hide whether connections survive
         Wire(service.addresses["SASL_SSL"], authority=service.authority.file) as living,
     ):
         living.log_in("carol", "carol-PLANTED-3")
@@ -131,16 +131,16 @@ def test_sighup_reads_users_and_certificates_again(tmp_path: Path) -> None:
         new = Authority(folder)
         service.server.keystore.write_bytes(new.issue("server", password="key-PLANTED-4").keystore.read_bytes())
         _reload(service, '"event":"reloaded","listener":"SASL_SSL"', '"event":"reloaded","listener":"HTTP"')
-        assert living.call("Metadata", 1, topics=None)["brokers"], "who is connected stays"
+        assert living.call("Metadata", 1, topics=None)["brokers"], "existing connections stay open"
         properties = service.client_properties("SASL_SSL", "PLAIN", "frank", "frank-secret")
         frank = AdminClient({**properties, "ssl.ca.location": str(new.file)})
         assert frank.list_topics(timeout=240).brokers
         service.authority.file.write_bytes(new.file.read_bytes())
-        assert service.get("/health/live")["status"] == "live", "HTTP shows the new certificate too"
+        assert service.get("/health/live")["status"] == "live", "HTTP has the new certificate too"
         service.users_file.write_text("nonsense\n")
         _reload(service, '"event":"reload failed"')
         again = AdminClient({**properties, "ssl.ca.location": str(new.file)})
-        assert again.list_topics(timeout=240).brokers, "what cannot be read changes nothing"
+        assert again.list_topics(timeout=240).brokers, "an invalid file changes nothing"
 
 
 LOOPBACK = ["127.0.0.1", "127.8.0.1", "::1", "localhost"]
@@ -152,7 +152,7 @@ def test_all_but_loopback_is_open_to_others(host: str) -> None:
     assert is_open(host) is (host in OPEN)
 
 
-# settings, where Kafka's and HTTP's side listen | the warnings, or the error
+# settings, hosts of Kafka and HTTP listeners | warnings, or the error
 STARTS = """
 num.partitions=1 | 127.0.0.1 127.0.0.1 | ok
 num.partitions=1 | 127.0.0.1 0.0.0.0 | HTTP would listen on 0.0.0.0, open to other machines without authentication
@@ -200,13 +200,14 @@ def test_ready_screen_warns_of_open_listeners(tmp_path: Path) -> None:
             r"^warning: listener PLAINTEXT has no authentication: anyone who can reach 0\.0\.0\.0:\d+ may", within_s=240
         )
         process.wait_for_line(
-            r"^warning: HTTP has no authentication: anyone who can reach 0\.0\.0\.0:\d+ may do everything$", within_s=240
+            r"^warning: HTTP has no authentication: anyone who can reach 0\.0\.0\.0:\d+ may do everything$",
+            within_s=240,
         )
         assert process.stop(within_s=240) == 0
 
 
 def test_unsupported_apis_and_versions_share_one_metric_label() -> None:
-    """The server reports them as -1."""
+    """The server reports unsupported versions as -1."""
     metrics, local = Metrics(), Address("127.0.0.1", 0)
     clients = ClientListeners(load_settings(), local, local, metrics, Cluster)
     for api_key, version in ((-1, -1), (19, -1), (19, 7)):

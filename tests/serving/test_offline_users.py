@@ -1,4 +1,4 @@
-"""Users changed beside a stopped service that leads real brokers: only where it is all of its quorum."""
+"""User changes in the folder of a stopped KRaft service, allowed only if it is the only voter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def append(data: Path, pairs: Sequence[Pair], *, is_control: bool = False) -> No
 
 
 def kept(data: Path) -> tuple[list[RecordBatch], list[bytes], int]:
-    """The batches, the events, and up to where the metadata log is among them."""
+    """Returns the batches, the events, and the end of the metadata log that they cover."""
     files = QuorumFiles(data / PARTITION)
     batches = list(files.batches())
     files.close()

@@ -1,4 +1,4 @@
-"""The main loop of `serve`, `worker` and `gateway`: whatever ends it, the service is stopped once."""
+"""The main loop of `serve`, `worker` and `gateway` stops the service once, whatever ends it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.serving.process import CAUSES_MAX, FAILED, JUMP_MS, OTHER, OUTSI
 
 
 class Service:
-    """A service that says what became of it."""
+    """A service that records its starts and stops."""
 
     ready_line = "ready"
     metrics = Metrics()
@@ -102,7 +102,7 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 
 def function_of(module: str) -> Callable[[float], None]:
-    """A function that blocks, as a module of this name has it."""
+    """Returns a blocking function defined in a module of this name."""
     names: dict[str, Any] = {"__name__": module}
     exec(BLOCKING, names)
     blocks: Callable[[float], None] = names["blocks"]
@@ -110,7 +110,7 @@ def function_of(module: str) -> Callable[[float], None]:
 
 
 class Heard:
-    """Figures, log lines, and a wall clock that can be set."""
+    """Records metrics and log lines, with a wall clock that the test sets."""
 
     def __init__(self) -> None:
         self.longest: dict[str, float] = {}
@@ -138,7 +138,7 @@ def heard() -> Heard:
 
 @pytest.fixture
 async def watched(heard: Any) -> Any:
-    """The running loop, watched."""
+    """A watch on the running event loop."""
     watch = LoopWatch(heard, heard, time.monotonic, heard.wall_ms)
     watch.start()
     await asyncio.sleep(0.2)
@@ -149,12 +149,12 @@ async def watched(heard: Any) -> Any:
 async def until(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not what():
-        assert time.monotonic() < deadline, "it did not come to that"
+        assert time.monotonic() < deadline, "condition not reached"
         await asyncio.sleep(0.01)
 
 
 async def block_as(heard: Heard, cause: str, blocks: Callable[[float], None]) -> None:
-    """Block the loop until the thread has seen why: on a busy machine it may not run in time to see it at once."""
+    """Block the loop until the watch has seen the cause. On a busy machine its thread may miss the first attempts."""
     deadline = time.monotonic() + 240
     while heard.longest.get(cause, 0.0) <= 0.4:
         assert time.monotonic() < deadline, heard.longest
@@ -170,13 +170,13 @@ async def test_a_blocked_event_loop_is_logged_with_its_cause(
     await block_as(heard, cause, blocks)
     lines = [fields for event, fields in heard.lines if fields.get("cause") == cause]
     assert max(line["ms"] for line in lines) > 400
-    assert lines[0]["where"].startswith(f"{cause}:2"), "the line, and what called it"
+    assert lines[0]["where"].startswith(f"{cause}:2"), "the blocking line and its caller"
     monkeypatch.setattr("controller.serving.process.LINE_EVERY_S", 600)
     count = len(heard.lines)
     for _ in range(3):
         blocks(0.3)
         await asyncio.sleep(0.1)
-    assert len(heard.lines) == count, "one in a while"
+    assert len(heard.lines) == count, "one line per interval"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ async def test_a_wall_clock_jump_is_logged_and_counted(heard: Heard, watched: Lo
         heard.ahead_ms += JUMP_MS // 5
         await asyncio.sleep(0.15)
     seen = [fields["ms"] for event, fields in heard.lines if event == "wall clock jumped"]
-    assert [round(ms, -3) for ms in seen] == [round(ms, -3) for ms in jumps], "a clock that is kept right is none"
+    assert [round(ms, -3) for ms in seen] == [round(ms, -3) for ms in jumps], "small corrections are no jump"
 
 
 @pytest.mark.parametrize("leads", [True, False])
@@ -214,7 +214,7 @@ async def test_a_hanging_loop_ends_only_a_leader(heard: Any, leads: bool, monkey
     codes: list[int] = []
     watch = LoopWatch(heard, heard, time.monotonic, heard.wall_ms, lambda: leads, codes.append)
     watch.start()
-    for _ in range(20 if leads else 1):  # on a busy machine, what the thread misses counts as suspended
+    for _ in range(20 if leads else 1):  # on a busy machine, time that the thread misses counts as suspended
         function_of("controller.apis.slow")(1.5)
         await asyncio.sleep(0)
         if codes:

@@ -1,4 +1,4 @@
-"""Starts that are rejected: exit code 2, and one line that says why and what to do."""
+"""Rejected starts exit with code 2 and one line with the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.serving.service import CREATE, Talk, codes, create, serving
 from tests.support.processes import Process
 from tests.support.topicwright import COMMAND, command
 
-# arguments of `serve`, with places in capitals | what standard error says
+# arguments of `serve`, places in capitals | standard error
 REJECTED = f"""
 --data FIRST --set cluster.id=second      | holds the log of cluster first, not of second: set cluster.id=first, or
 --data NEWER                              | event version {EVENT_VERSION + 1}
@@ -48,7 +48,7 @@ def _log(folder: Path, cluster_id: str = "first", event_version: int = EVENT_VER
 
 
 def _write_damaged_log(folder: Path) -> None:
-    """A log of a killed process whose write-ahead log has changed."""
+    """Write a log of a killed process with a damaged write-ahead log."""
     log = _log(folder / "running")
     write_counted(log, range(20))
     written = largest(copied(folder / "running", folder / "damaged"), ".log")
@@ -58,7 +58,7 @@ def _write_damaged_log(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What the names in capitals stand for."""
+    """The values of the names in capitals."""
     folder = tmp_path_factory.mktemp("places")
     _log(folder / "first").close()
     _log(folder / "newer", event_version=EVENT_VERSION + 1).close()
@@ -86,7 +86,7 @@ def test_invalid_serve_arguments_exit_with_2(
     assert message in done.stderr
     assert "ready" not in done.stdout
     assert "Traceback" not in done.stderr
-    assert not Path(places["DATA"]).exists(), "nothing was begun"
+    assert not Path(places["DATA"]).exists(), "the data folder is not created"
 
 
 def test_a_data_folder_in_use_is_rejected(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_data_folder_in_use_is_rejected(tmp_path: Path) -> None:
 
 
 def test_join_requires_a_node_id(tmp_path: Path) -> None:
-    """It would be node 0, which may be a broker."""
+    """The default id 0 may belong to a broker."""
     done = command("join", "--bootstrap-controller", "127.0.0.1:1", "--data", tmp_path / "voter")
     assert done.returncode == 2
     assert "give this node an id that no controller or broker has: --set node.id=N" in done.stderr

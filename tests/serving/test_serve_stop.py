@@ -1,7 +1,6 @@
-"""How a process ends. SIGTERM: what was taken is answered, what was answered is there, and the process ends well. kill
--9 at random moments under load: whatever was answered is there. A bug: on one request it fails that request; elsewhere
-the process says so, leaves nobody waiting, and ends, to be started again. A disk without room: nothing answered is
-lost, and the process goes on when there is room."""
+"""How a process ends. On SIGTERM it answers accepted requests and exits with 0. Answered creates survive kill -9 under
+load. An exception while handling a request fails that request; any other answers waiting clients and ends the process.
+On a full disk no answered create is lost, and the process continues when there is space."""
 
 from __future__ import annotations
 
@@ -83,7 +82,7 @@ def test_a_client_that_does_not_read_does_not_block_stop(tmp_path: Path) -> None
         for number in range(60):
             stuck.send_request(CREATE, 7, number, create(*(f"t{number}-{n}" for n in range(50)), timeout_ms=1))
         with Talk(server.kafka) as talk:
-            assert codes(talk.call(CREATE, 7, create("other"))) == [0], "others are served meanwhile"
+            assert codes(talk.call(CREATE, 7, create("other"))) == [0], "other clients are served"
         assert server.process.stop(within_s=240) == 0
         stuck.close()
     check_log(tmp_path / "data")
@@ -131,14 +130,14 @@ def test_an_exception_fails_only_its_request_and_others_end_the_process(tmp_path
         with Talk(server.kafka) as waiting, Talk(server.kafka) as talk:
             assert codes(talk.call(CREATE, 7, create("good"))) == [0]
             assert codes(talk.call(CREATE, 7, create("poison"))) == [-1]
-            assert codes(talk.call(CREATE, 7, create("next"))) == [0], "it is served on the same connection"
+            assert codes(talk.call(CREATE, 7, create("next"))) == [0], "the connection stays open"
             wait_until(lambda: '"event":"command failed"' in server.process.output)
             assert "a planted bug" in server.process.output
             assert server.post("/v1/simulated/brokers/1/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
             waiting.send_request(CREATE, 7, 1, create("waits"))
             wait_until(lambda: server.get("/v1/topics/waits")[0] == 200)
             talk.send_request(CREATE, 7, 2, create("last"))
-            assert codes(waiting.read_response(CREATE, 7)[1]) == [-1], "nobody is left waiting"
+            assert codes(waiting.read_response(CREATE, 7)[1]) == [-1], "the waiting client is answered"
         assert server.process.wait(120) == FAILED
         assert "controller failed" in server.process.output
         assert "a bug in the brokers" in server.process.output
@@ -151,7 +150,7 @@ def test_an_exception_fails_only_its_request_and_others_end_the_process(tmp_path
 ROUNDS = 4
 CLIENTS = 3
 CREATES = 150
-"""Of each client in a round; the kill comes before half of them are answered, unless this machine is slow to kill."""
+"""Of each client in a round. The kill comes before half of them are answered, unless the machine is slow."""
 
 
 def test_answered_creates_survive_kills_under_load(tmp_path: Path) -> None:
@@ -180,7 +179,7 @@ def test_answered_creates_survive_kills_under_load(tmp_path: Path) -> None:
         error.add_note(f"the kills were chosen by seed {seed}; {answered} creates had been answered NONE")
         raise
     created = sum(isinstance(record.event, TopicCreated) for record in records)
-    assert created >= answered > ROUNDS, "there was load"
+    assert created >= answered > ROUNDS, "the clients created topics"
     assert left > 0
 
 
@@ -189,7 +188,7 @@ FILE_BYTES_MAX = 200_000
 
 
 def test_a_file_size_limit_loses_no_answered_create(tmp_path: Path) -> None:
-    """RLIMIT_FSIZE, which any user can set: writes fail as they do on a full disk, in the very same places."""
+    """RLIMIT_FSIZE needs no privileges. Writes fail in the same places as on a full disk."""
     with serving(tmp_path) as server:
         _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
 
@@ -203,12 +202,12 @@ def test_a_file_size_limit_loses_no_answered_create(tmp_path: Path) -> None:
     check_log(server.data)
     with serving(tmp_path) as server:
         lost = created - server.topics().keys()
-        assert not lost, f"answered NONE, and not there: {sorted(lost)[:10]}, {len(lost)} in all"
+        assert not lost, f"answered NONE, but missing: {sorted(lost)[:10]}, {len(lost)} in all"
         assert server.process.stop() == 0
 
 
 def starve(server: Serving, fill: Callable[[], None], make_room: Callable[[], None]) -> set[str]:
-    """Create until there is no room, look at the answers, make room, create again. The topics answered with NONE."""
+    """Create until the disk is full, check errors, free space, create again; returns topics answered NONE."""
     created: set[str] = set()
     with Talk(server.kafka) as talk:
         created |= create_all(talk, "before")
@@ -220,10 +219,10 @@ def starve(server: Serving, fill: Callable[[], None], make_room: Callable[[], No
         assert status == 503
         assert "log" in str(health), health
         assert codes(talk.call(CREATE, 7, create("at-once"))) == [STORAGE_ERROR]
-        assert created <= server.topics().keys(), "what is durable is shown all the while"
+        assert created <= server.topics().keys(), "durable topics stay visible"
         make_room()
         wait_until(lambda: server.get("/health/ready")[0] == 200)
-        assert created <= server.topics().keys(), "nothing answered is lost"
+        assert created <= server.topics().keys(), "no answered topic is lost"
         created |= create_all(talk, "after")
     assert server.process.stop(within_s=240) == 0
     assert "storage failed" in server.process.output
@@ -238,7 +237,7 @@ def create_all(talk: Talk, prefix: str) -> set[str]:
 
 
 def create_until_refused(talk: Talk, created: set[str]) -> list[int]:
-    """Adds to `created` what was created until then; returns the codes of the request that failed."""
+    """Create topics, adding each name to `created`, until a request fails; returns its error codes."""
     for number in range(400):
         names = [f"until-{number}-{n}" for n in range(100)]
         got = codes(talk.call(CREATE, 7, create(*names)))

@@ -6,7 +6,7 @@ import pytest
 
 from controller.settings.properties import PropertiesError, Property, read_properties
 
-# Each text as it stands in a file, then key and value: as java.util.Properties has them, but for blanks after a value.
+# The text in a file, then its key and value as in java.util.Properties, except for blanks after a value.
 ROWS = [
     ("  a  :  b ", [("a", "b")]),
     ("# a=b\n! c=d\n  # e=f\na=# b", [("a", "# b")]),

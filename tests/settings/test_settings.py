@@ -1,4 +1,4 @@
-"""The settings of `serve`: where they come from, what is allowed, and what becomes of them."""
+"""The settings of `serve`: their sources, their allowed values, and their effect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _file(folder: Path, text: str) -> Path:
 
 
 def refusal(*overrides: str, file: Path | None = None) -> str:
-    """The error for these settings."""
+    """The error message for these settings."""
     with pytest.raises(SettingsError) as raised:
         load_settings(file, overrides)
     return str(raised.value)
@@ -224,7 +224,7 @@ log.retention.hours=168
 log.segment.bytes=1073741824
 log.retention.check.interval.ms=300000
 """
-"""What is set in the config/server.properties that comes with Kafka 4.3."""
+"""Settings in the config/server.properties of Kafka 4.3."""
 
 
 def test_kafkas_server_properties_are_accepted(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_accepted_settings_are_valid_for_the_state_machine(given: dict[str, str]
         assert any(key in str(settings) for key in given), f"{settings} names none of {given}"
         return
     machine = settings_from_pairs(settings.decision_settings())
-    assert machine.num_partitions == settings.num_partitions, f"{given} lost its way to the machine"
+    assert machine.num_partitions == settings.num_partitions, f"{given} did not reach the state machine"
     rejection = validate_topic_configs((("preallocate", "true"),), machine.topic_defaults)
     assert rejection is None, f"with {given} no topic can be created: {rejection}"
 

@@ -1,4 +1,4 @@
-"""Several partitions read as one: the same answers as from each of them, put together."""
+"""Queries over several partitions combine the results of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def names_of(partition: int) -> list[str]:
 
 
 def stories(**more: str) -> dict[int, list[Recorded]]:
-    """What happened in each partition: its topics are created in one request, and what `more` says under p0, p1…"""
+    """Returns the records of each partition: one request creates its topics, then the steps `more` (p0, p1…)."""
     logs = {}
     for number in range(PARTITIONS):
         creates = "".join(f"\ncreate {name} 2x1 id=all" for name in names_of(number))
@@ -56,7 +56,7 @@ def _in_order(names: list[str]) -> list[str]:
 
 
 def test_the_fixture_has_topics_in_every_partition() -> None:
-    assert all(names_of(number) for number in range(PARTITIONS)), "or the tests below show little"
+    assert all(names_of(number) for number in range(PARTITIONS)), "each partition has topics"
 
 
 def test_topics_of_all_partitions_are_merged_in_shard_order() -> None:

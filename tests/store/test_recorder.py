@@ -1,4 +1,4 @@
-"""Recording events: applied at once, in the log with the state that they led to, and never out of time."""
+"""The recorder applies events immediately, writes them with the resulting state, and never decreases times."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_recorded_events_are_applied_immediately_and_logged_at_commit() -> None:
     one.commit({b"x": b"more"})
     assert [decode_event(offset, value) for offset, value in log.read()] == records
     assert log.get(b"x") == b"more"
-    assert recorder(log).state.cluster.settings.num_partitions == 3, "the state is in the same commit"
+    assert recorder(log).state.cluster.settings.num_partitions == 3, "the commit includes the state"
 
 
 def test_recorded_event_times_never_decrease() -> None:
@@ -94,11 +94,11 @@ def steps(records: list[Recorded]) -> list[tuple[Recorded, list[Event]]]:
 
 DOES_NOT_FIT = BrokerUnfenced(BrokerId(999), 1, "never registered")
 Written = tuple[list[tuple[int, bytes]], list[tuple[bytes, bytes]], list[list[Pair]]]
-"""Events and state keys of a log, and the batches of its metadata log."""
+"""The events and state keys of a log, and the batches of its metadata log."""
 
 
 def written(records: list[Recorded], commits: int, *, fails: bool, kraft: bool = False) -> Written:
-    """A log of these records, so many commands in a commit. With `fails`, each command first fails after each of its
+    """Write records with this many commands per commit. With `fails`, each command first fails after each of its
     events."""
     log, batches = InMemoryLog("cluster"), list[list[Pair]]()
     store, projector = TopicStore(log), MetadataProjector(log)
@@ -136,14 +136,14 @@ def test_a_failed_command_leaves_the_log_and_state_unchanged(name: str, commits:
 def test_a_failed_command_leaves_the_metadata_log_unchanged(
     records: list[Recorded], commits: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor where the commit is split into batches of so many records."""
+    """Also when the commit is split into batches of `most` records."""
     monkeypatch.setattr(projector_module, "RECORDS_PER_BATCH", most)
     logs = [written(records, commits, fails=fails, kraft=True) for fails in (True, False)]
-    assert logs[0] == logs[1], "batches, epochs and ids of ACLs byte for byte"
+    assert logs[0] == logs[1], "equal batches, epochs and ACL ids, byte for byte"
 
 
 def test_a_topic_recreated_in_one_command_is_the_newest_pending_create() -> None:
-    """As if each event were applied alone."""
+    """Equals applying each event alone."""
     records = [one for one in history("life") if isinstance(one.event, TopicCreated)][:2]
     (first, second), log = records, InMemoryLog("cluster")
     one = recorder(log)

@@ -1,5 +1,5 @@
-"""Requests: the index says of each what its events say, at every moment and through every split of the log; and what
-came of a request that is sent once more."""
+"""The index of requests equals their events at every offset and for any commit size. Retried requests are answered from
+their events."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_indexed_requests_equal_their_events_at_every_offset(name: str) -> None:
                 row.requested_at_ms,
             )
             if len(set(one.topics)) < len(one.topics):
-                continue  # no client's request changes a topic twice: a history that gives all the same id
+                continue  # a history whose requests share one id: no client request changes a topic twice
             if row.topics:
                 assert dict(one.outcomes) == Counter(topic.status for topic in row.topics), f"{one} before {end}"
                 assert set(one.rules) == {topic.rule for topic in row.topics if topic.rule}, f"{one} before {end}"
@@ -81,7 +81,7 @@ def test_request_index_is_independent_of_commit_sizes(name: str) -> None:
         log = kept(records, at_once)[0]
         assert (dict(log.scan(b"h")), dict(log.scan(b"f"))) == whole, at_once
     anew = kept(records, 2, anew=True)[0]
-    assert (dict(anew.scan(b"h")), dict(anew.scan(b"f"))) == whole, "by processes of which each wrote one commit"
+    assert (dict(anew.scan(b"h")), dict(anew.scan(b"f"))) == whole, "one process per commit"
 
 
 @pytest.mark.parametrize("name", HISTORIES)
@@ -95,7 +95,7 @@ def test_request_index_filters_equal_a_full_scan(name: str) -> None:
             found = page(query, which)
             assert found == [one for one in everyone if which.matches(one)], which
             assert [one.requested_offset for one in found] == list(newest_requests(log, log.next_offset, (kind, value)))
-            assert found, f"{value} is in the index for nothing"
+            assert found, f"{value} has no request in the index"
 
 
 STORY = """1 2 3
@@ -120,7 +120,7 @@ def test_request_pages_have_every_request_once() -> None:
     assert (first.requests, first.next_place) == ((), None)
     looked = scan_requests(query, ALL, end, until=end, since=(0,), limit=9, may_show=lambda _: False, scanned_max=3)
     assert looked.requests == ()
-    assert looked.next_place is not None, "it looks at three and no more"
+    assert looked.next_place is not None, "the scan ends after three requests"
 
 
 def test_a_request_of_two_partitions_is_listed_once() -> None:
@@ -159,7 +159,7 @@ def test_long_filter_values_with_a_common_prefix_are_distinguished() -> None:
         assert [one.principal for one in page(query, RequestFilter(principal=name))] == [name]
 
 
-# given | steps, separated by `;` | the request q sent again | whether it is the same wish, and the answer
+# given | steps, separated by `;` | the retry of request q | if the request is the same, and its answer
 TABLE = """
 1 2 3         |                                                  | create t 1x1 | try q
 1 2 3         | create t 1x1                                     | create t 1x1 | same, due

@@ -1,4 +1,4 @@
-"""Snapshots: taken beside deciding, made anew from events, thinned; and the past as they show it."""
+"""Snapshots are taken concurrently, rebuilt from events, and thinned. Queries of the past read them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Notes:
 
 
 class Kept:
-    """A log in a folder that records go into, with its snapshotting, whose work is done when `work` is called."""
+    """A log in a folder with snapshots, which are written when the test calls `work`."""
 
     def __init__(self, folder: Path, interval: int = 0) -> None:
         self.log = RocksDbLog(
@@ -65,7 +65,7 @@ class Kept:
         self.snapshotting = Snapshotting(self.log, interval, self.waiting.append, self.query.snapshot_pairs, self.notes)
 
     def commit(self, records: list[Recorded]) -> None:
-        """Write the records of a commit, and take a snapshot if it is time."""
+        """Write the records of a commit; takes a snapshot if one is due."""
         for one in records:
             self.recorder.record_encoded([one], [encode_event(one.at_ms, one.cause, one.event)])
         self.recorder.commit()
@@ -74,7 +74,7 @@ class Kept:
         self.snapshotting.reached(self.store.durable_counts.topics)
 
     def live(self, records: list[Recorded], of_each: int = 1) -> None:
-        """Commit all records, and do the work after each commit."""
+        """Write all records, and run pending snapshots after each commit."""
         for commit in commits_of(records, of_each):
             self.commit(commit)
             self.work()
@@ -97,7 +97,7 @@ def kept(interval: int = 0) -> Iterator[Kept]:
 
 
 def commits_of(records: list[Recorded], of_each: int = 1) -> Iterator[list[Recorded]]:
-    """Whole commands, some to a commit."""
+    """Returns commits of `of_each` whole commands."""
     commit: list[Recorded] = []
     commands = 0
     for record in records:
@@ -120,7 +120,7 @@ def test_past_queries_with_snapshots_equal_those_without(walk: Walk, interval: i
         one.snapshotting.begin()
         one.live(records, of_each)
         assert not one.notes.failed
-        assert one.notes.taken or len(records) < interval * 2 + 60, "some were taken"
+        assert one.notes.taken or len(records) < interval * 2 + 60, "some snapshots were taken"
         for end in range(len(records) + 1):
             assert one.query.topics_at(end, "", 1000) == plain.topics_at(end, "", 1000), f"topics at end {end}"
             assert one.query.cluster_at(end) == plain.cluster_at(end), f"brokers at end {end}"
@@ -139,7 +139,7 @@ def test_a_rebuilt_snapshot_equals_the_taken_one(walk: Walk, interval: int) -> N
         assert one.notes.taken or len(records) < interval
         for offset in one.notes.taken:
             refold = StateRebuild(one.log, lambda: None)
-            assert refold.go_to(offset) == offset, "it was taken where a command ended"
+            assert refold.go_to(offset) == offset, "it is at a command boundary"
             taken = one.state_at(offset)
             assert list(refold.pairs()) == taken, f"at {offset}"
 
@@ -160,7 +160,7 @@ def test_state_rebuild_stops_at_command_boundaries(walk: Walk, ends: list[int]) 
 
 
 def story(count: int) -> list[Recorded]:
-    """A long walk of always the same steps, with some topics at its end."""
+    """A long deterministic walk with some topics at its end."""
     for seed in range(1000):
         rig = walked(_walk(seed, 200))
         if len(rig.log) >= count and len(list(topics_of(rig.state))) > 2:
@@ -190,7 +190,7 @@ def test_damaged_and_missing_snapshots_are_rebuilt_at_start() -> None:
         assert not list(folder.glob("*.tmp"))
         offsets = snapshot_offsets(again.log)
         gaps = [after - before for before, after in zip([0, *offsets], [*offsets, len(records)], strict=True)]
-        assert max(gaps) <= 2 * 10 + 20, f"nothing is missing: {offsets}"
+        assert max(gaps) <= 2 * 10 + 20, f"no gap is too large: {offsets}"
         plain = query_of(records)
         for end in range(len(records)):
             assert again.query.topics_at(end, "", 100) == plain.topics_at(end, "", 100), f"at end {end}"
@@ -220,7 +220,7 @@ def test_a_snapshot_excludes_concurrent_writes() -> None:
         end = one.log.next_offset
         for commit in commits:
             one.commit(commit)
-        assert len(one.waiting) == 1, "one at a time"
+        assert len(one.waiting) == 1, "one snapshot at a time"
         one.work()
         assert one.notes.taken == [end]
         refold = StateRebuild(one.log, lambda: None)

@@ -1,4 +1,4 @@
-"""Topic state in the log: what the machine sees, what readers see, what is kept."""
+"""The topic store: state of the machine, views of readers, and cached topics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def topic(name: str, partitions: int = 1, *, born: int = 0, ready: bool = True, 
 
 
 class Bench:
-    """A store on a log in memory, and commits to it."""
+    """A store on a log in memory."""
 
     def __init__(self, partitions_cached: int = 100) -> None:
         self.log = InMemoryLog("cluster")
@@ -50,7 +50,7 @@ class Bench:
         self.state = self.store.state()
 
     def write(self) -> dict[bytes, bytes | None]:
-        """Write what the machine put, without a sync."""
+        """Write the state of the machine, without a sync."""
         changes = self.store.changes(self.state)
         self.log.write(Commit((Entry(b"event"),), changes))
         return changes
@@ -79,7 +79,7 @@ def test_stored_topics_are_visible_to_readers_when_durable() -> None:
     assert bench.store.get(ShardKey("a")) is first
     assert bench.store.durable(ShardKey("a")) is None
     bench.write()
-    assert bench.store.durable(ShardKey("a")) is None, "written, and could still be lost"
+    assert bench.store.durable(ShardKey("a")) is None, "written, but not durable"
     assert bench.store.durable_slice(None, 10) == []
     assert bench.store.durable_name_of(first.topic_id) is None
     assert bench.store.durable_counts == Counts(0, 0)
@@ -134,7 +134,7 @@ def test_a_topic_with_the_same_shard_key_replaces_the_old_one() -> None:
     bench = Bench()
     bench.commit(topic("c.d"))
     assert bench.store.durable_named("c.d") is not None
-    assert bench.store.durable_named("c_d") is None, "the key is taken, but not by this name"
+    assert bench.store.durable_named("c_d") is None, "another name has the shard key"
     bench.commit(topic("c_d"), gone=("c.d",))
     assert bench.store.durable_named("c.d") is None
     assert bench.store.durable_name_of(id_of("c_d")) == "c_d"
@@ -173,7 +173,7 @@ def test_the_cluster_round_trips_through_the_store() -> None:
     bench.state.cluster = cluster
     bench.store.put(ShardKey("a"), topic("a"))
     bench.write()
-    assert bench.store.durable_cluster == Cluster(), "not before it is durable"
+    assert bench.store.durable_cluster == Cluster(), "not durable yet"
     bench.flush()
     assert bench.store.durable_cluster is cluster
     found = TopicStore(bench.log).durable_cluster
@@ -181,9 +181,9 @@ def test_the_cluster_round_trips_through_the_store() -> None:
     assert found.rules == rules
     assert (found.last_broker_epoch, found.release, found.settings.num_partitions) == (20, "1", 3)
     assert found.settings.topic_defaults == (("log.retention.ms", "9"),)
-    assert bench.store.changes(bench.state) == {}, "and is not written again"
+    assert bench.store.changes(bench.state) == {}, "a second commit writes nothing"
     bench.state.cluster = cluster.without_broker(BrokerId(2))
-    assert [*bench.store.changes(bench.state)] == [CLUSTER], "a broker event does not write the rules"
+    assert [*bench.store.changes(bench.state)] == [CLUSTER], "broker events do not write rules"
 
 
 def test_durable_slices_are_limited_by_topics_and_partitions() -> None:
@@ -195,7 +195,7 @@ def test_durable_slices_are_limited_by_topics_and_partitions() -> None:
         names.append([one.name for one in found])
         after = shard_key(found[-1].name)
     assert names == [["a", "b"], ["c", "d"], ["e"]]
-    assert [one.name for one in bench.store.durable_slice("c", 9, 1)] == ["d"], "at least one"
+    assert [one.name for one in bench.store.durable_slice("c", 9, 1)] == ["d"], "at least one topic"
 
 
 @pytest.mark.parametrize("cached", [1, 5, 1000])
@@ -213,7 +213,7 @@ def test_the_topic_cache_does_not_change_results(cached: int) -> None:
             bench.commit(plain[name])
         looked = f"t{rng.randrange(30)}"
         assert bench.store.get(ShardKey(looked)) == plain.get(looked), f"after {born} commits"
-        assert bench.store.durable(ShardKey(looked)) == plain.get(looked), f"after {born} commits"
+        assert bench.store.durable(ShardKey(looked)) == plain.get(looked), f"readers, after {born} commits"
     assert bench.store.durable_slice(None, 1000) == [plain[name] for name in sorted(plain)]
     counts = Counts(len(plain), sum(len(one.partitions) for one in plain.values()))
     assert bench.store.durable_counts == TopicStore(bench.log).durable_counts == counts
@@ -231,7 +231,7 @@ def test_the_topic_cache_is_bounded_when_topics_grow() -> None:
         for name in NAMES:
             cache.put(ShardKey(name), topic(name, size))
         held_partitions = sum(len(one.partitions) for name in NAMES if (one := cache.get(ShardKey(name))))
-        assert held_partitions <= 20 + size, f"{held_partitions} partitions are held"
+        assert held_partitions <= 20 + size, f"{held_partitions} partitions are cached"
 
 
 def test_recently_used_topics_stay_cached() -> None:

@@ -1,5 +1,4 @@
-"""Topics as rows: the fold, story by story; and topics of many partitions in the log's state keys, written block by
-block, read as one."""
+"""Rows of topics after each story. Large topics are stored in blocks and read as one."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ ONE = Partition((BrokerId(1), BrokerId(2)), (BrokerId(2),), BrokerId(2), 1, 1)
 
 
 def stored(bench: Bench) -> list[Topic]:
-    """The topics as a process reads them that starts now."""
+    """Returns the topics as a new process reads them."""
     return TopicStore(bench.log).durable_slice(None, 100)
 
 
@@ -103,7 +102,7 @@ def test_stored_blocks_by_key_equal_those_of_a_scan(size: int) -> None:
     assert stored_values(bench.log, ShardKey("none")) == []
 
 
-# given | steps, separated by `;` | the row of topic t: status, partitions as LEADER:ISR/REPLICAS, and what else is so
+# given | steps, separated by `;` | the row of topic t: status, partitions as LEADER:ISR/REPLICAS, other fields
 TABLE = """
 1 2 3          | create t 1x3 id=q                             | pending 3:3.1.2/3.1.2 by=q
 1 2 3          | create t 1x3 id=q; confirm 1 2 3              | ready 3:3.1.2/3.1.2 by=q
@@ -132,7 +131,7 @@ def _shown(past: TopicPast, live: tuple[BrokerId, ...]) -> str:
     stands = health(row, live)
     words: list[str] = [stands.status]
     words += [f"{one.leader}:{_ids(one.isr)}/{_ids(one.replicas)}" for one in row.partitions]
-    assert row.created_by is not None, "the request stands before the creation"
+    assert row.created_by is not None, "the request precedes the creation"
     words.append(f"by={row.created_by.request_id}")
     words += [f"{name}={value}" for name, value in row.configs]
     words += [f"holes={stands.placeholders}"] if stands.placeholders else []

@@ -1,4 +1,4 @@
-"""The indexes on topics match the topics after every commit."""
+"""The topic indexes match the topics after every commit."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_index_by_broker_matches_the_topics_after_every_event(given: str) ->
             assert broker_id < 0 or store.leads(broker_id, store.durable_keys_of(broker_id)) == leads
         missing = {replica for t in topics for p in t.partitions for replica in p.replicas if replica < 0}
         assert list(placeholders(log)) == sorted(missing)
-    assert records, "there is a history"
+    assert records, "the history has records"
 
 
 def test_durable_topics_are_sliced_by_partition_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_durable_topics_are_sliced_by_partition_count(monkeypatch: pytest.Monkey
     assert [[t.name for t in each] for each in slices] == [["t0", "t1"], ["t2", "t3"], ["t4"]]
     left = iter(keys)
     next(store.durable_topics(left))
-    assert keys[-1] in left, "keys are read when they are needed"
+    assert keys[-1] in left, "keys are read lazily"
 
 
 OF_A_LOG = {

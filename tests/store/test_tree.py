@@ -1,4 +1,4 @@
-"""The tree beside a log: each commit extends it, and it is the tree of the events."""
+"""Each commit extends the log's Merkle tree, which equals the tree over its events."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_merkle_tree_is_independent_of_recorder_restarts() -> None:
     for count in counts:
         recorded(logs[1], [count])
     assert list(logs[0].scan(HEAD)) == list(logs[1].scan(HEAD))
-    assert len(list(logs[0].scan(HEAD))) == 1 + 4 + 2 + 1, "the head, and the complete subtrees of 256 events and more"
+    assert len(list(logs[0].scan(HEAD))) == 1 + 4 + 2 + 1, "the head, and the complete subtrees of 256 events or more"
 
 
 def test_merkle_roots_and_proofs_at_block_boundaries(log: EventLog) -> None:
@@ -152,7 +152,7 @@ def test_tree_readers_accept_a_commit_before_its_events_are_visible() -> None:
     log = InMemoryLog("c")
     recorded(log, [600])
     root = TreeReader(log).root(512)
-    log.next_offset = log.durable_offset = 599  # as another thread sees it while the commit is written
+    log.next_offset = log.durable_offset = 599  # as another thread sees it during a commit
     assert TreeReader(log).root(512) == root
     assert tree.range_root(log, 256, 512) == tree.stored_subtree(log, 8, 1)
 

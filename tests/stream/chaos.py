@@ -1,10 +1,10 @@
-"""Workers under load that are killed, that join and leave, and that sleep past their session and wake as zombies;
-gateways that are killed under the requests of real clients; brokers of Kafka that are killed, one, and all for a
+"""Fault injection on a real Kafka: workers under load are killed, rebalanced, and stopped beyond their session
+(zombies). Gateways are killed under requests of real clients. One Kafka broker is killed, then all of them for a
 minute.
 
-`python -m tests.stream.chaos` does the whole of it, the test a little. Workers of both drivers share a group. Every
-command must have been decided exactly once and in order, every request answered once, and what clients were answered
-must be what happened; in the end replay checks every rule on the events topic, and decides every request again.
+`python -m tests.stream.chaos` runs the full plan, the test a small one. Workers of both drivers share a group. Workers
+must decide every command exactly once and in order, and answer every request once. The answers of clients must match
+the events. At the end, replay checks every invariant of the events topic and decides every request again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READY_S = 300
 
 
 class Supervised:
-    """One process, started again when it ends by itself, as whoever runs it would do."""
+    """A process that restarts when it ends by itself, as under a supervisor."""
 
     def __init__(self, argv: list[str | Path], cwd: Path) -> None:
         self._argv = argv
@@ -57,7 +57,7 @@ class Supervised:
         self._thread.start()
 
     def start(self, wait: bool = True) -> None:
-        """Start it; with `wait`, until it is ready."""
+        """With `wait`, returns when the process is ready."""
         with self._lock:
             self.process = process = Process(self._argv, cwd=self._cwd)
             self._wanted = True
@@ -65,22 +65,22 @@ class Supervised:
             process.wait_for_line(READY, within_s=READY_S)
 
     def running(self) -> Process:
-        """The process, once it runs again if it has just ended by itself."""
+        """Returns the live process; waits for the restart if it has just ended."""
         deadline = time.monotonic() + READY_S
         while self.process is None or self.process.popen.poll() is not None:
-            assert time.monotonic() < deadline, "it was not started again"
+            assert time.monotonic() < deadline, "the process was not restarted"
             time.sleep(0.05)
         return self.process
 
     def kill(self) -> None:
-        """kill -9, and leave it dead."""
+        """Send SIGKILL, without a restart."""
         with self._lock:
             self._wanted = False
             if self.process is not None:
                 self.process.kill()
 
     def leave(self) -> int:
-        """SIGTERM: it leaves in order; its exit code."""
+        """Send SIGTERM; returns the exit code."""
         with self._lock:
             self._wanted = False
             process = self.process
@@ -88,7 +88,7 @@ class Supervised:
         return process.stop(within_s=120)
 
     def end(self) -> None:
-        """Gone, and not started again."""
+        """Stop the process, without a restart."""
         self._over.set()
         self._thread.join(10)
         if self.process is not None:
@@ -105,7 +105,7 @@ class Supervised:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of what; times in seconds."""
+    """The number of faults of each kind, and the load. Times are in seconds."""
 
     kills: int = 20
     rebalances: int = 20
@@ -113,7 +113,7 @@ class Plan:
     gateway_kills: int = 5
     broker_kills: int = 2
     outages: int = 1
-    """Of all of Kafka, `OUTAGE_S` each."""
+    """Outages of all Kafka brokers, `OUTAGE_S` each."""
     rate: float = 100.0
     """Commands a second."""
     session_s: float = 6.0
@@ -121,31 +121,31 @@ class Plan:
 
     @property
     def calm_s(self) -> float:
-        """How long partitions may take to move."""
+        """The time allowed for partitions to move to another worker."""
         return self.session_s + 3
 
 
 @dataclass
 class Outcome:
-    """What a run found: counts, what was wrong, and for each kind of fault how long partitions stood still."""
+    """The results of a run: counts, errors, and for each kind of fault the longest pauses of partitions."""
 
     found: Found
     put: int
     poisons: int
     pauses: dict[str, list[float]] = field(default_factory=dict)
     why_restarted: list[str] = field(default_factory=list)
-    """Of each worker that ended by itself and was started again."""
+    """The reasons of workers that ended by themselves and were restarted."""
     clients: list[ClientReport] = field(default_factory=list)
     replayed: str = ""
 
     @property
     def bad(self) -> int:
-        """How much was lost, decided twice, or wrong."""
+        """The number of commands lost, decided twice or out of order, and of errors."""
         counts = self.found.counts
         return len(self.found.wrong) + counts["lost"] + counts["decided twice"] + counts["out of order"]
 
     def summary(self) -> str:
-        """For people."""
+        """The result as text."""
         lines = [json.dumps({"put": self.put, **self.found.counts, "restarts": len(self.why_restarted)})]
         for kind, pauses in self.pauses.items():
             lines.append(f"{kind}: {len(pauses)} times; a partition stood still for {_spread(pauses)}")
@@ -158,7 +158,7 @@ class Outcome:
 
 
 def _why(output: str) -> str:
-    """What a process said of why it ended."""
+    """Returns the last line of a process's log that has a reason."""
     lines = [line for line in output.splitlines() if '"why"' in line]
     return (lines or output.splitlines() or ["it said nothing"])[-1][:300]
 
@@ -169,12 +169,12 @@ def _spread(seconds: list[float]) -> str:
 
 
 class Chaos:
-    """Two workers and two gateways that take turns in misfortune, and a third worker that comes and goes."""
+    """Injects faults into two workers and two gateways; a third worker joins and leaves."""
 
     def __init__(
         self, folder: Path, kafka: KafkaCluster | ReferenceKafka, plan: Plan, drivers: Sequence[str] = DRIVERS
     ) -> None:
-        """The workers have these `drivers` in turns."""
+        """The workers take the `drivers` in turn."""
         self.plan = plan
         self._folder = folder
         self._cluster = kafka
@@ -194,7 +194,7 @@ class Chaos:
         self._marks: list[tuple[float, str]] = []
 
     def run(self) -> Outcome:
-        """Do it all, and judge what is in Kafka then."""
+        """Run the plan, then check both topics."""
         try:
             for each in (*self._workers[:2], *self._gateways):
                 each.start()
@@ -229,7 +229,7 @@ class Chaos:
         return Outcome(found, load.put, load.poisons, pauses, ended, reports)
 
     def replay(self, outcome: Outcome) -> None:
-        """Check every rule on the events topic, and decide every request again."""
+        """Check every invariant of the events topic, and decide every request again."""
         log = f"kafka://{self._kafka}/{self._names}.events"
         for what in ("invariants", "redecide"):
             done = command("replay", what, log, "--local")
@@ -238,7 +238,7 @@ class Chaos:
                 outcome.found.wrong.append(f"{what} ended with {done.returncode}: {done.stdout}{done.stderr[-3000:]}")
 
     def _process(self, what: str, number: int, *more: str) -> Supervised:
-        """A worker or a gateway, not started. Gateways have the default timeout of answers."""
+        """Returns a worker or a gateway that is not started. Gateways have the default answer timeout."""
         settings = {**self._stream.common, "log.level": "warning"}
         del settings["gateway.answer.timeout.ms"]
         return Supervised([*self._stream._argv(what, f"{what}-{number}", settings), *more], self._folder)
@@ -262,7 +262,7 @@ class Chaos:
         self._marks.append((time.monotonic(), kind))
 
     def _rebalance(self, _: Supervised) -> None:
-        """The third worker joins, and leaves in order."""
+        """A third worker joins the group and leaves it with SIGTERM."""
         third = self._workers[2]
         self._mark("join")
         third.start()
@@ -280,7 +280,7 @@ class Chaos:
         time.sleep(1.5)
 
     def _zombie(self, worker: Supervised) -> None:
-        """Stopped until its session is long over, then woken: it goes on where it was, and must do no harm."""
+        """SIGSTOP a worker beyond its session, then continue it. Fences of the new owners invalidate its records."""
         process = worker.running()
         self._mark("zombie")
         with suppress(ProcessLookupError):
@@ -292,7 +292,7 @@ class Chaos:
         time.sleep(self.plan.calm_s)
 
     def _kill_gateway(self, _: Supervised) -> None:
-        """Its clients go on at the other; it comes back at the same address."""
+        """Kill a gateway. Its clients use the other one; it restarts at the same address."""
         gateway = self._chance.choice(self._gateways)
         self._mark("kill -9 of a gateway")
         gateway.kill()
@@ -301,8 +301,8 @@ class Chaos:
         time.sleep(1)
 
     def _kafka_gone(self, _: Supervised) -> None:
-        """All of Kafka dies, and is back a minute later."""
-        assert isinstance(self._cluster, KafkaCluster), "only nodes with processes of their own can be killed"
+        """Kill all Kafka brokers, and start them again a minute later."""
+        assert isinstance(self._cluster, KafkaCluster), "only nodes of a KafkaCluster have processes of their own"
         self._mark("all of Kafka away")
         self._cluster.kill(*self._cluster.brokers)
         time.sleep(OUTAGE_S)
@@ -310,8 +310,8 @@ class Chaos:
         time.sleep(20)
 
     def _kill_broker(self, _: Supervised) -> None:
-        """A broker of Kafka dies and comes back; the other two go on."""
-        assert isinstance(self._cluster, KafkaCluster), "only nodes with processes of their own can be killed"
+        """Kill a Kafka broker and start it again. The other two stay up."""
+        assert isinstance(self._cluster, KafkaCluster), "only nodes of a KafkaCluster have processes of their own"
         node = self._chance.choice([2, 3])
         self._mark("kill -9 of a broker")
         self._cluster.kill(node)
@@ -336,7 +336,7 @@ class Chaos:
 
 
 def main() -> int:
-    """Run from the command line; 1 if anything was lost, decided twice, or wrong."""
+    """Returns 1 if anything was lost, decided twice or wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.stream.chaos", description=__doc__)
     parser.add_argument("--driver", choices=(*DRIVERS, "both"), default="both")
     for each in fields(Plan):
@@ -344,7 +344,7 @@ def main() -> int:
     parser.set_defaults(seed=time.time_ns() % 1000)
     options = vars(parser.parse_args())
     driver, plan = options.pop("driver"), Plan(**options)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends what it has started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # stops its processes
     print(f"seed {plan.seed}", flush=True)
     with TemporaryDirectory(prefix="topicwright-chaos-") as held:
         folder = Path(held)

@@ -1,7 +1,8 @@
-"""What must hold of the commands and events topics whatever happened to workers: nothing lost, nothing decided twice.
+"""Checks that workers lost no command and decided none twice, whatever faults they had.
 
-Both topics are read whole. The events are folded by the rule that everybody uses and judged by the auditor, which knows
-nothing of the machine; the commands say what had to be decided; workers' caches must be what the fold gives.
+Reads both topics from the beginning. It folds the events by the rule of all readers, and the auditor, which is
+independent of the machine, checks them. The commands topic defines which decisions must exist. Each worker's cache must
+be a prefix of the fold.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.machine.audit.auditor import audit
 
 @dataclass
 class Found:
-    """What was counted over all partitions."""
+    """Counts over all partitions, and the errors found."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -44,19 +45,19 @@ def check_topics(
 
 
 def fold(partition: int, written: Sequence[bytes | None]) -> tuple[PartitionReader, list[CountedRecord]]:
-    """What counts of a partition of the events topic, and its reader then."""
+    """Returns the records of a partition that count, and the reader after them."""
     reader = PartitionReader(partition)
     counted: list[CountedRecord] = []
     for offset, value in enumerate(written):
         assert value is not None
-        taken = reader.read(offset, value) if value else None  # else an offset without a record
+        taken = reader.read(offset, value) if value else None  # an empty value marks an offset without a record
         if taken is not None:
             counted.append(taken)
     return reader, counted
 
 
 def next_source(written: Sequence[bytes | None]) -> int:
-    """How many commands a partition of the events topic has decided."""
+    """Returns the number of commands that a partition of the events topic has decided."""
     return fold(0, written)[0].next_source
 
 
@@ -102,9 +103,9 @@ def _check_requests(
     answered: Counter[tuple[str, str]],
     state: State,
 ) -> None:
-    """Every request that lies in the topic has exactly one answer, unless it is a create that still waits.
+    """Every request in the commands topic has exactly one answer, unless it is a create that is still pending.
 
-    A copy of one has none; where the request has left no event, and so is not remembered, it may have one too.
+    A copy has no answer. If the request left no event, workers cannot recognize its copy and may answer it too.
     """
     waiting: set[tuple[str, str]] = set()
     for topic in state.topics:  # type: ignore[attr-defined]
@@ -116,7 +117,7 @@ def _check_requests(
     found.counts["requests"] += len(requests)
     found.counts["copies"] += len(requests) - len(
         copies
-    )  # of what a producer put once: Kafka, when its brokers are killed
+    )  # of one produced request: Kafka may duplicate it when its brokers are killed
     remembered = {(r.cause.request_id, getattr(r.event, "topic", "")) for r in records}
     for key, count in copies.items():
         once = 1 - (key in waiting)
@@ -124,7 +125,7 @@ def _check_requests(
             found.wrong.append(f"partition {partition}: {key[0]} for {key[1]}: {answered[key]} answers")
     creates = [each for each in requests if isinstance(each, CreateTopic) and not each.validate_only]
     auto_created = {(each.request_id, each.topic) for each in creates if each.api == AUTO_CREATION}
-    repeated = auto_created - remembered  # of a topic that was there: no event
+    repeated = auto_created - remembered  # the topic existed, so there is no event
     for key in {(command.request_id, command.topic) for command in creates} - repeated:
         if terminal[key] != 1 - (key in waiting):
             found.wrong.append(f"partition {partition}: {key} has {terminal[key]} terminal answers")
@@ -141,7 +142,7 @@ def _requests(sent: Sequence[bytes | None]) -> list[TopicCommand]:
 
 
 def _check_cache(found: Found, folder: Path, records: Sequence[Recorded]) -> None:
-    """A worker's cache is a beginning of the fold."""
+    """A worker's cache is a prefix of the fold."""
     if not folder.exists():
         return
     log = RocksDbLog(folder, cluster_id=None, event_version=1 << 30, new_cluster_id=lambda: "none")

@@ -1,4 +1,4 @@
-"""Workers and gateways without Kafka, and topics with an archive."""
+"""Fixtures: workers and gateways without Kafka, and partitions with an archive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.stream.worker.test_partition_history import KEPT_EVENTS, Partitions, 
 
 @pytest.fixture
 def new_rig(tmp_path: Path) -> Iterator[Rig]:
-    """A gateway over two partitions that has read nothing, with the workers of both."""
+    """A gateway over two partitions that has read no events, with the workers of both partitions."""
     one = Rig(tmp_path)
     yield one
     one.close()
@@ -28,14 +28,14 @@ def new_rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture
 def rig(new_rig: Rig) -> Rig:
-    """The same, with three live brokers."""
+    """The gateway of `new_rig` with three live brokers."""
     new_rig.begin()
     return new_rig
 
 
 @pytest.fixture
 def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
-    """Partitions with an archive that is polled often."""
+    """Partitions with an archive that is polled every 10 ms."""
     for name in ("POLL_S", "POLL_OTHERS_S", "RETRY_S"):
         monkeypatch.setattr(archiving, name, 0.01)
     monkeypatch.setattr(owner_tasks, "RECENT_EVENTS", KEPT_EVENTS)
@@ -44,14 +44,14 @@ def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
 
 @pytest.fixture
 def based(partitions: Partitions, made_bases: Partitions) -> Partitions:
-    """The same, with two bases of each partition and events since."""
+    """Partitions with two bases each, and events after them."""
     partitions.begin_as(made_bases)
     return partitions
 
 
 @pytest.fixture(scope="session")
 def made_bases(tmp_path_factory: pytest.TempPathFactory) -> Partitions:
-    """Two bases of each partition and events since, to be copied."""
+    """The partitions that `based` copies, made once."""
     made = Partitions(tmp_path_factory.mktemp("bases"))
     with pytest.MonkeyPatch.context() as patch:
         for name in ("POLL_S", "RETRY_S"):
@@ -63,13 +63,13 @@ def made_bases(tmp_path_factory: pytest.TempPathFactory) -> Partitions:
 
 @pytest.fixture
 def kafka() -> MemoryKafka:
-    """Two brokers join, in every partition, before anything else."""
+    """Topics in memory; their first commands register two brokers in every partition."""
     return kafka_with_brokers()
 
 
 @pytest.fixture
 async def claimed(kafka: MemoryKafka, tmp_path: Path) -> AsyncIterator[Claimed]:
-    """Makes workers that have taken over partitions, all of them unless named; they are closed at the end."""
+    """Makes workers that own the named partitions, or all. The fixture closes them."""
     async with AsyncExitStack() as held:
 
         async def make(*partitions: int, name: str = "a", **options: Any) -> Stage:
@@ -83,5 +83,5 @@ async def claimed(kafka: MemoryKafka, tmp_path: Path) -> AsyncIterator[Claimed]:
 
 @pytest.fixture
 async def worker(claimed: Claimed) -> Stage:
-    """A worker that has taken over all partitions."""
+    """A worker that owns all partitions."""
     return await claimed()

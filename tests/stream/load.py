@@ -1,4 +1,4 @@
-"""A load on workers, without a gateway: commands at a steady rate, and the events that come of them."""
+"""Load on workers without a gateway: commands at a steady rate, and the arrival times of decisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from events.logs.events_topic import Decided, decode_record, partition_of
 from events.names import RequestId, TopicId, TopicName
 
 BEGINS_S = 0.5
-"""A partition has a decision every 50 ms: the last before a worker dies is seldom older than this."""
+"""A partition decides every 50 ms, so the last decision before a kill is rarely older than this."""
 LED_WITHIN_S = 60.0
 NOT_LED = frozenset(
     (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
@@ -27,8 +27,8 @@ POISON = b"\x01 no command"
 
 
 class Load(threading.Thread):
-    """Puts creates, changes, deletes, and now and then a poison command or a copy; each is acknowledged by Kafka, or
-    `failed`."""
+    """Produces creates, changes, deletes, and some poison commands and copies. A command that Kafka does not
+    acknowledge is in `failed`."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float, seed: int = 1) -> None:
         super().__init__(name="load", daemon=True)
@@ -58,7 +58,7 @@ class Load(threading.Thread):
         self._producer.flush(30)
 
     def end(self) -> None:
-        """Put no more; returns when Kafka has all."""
+        """Stop producing; returns when Kafka has acknowledged all commands."""
         self._over.set()
         self.join(60)
         assert not self.failed, self.failed[:3]
@@ -70,7 +70,7 @@ class Load(threading.Thread):
             return
         command = self._command(number)
         key = key_of(command)
-        for _ in range(2 if number % 100 == 50 else 1):  # twice, as Kafka may keep it when its brokers are killed
+        for _ in range(2 if number % 100 == 50 else 1):  # twice, as Kafka may store it when its brokers are killed
             self._produce(partition_of(key, self._partitions), key.encode(), encode_command(command))
 
     def _produce(self, partition: int, key: bytes, value: bytes) -> None:
@@ -98,7 +98,7 @@ class Load(threading.Thread):
 
 
 class Arrivals(threading.Thread):
-    """Notes when decisions arrive: (time, partition), for how long a partition stood still."""
+    """Records (time, partition) of each decision, to measure pauses of partitions."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__(name="arrivals", daemon=True)
@@ -116,13 +116,12 @@ class Arrivals(threading.Thread):
         self._consumer.close()
 
     def end(self) -> None:
-        """Look no longer."""
         self._over.set()
         self.join(30)
 
     def pauses(self, marks: Sequence[float]) -> list[float]:
-        """For each of the moments, which are in order, the longest time that a partition stood still because of it, in
-        seconds: a standstill belongs to the last moment before it began, give or take `BEGINS_S`."""
+        """Returns, for each mark in order, the longest pause of a partition that it caused, in seconds. A pause belongs
+        to the last mark before its begin, within `BEGINS_S`."""
         longest = [0.0] * len(marks)
         for partition in {each for _, each in self.seen}:
             for earlier, later in pairwise(at for at, where in self.seen if where == partition):
@@ -146,7 +145,7 @@ def _read_partition(consumer: Consumer, topic: str, partition: int) -> list[byte
     consumer.assign([there])
     values: list[bytes | None] = []
     while len(values) < end:
-        messages: Sequence[Message] = consumer.consume(min(5000, end - len(values)), 5)  # fewer would be waited for
+        messages: Sequence[Message] = consumer.consume(min(5000, end - len(values)), 5)  # a larger count waits
         assert messages, f"{topic} {partition}: nothing at offset {len(values)} of {end}"
         for message in messages:
             assert message.error() is None, message.error()
@@ -156,7 +155,7 @@ def _read_partition(consumer: Consumer, topic: str, partition: int) -> list[byte
 
 
 def _end_of(consumer: Consumer, there: TopicPartition) -> int:
-    """Where a partition ends, once its leader says so: brokers that came back still give leaderships back."""
+    """Returns the end offset of a partition. Waits for a leader: after a restart, brokers still move leadership."""
     deadline = time.monotonic() + LED_WITHIN_S
     while True:
         try:

@@ -16,12 +16,12 @@ WITHIN_S = 240
 
 
 def create(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, int]:
-    """The error codes of a create, by topic."""
+    """Returns the error codes of a create by topic."""
     return {name: code for name, (code, _) in create_with_messages(address, *names, timeout_ms=timeout_ms).items()}
 
 
 def create_with_messages(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, tuple[int, str]]:
-    """The error codes and messages of a create, by topic."""
+    """Returns the error codes and messages of a create by topic."""
     topics = [
         {"name": name, "num_partitions": 1, "replication_factor": 2, "assignments": [], "configs": []} for name in names
     ]
@@ -31,7 +31,7 @@ def create_with_messages(address: str, *names: str, timeout_ms: int = 30_000) ->
 
 
 def fetch(http: str, path: str) -> tuple[int, str]:
-    """Status and body of a GET."""
+    """Returns status and body of a GET."""
     try:
         with urllib.request.urlopen(f"http://{http}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
@@ -41,7 +41,7 @@ def fetch(http: str, path: str) -> tuple[int, str]:
 
 
 def get(server: Topicwright, path: str, expect: int = 200) -> Any:
-    """The JSON of a GET."""
+    """Returns the JSON of a GET."""
     status, body = fetch(server.http, path)
     assert status == expect, f"{path}: {status} {body}"
     return json.loads(body)

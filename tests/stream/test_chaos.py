@@ -1,6 +1,6 @@
-"""Workers that are killed, that join and leave, and that wake as zombies, under load, on a real Kafka.
+"""Commands are decided exactly once on a real Kafka while workers are killed, rebalanced, and continue as zombies.
 
-A little of what `python -m tests.stream.chaos` does at length: a worker of each driver is killed, and each is a zombie.
+A short run of `python -m tests.stream.chaos`: one worker of each driver is killed, and each becomes a zombie.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def test_commands_are_decided_exactly_once_under_kills_and_rebalances(kafka44: R
     print(outcome.summary())
     assert outcome.bad == 0, outcome.summary()
     counts = outcome.found.counts
-    assert counts["commands"] > outcome.put, "workers' own commands and those of gateways are among them"
+    assert counts["commands"] > outcome.put, "commands of workers and gateways are counted too"
     assert counts["copies"] > 0, outcome.summary()
     assert (counts["faults"], counts["caches"] > 0) == (outcome.poisons, True)
     assert all(one.answers for one in outcome.clients), outcome.summary()

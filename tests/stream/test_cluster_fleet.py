@@ -1,7 +1,6 @@
-"""Workers and gateways before a real Kafka that holds their log and carries their decisions out.
+"""Workers and gateways in front of a real Kafka that stores their log and is their target cluster.
 
-They are those of `make cluster`, the topology of docker-compose.yml as plain processes, from its first word to Ctrl-C.
-Topics have names of their own.
+`make cluster` starts these processes, in the topology of docker-compose.yml. Topics have unique names.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ STARTED_WITHIN_S = 480
 
 @dataclass(frozen=True)
 class Before:
-    """What is before the cluster, and the cluster; an admin client at a gateway, and one at the cluster."""
+    """The gateways, the target cluster, and an admin client for each."""
 
     kafka: ReferenceKafka
     gateways: tuple[Topicwright, Topicwright]
@@ -50,7 +49,7 @@ class Before:
 
     @property
     def here(self) -> AdminClient:
-        """A new client: one that requested metadata of a named topic knows the brokers' own addresses."""
+        """A new client: after Metadata of a named topic, a client knows the brokers' own addresses."""
         return AdminClient({"bootstrap.servers": self.gateway.kafka})
 
     @property
@@ -60,8 +59,8 @@ class Before:
 
 @pytest.fixture(scope="module")
 def before(kafka44: ReferenceKafka) -> Iterator[Before]:
-    """Two workers and two gateways; the cluster's policy refuses names that begin with `refused`. `make cluster` also
-    starts Kafka and Spark."""
+    """Two workers and two gateways. The target cluster's policy refuses names that begin with `refused`. `make cluster`
+    also starts Kafka and Spark."""
     with Process([sys.executable, "-m", "tests.support.cluster", kafka44.bootstrap], cwd=ROOT) as process:
         kafka = process.wait_for_line(r"^Kafka clients +(\S+) and (\S+)$", within_s=STARTED_WITHIN_S).groups()
         http = process.wait_for_line(r"^HTTP +(\S+) and (\S+)$", within_s=10).groups()
@@ -80,7 +79,7 @@ def name() -> str:
 
 def test_the_target_cluster_applies_requests_of_gateways(before: Before, name: str) -> None:
     here, there = before.here, before.there
-    names = [f"{name}-{number}" for number in range(6)]  # in several partitions, so with several owners
+    names = [f"{name}-{number}" for number in range(6)]  # in several partitions with several owners
     for each in names:
         assert create(here, each, 2, 3, **{"retention.ms": "60000"}) == (0, "")
         topic = until(partial(seen, before.gateway, f"/v1/topics/{each}"))  # the other gateway may have answered
@@ -101,7 +100,7 @@ def test_the_target_cluster_applies_requests_of_gateways(before: Before, name: s
         "TopicDeleted", "ChangeCarriedOut",
     ]  # fmt: skip
     until(
-        lambda: [each for each in types(before.gateway, one) if each != "MetadataPropagated"],  # by one broker each
+        lambda: [each for each in types(before.gateway, one) if each != "MetadataPropagated"],  # each broker causes one
         lambda found: found == history,
     )
 
@@ -110,7 +109,7 @@ def test_clients_that_bootstrap_at_a_gateway_produce_and_consume(before: Before,
     start: dict[str, str | int | float | bool] = {"bootstrap.servers": before.gateway.kafka}
     admin = before.here
     assert create(admin, name)[0] == 0
-    with Wire(before.gateway.kafka) as wire:  # librdkafka may already ask a broker, whose address it learned here
+    with Wire(before.gateway.kafka) as wire:  # librdkafka may already use a broker's address from Metadata
         listed = wire.call("Metadata", 9, topics=[{"name": name}])["brokers"]
     gateways = {one.kafka for one in before.gateways}
     assert {f"{node['host']}:{node['port']}" for node in listed} == {*before.kafka.brokers.values(), *gateways}
@@ -161,7 +160,7 @@ def test_external_changes_of_the_target_cluster_are_imported(before: Before, nam
 
 
 def test_the_commands_and_events_topics_are_hidden_and_protected(before: Before, name: str) -> None:
-    """They are neither shown nor can they be deleted here."""
+    """Gateways neither list these topics nor delete them."""
     before.there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     until(lambda: seen(before.gateway, f"/v1/topics/{name}"))
     log = {f"{NAMES}.{kind}" for kind in ("commands", "events", "gateways")}
@@ -177,7 +176,7 @@ def test_the_commands_and_events_topics_are_hidden_and_protected(before: Before,
 
 
 def test_a_surviving_worker_takes_over_partitions_of_a_killed_one(before: Before, name: str, tmp_path: Path) -> None:
-    """A worker dies: whoever owns its partitions next watches the cluster and carries out for them."""
+    """The new owner of the partitions watches the target cluster and applies requests there."""
     with ExitStack() as held:
         others = Stream(tmp_path, before.kafka.bootstrap, NAMES, SETTINGS, "plain", ROOT, held)
         others.start_worker(f"cluster:{before.kafka.brokers[2]}").kill()

@@ -1,4 +1,4 @@
-"""The events topic in Kafka: workers and gateways keep its last copy; transactions of others in it count for nobody."""
+"""The lost events topic: workers and gateways retain the last copy. External transactions do not count."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def recreate(admin: AdminClient, topic: str) -> None:
 
 
 def events_of(data: Path) -> list[list[bytes]]:
-    """The events of each partition in a folder."""
+    """Returns the events of each partition in a folder."""
     found = []
     for number in range(PARTITIONS):
         with closing(FrozenLog(data / f"partition-{number:05}")) as log:
@@ -93,7 +93,7 @@ def _stop(one: Stream) -> None:
 
 
 def _is_missing(one: Stream, words: str) -> None:
-    """The checks at the start of workers and gateways raise for their folders."""
+    """Wait until the start checks of workers and gateways raise an error with these words."""
     settings = load_settings(overrides=[f"{key}={value}" for key, value in one.common.items()])
     for name in ("worker-0", "gateway-0"):
 
@@ -102,13 +102,13 @@ def _is_missing(one: Stream, words: str) -> None:
                 prepare_topics({"bootstrap.servers": one.kafka}, settings, data)
             except (TopicsMismatch, KafkaUnavailable) as error:
                 return re.search(words, str(error)) is not None
-            return False  # the broker that answers does not know it yet
+            return False  # the broker that answers has stale metadata
 
-        until("it is missed", is_said)
+        until("the topic is reported as missing", is_said)
 
 
 def _refused(one: Stream, words: str) -> None:
-    """A worker and a gateway do not start, and keep what may be the last copy."""
+    """A worker and a gateway refuse to start, and retain what may be the last copy."""
     folders = [one.folder / name for name in ("worker-0", "gateway-0")]
     before = [events_in(folder) for folder in folders]
     assert min(before) > 8
@@ -126,7 +126,7 @@ def _restore(one: Stream, *folders: str) -> tuple[int, str]:
 
 
 def _is_restored(one: Stream, answers: dict[str, int], *folders: str) -> None:
-    """The topic has all events again. Workers and gateways start with empty folders: theirs are of the lost topic."""
+    """The restored topic has all events. Processes need empty folders, because theirs belong to the lost topic."""
     data = one.folder / "gateway-0"
     before = events_of(data)
     code, said = _restore(one, *folders)
@@ -144,11 +144,11 @@ def _is_restored(one: Stream, answers: dict[str, int], *folders: str) -> None:
     assert [there[: len(here)] for here, there in zip(before, after, strict=True)] == before
     replayed = scan(kafka_topic(f"kafka://{one.kafka}/{one.names}.events"))
     assert [each.end for each in replayed.partitions] == list(map(len, after))
-    assert _restore(one, "gateway-0")[0] == 2, "it is not lost any more"
+    assert _restore(one, "gateway-0")[0] == 2, "the topic is no longer lost"
 
 
 def _is_reported(one: Stream) -> None:
-    """Whoever has all in a folder goes on, and reports that Kafka deleted the first records."""
+    """A process with all events in its folder continues, and reports that Kafka deleted the first records."""
     for process in again(one):
         (http,) = process.wait_for_line(r"^ready .*?http=(\S+)", within_s=240).groups()
         until("it looks at the topic", lambda at=http: bool(json.loads(fetch(at, "/health/ready")[1])["reason"]))  # type: ignore[misc]
@@ -161,7 +161,7 @@ def _is_reported(one: Stream) -> None:
 
 
 def again(one: Stream) -> list[Process]:
-    """The worker and the gateway, started on their folders."""
+    """Returns the worker and the gateway, restarted on their folders."""
     argv = [one._argv("worker", "worker-0", one.common), one._argv("gateway", "gateway-0", one.common)]
     argv[0] += ["--driver", one.driver, "--brokers", "simulated:3"]
     argv[1] += ["--kafka", "127.0.0.1:0"]
@@ -173,7 +173,7 @@ IGNORED = encode_record(Fence(0, "somebody", "1.0", EVENT_VERSION))
 
 @contextmanager
 def transaction(kafka: str, topic: str, value: bytes) -> Iterator[Producer]:
-    """A transaction of somebody else with a record in each partition of a topic; open until the end of the block."""
+    """An external transaction with one record in each partition; it stays open until the block ends."""
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": f"somebody-{time.time_ns()}"})
     producer.init_transactions(60)
     producer.begin_transaction()
@@ -198,11 +198,11 @@ def test_external_transactions_in_the_events_topic_delay_and_lose_nothing(
             with transaction(kafka, events, value) as producer:
                 getattr(producer, ends)(60)
             more = [f"{ends}-{number}" for number in range(4)]
-            assert create(gateway.kafka, *more) == dict.fromkeys(more, 0), "those that run go on"
+            assert create(gateway.kafka, *more) == dict.fromkeys(more, 0), "running processes continue"
         with transaction(kafka, events, b"not a record") as producer:
             producer.abort_transaction(60)
         assert one.workers[0].stop(within_s=120) == 0
-        one.start_worker()  # its folder is empty, and the end of each partition is a marker
+        one.start_worker()  # its folder is empty, and each partition ends with a control record
         cold = one.start_gateway()
         assert create(cold.kafka, "e", "f", "g", "h") == dict.fromkeys("efgh", 0)
         for process in (gateway.process, cold.process, *one.workers):

@@ -1,4 +1,4 @@
-"""Kafka goes away and comes back, under gateways and under workers of both drivers: nothing is lost."""
+"""Kafka stops and restarts under gateways and workers of both drivers. No command is lost."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ def test_gateways_and_workers_survive_a_kafka_restart(tmp_path: Path) -> None:
 
 
 def gateway_reports_lost_kafka_and_recovers(kafka: KafkaCluster, folder: Path) -> None:
-    """Kafka is stopped for a while, like one behind a broken network."""
+    """SIGSTOP suspends Kafka, which looks to clients like a network failure."""
     with stream(folder, kafka.bootstrap, "lost", gateways=0) as one:
         gateway = one.start_gateway({"gateway.session.timeout.ms": "1500", "gateway.heartbeat.interval.ms": "200"})
         tried: list[str] = []
         until("a topic is created", lambda: created(gateway.kafka, "before"))
         kafka.processes[1].popen.send_signal(signal.SIGSTOP)
         try:
-            until("it is not ready", lambda: not is_ready(gateway))
+            until("the gateway is not ready", lambda: not is_ready(gateway))
             assert "does not receive its own heartbeats" in get(gateway, "/health/ready", 503)["reason"]
-            # An announcement that Kafka has still given back may come late: what is put then may arrive in the end.
-            until("what is requested is not put", lambda: refused_at_once(gateway.kafka, tried))
-            assert described(gateway.kafka, "before") == 0, "what is known is still shown"
+            # A heartbeat that Kafka returned before may arrive late, and a command produced then may still be decided.
+            until("requests are refused", lambda: refused_at_once(gateway.kafka, tried))
+            assert described(gateway.kafka, "before") == 0, "the gateway still serves what it has read"
         finally:
             kafka.processes[1].popen.send_signal(signal.SIGCONT)
-        until("it is ready again", lambda: is_ready(gateway))
+        until("the gateway is ready again", lambda: is_ready(gateway))
         until("requests are decided again", lambda: created(gateway.kafka, "after"))
-        assert described(gateway.kafka, tried[-1]) == 3, "what was refused was not put"
+        assert described(gateway.kafka, tried[-1]) == 3, "a refused command was not produced"
 
 
 def refused_at_once(address: str, names: list[str]) -> bool:
-    """Try a new name, the last of `names` then."""
+    """Create a new topic, whose name is appended to `names`; True if the gateway refuses because of Kafka."""
     names.append(f"meanwhile-{len(names)}")
     (outcome,) = create_with_messages(address, names[-1]).values()
     assert outcome[0] == NOT_CONTROLLER
@@ -50,8 +50,8 @@ def refused_at_once(address: str, names: list[str]) -> bool:
 
 
 def workers_go_on_and_can_be_stopped(kafka: KafkaCluster, folder: Path) -> None:
-    """The only broker is killed and comes back: workers go on by themselves. Killed once more, it does not keep them
-    from ending when they are to."""
+    """The only broker is killed and restarted; workers continue without a restart. It is killed again; workers still
+    stop on SIGTERM."""
 
     def decides(worker: Process, http: str) -> bool:
         return worker.popen.poll() is None and fetch(http, "/health/ready")[0] == 200

@@ -1,6 +1,6 @@
-"""Each subscriber of the change feed handles or ignores each type of event, explicitly.
+"""Each subscriber of the change feed explicitly handles or ignores each type of event.
 
-A subscriber gets only the types in its `handles`. A new type of event belongs there, or into `IGNORED` below.
+A subscriber gets only the types in its `handles`. Add a new type of event there, or to `IGNORED` below.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ IGNORED = {
 
 
 def _subscribers() -> dict[str, Any]:
-    """The classes of the product that have `on_events`, but for the ports."""
+    """The product's classes with `on_events`, except the ports."""
     found: dict[str, Any] = {}
     for path in sorted((ROOT / "controller").rglob("*.py")):
         text = path.read_text()

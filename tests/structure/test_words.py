@@ -1,6 +1,6 @@
 """Identifiers of the product use the words of CONTRIBUTING.md ("Words"), not private ones.
 
-`BANNED` has the words that are gone from the whole product. When another one is gone, add it here.
+`BANNED` has the words that no identifier of the product uses. When the last use of another is gone, add it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests in envelopes: answered as if the client had sent them itself, or refused without harm to the broker."""
+"""Envelope requests: answered like direct requests of the client, or rejected without an error of the broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BROKER = RequestContext(int(ApiKey.ENVELOPE), 0)
 
 
 def frame(key: int, version: int, request: Message) -> bytes:
-    """A request as a client sends it, without its size."""
+    """Encodes a request frame without its size."""
     return codec.encode_request(key, version, 42, "app", request)[4:]
 
 
@@ -35,7 +35,7 @@ DELETION = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",)
 
 
 class Deleting:
-    """Handles DeleteTopics, and remembers its requests."""
+    """Handles DeleteTopics and records the requests."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[RequestContext, DeleteTopicsRequest]] = []

@@ -25,10 +25,10 @@ from events.catalog import Endpoint
 from tests.support.tools import KAFKA_SERVER, server_classpath
 
 NOT_OFFERED = {
-    41: "DescribeDelegationToken"  # answered by brokers; Kafka's controller says UNKNOWN_SERVER_ERROR
+    41: "DescribeDelegationToken"  # brokers answer it; Kafka's controller returns UNKNOWN_SERVER_ERROR
 }
 ADDED = {ApiKey.DESCRIBE_CLIENT_QUOTAS}
-"""Kafka leaves it to brokers."""
+"""In Kafka, brokers answer it."""
 FORWARDED = {
     19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81, 94,
 }  # fmt: skip
@@ -37,7 +37,7 @@ ANN = b"\0\0\x05User\x04ann\0\0"
 
 
 class Granting:
-    """A gateway that grants everything."""
+    """A `ControllerApi` that grants everything."""
 
     cluster_id = "cluster"
 
@@ -54,7 +54,7 @@ def listener(name: str = "CONTROLLER") -> Any:
 
 
 def apis_of_kafkas_controller(but_not_of_brokers: bool = False) -> dict[int, tuple[str, int]]:
-    """Name and newest stable version by key, from the schemas in the jar of Kafka's clients."""
+    """Name and newest stable version by API key, from the schemas in the jar of Kafka's clients."""
     (jar,) = Path(server_classpath().removesuffix("*")).glob("kafka-clients-*.jar")
     found = {}
     with zipfile.ZipFile(jar) as schemas:
@@ -127,7 +127,7 @@ def test_rejected_requests_get_a_response(
 
 
 class Denying(Granting):
-    """A gateway that grants nothing, and remembers the operations it was called for."""
+    """A `ControllerApi` that denies everything, and records the requested operations."""
 
     def __init__(self) -> None:
         super().__init__("PLAINTEXT")
@@ -184,7 +184,7 @@ async def _answer(answer: Any) -> Any:
 
 def _request(key: ApiKey) -> Any:
 
-    # Codes are looked at before permissions, as Kafka reads them with the request.
+    # Codes are checked before permissions, because Kafka checks them when it parses the request.
     one = access.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
     return {
         ApiKey.DESCRIBE_ACLS: one,
@@ -193,11 +193,11 @@ def _request(key: ApiKey) -> Any:
 
 
 class Submitted(Exception):
-    """Commands were submitted, with their timeouts and the timeout of the request."""
+    """Raised for submitted commands, with their timeouts and the timeout of the request."""
 
 
 class Raising(Granting):
-    """A gateway that raises what is submitted to it."""
+    """A `ControllerApi` that raises submitted commands as an error."""
 
     controller = SimpleNamespace(new_request_id=lambda _: "q", now_ms=lambda: 0)
 

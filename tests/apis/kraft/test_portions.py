@@ -1,4 +1,4 @@
-"""Requests about very many partitions are decided in portions, and answered as one."""
+"""Requests about very many partitions are decided in portions; the portions become one response."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_request_portions_are_complete_ordered_and_bounded(sizes: Sequence[int])
     again: dict[str, list[int]] = {}
     for portion in portions:
         assert sum(max(1, len(each)) for _, each in portion) <= PARTITIONS_PER_PORTION
-        assert len({name for name, _ in portion}) == len(portion), "a reply is found by the name of its topic"
+        assert len({name for name, _ in portion}) == len(portion), "replies are matched by topic name"
         for name, each in portion:
             again.setdefault(name, []).extend(each)
     assert list(again.items()) == [(name, list(each)) for name, each in wanted]
 
 
 class ControllerApi:
-    """A gateway that decides at once, on real brokers with one topic of very many partitions."""
+    """Decides at once, for Kafka brokers (KRaft mode) with one topic of very many partitions."""
 
     def __init__(self) -> None:
         self.rig = Rig()
@@ -73,7 +73,7 @@ class ControllerApi:
 
 
 def answer(handle: Any, key: ApiKey, version: int, request: Any, *parts: Any) -> Any:
-    """The answer of a handler that has these parts."""
+    """The response of a handler to a request with these parts."""
     return asyncio.run(handle(*parts, RequestContext(key, version), request))
 
 

@@ -1,4 +1,5 @@
-"""The quorum's APIs: fetches that are refused are logged once in a while, and who does not lead says so."""
+"""The quorum's APIs: refused fetches are logged at a limited rate, and a voter that does not lead answers
+NOT_CONTROLLER."""
 
 from __future__ import annotations
 
@@ -40,11 +41,11 @@ def test_rejected_fetches_are_rate_limited_by_node_and_code() -> None:
         assert len(logged) == 4
         for node_id in range(5000):
             refuse(node_id)
-    assert len(refused._logged) <= 1000, "whoever fetches may give any id"
+    assert len(refused._logged) <= 1000, "replica ids of fetches may be arbitrary"
 
 
 def listener(leads: bool, request: Any = None) -> dict[int, ApiHandler]:
-    """The listener of a voter of cluster c with broker 1; `request` is what its node does."""
+    """The listener of a voter of cluster c with broker 1. `request` replaces the `request` method of its node."""
     brokers = Mock(replication=SimpleNamespace(leads=leads, registered=None), node=Mock(request=request))
     api = Mock(advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=Mock(brokers={1: object()}))
     return kraft_broker_listener(brokers, "C", api, {})
@@ -55,7 +56,7 @@ OF_WHOEVER = {
     ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT,
     ApiKey.UPDATE_RAFT_VOTER, ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
 }  # fmt: skip
-"""Answered by a controller that does not lead, too."""
+"""APIs that a controller answers even if it does not lead."""
 
 
 def test_kraft_apis_return_not_controller_without_leadership() -> None:

@@ -1,4 +1,4 @@
-"""Verifies consistency proofs, as a client does (RFC 9162, 2.1.4.2)."""
+"""Verifies consistency proofs as a client does (RFC 9162, 2.1.4.2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from events.logs.merkle import EMPTY_ROOT, node_hash
 
 
 def is_consistent(old: int, old_root: bytes, size: int, root: bytes, path: Sequence[bytes]) -> bool:
-    """True if the path proves that the first `old` of `size` events have the old root (RFC 9162, 2.1.4.2)."""
+    """True if the path proves that the tree of the first `old` of `size` events has the root `old_root`."""
     if old > size:
         return False
     if old in (0, size):

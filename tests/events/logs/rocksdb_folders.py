@@ -1,4 +1,4 @@
-"""Log folders as crashes and bad disks leave them."""
+"""Log folders after crashes and disk damage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from events.logs.rocksdb_log import RocksDbLog
 
 
 def open_log(path: Path, cluster_id: str | None = None, event_version: int = 1) -> RocksDbLog:
-    """The log in `path`; a new one is of cluster `made-here`."""
+    """Open the log in `path`. A new one has the cluster id `made-here`."""
     return RocksDbLog(
         path,
         cluster_id=cluster_id,
@@ -22,7 +22,7 @@ def open_log(path: Path, cluster_id: str | None = None, event_version: int = 1) 
 
 
 def counted(number: int, events: int = 5) -> Commit:
-    """The commit of a given number: its events say it, and so does the state key `count`."""
+    """Returns a commit whose events and state key `count` contain its number."""
     entries = [
         Entry(b"%d:%d" % (number, each) * 10, f"topic-{number % 7}", f"request-{number}") for each in range(events)
     ]
@@ -36,13 +36,13 @@ def write_counted(log: RocksDbLog, numbers: range) -> None:
 
 
 def copied(log_path: Path, to: Path) -> Path:
-    """What a kill -9 at this moment would leave: the files as they are, without the lock."""
+    """Copy the files as a kill -9 would leave them now, without the lock."""
     shutil.copytree(log_path, to, ignore=shutil.ignore_patterns("LOCK"))
     return to
 
 
 def largest(folder: Path, suffix: str) -> Path:
-    """The largest file with a suffix: `.log` is a write-ahead log, `.sst` a table file."""
+    """Returns the largest file with a suffix: `.log` is a write-ahead log, `.sst` a table file."""
     return max(folder.glob(f"*{suffix}"), key=lambda each: each.stat().st_size)
 
 
@@ -55,7 +55,7 @@ def flip(file: Path, at: int, bits: int = 0xFF) -> None:
 
 
 def blank(file: Path, at: int, size: int) -> None:
-    """Zero some bytes, as pages are that never reached the disk."""
+    """Zero some bytes, like pages that were never written to disk."""
     with file.open("r+b") as opened:
         opened.seek(at)
         opened.write(bytes(size))

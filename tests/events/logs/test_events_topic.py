@@ -1,4 +1,4 @@
-"""The events topic: its records, the partition of a shard key, and which records count."""
+"""The events topic: its record format, the partition of a shard key, and which records count."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_events_topic_records_round_trip(record: Record) -> None:
 
 
 def test_events_topic_record_bytes_are_stable() -> None:
-    """Golden bytes: another encoding could not be read by the release before."""
+    """The previous release must be able to read the bytes."""
     assert msgspec.msgpack.decode(encode_record(FENCE)) == ["fence", 3, "w-1", "1.0", EVENT_VERSION, [b"settings"], 0]
     assert msgspec.msgpack.decode(encode_record(DECIDED)) == ["decided", 3, 7, [b"one", b"two"], b"answers", ""]
 
@@ -65,7 +65,7 @@ def test_a_fence_of_a_newer_event_version_names_its_release() -> None:
 
 
 def test_partition_matches_kafkas_partitioner() -> None:
-    """The values of org.apache.kafka.common.utils.UtilsTest."""
+    """The known values are from org.apache.kafka.common.utils.UtilsTest."""
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
     assert {data: murmur2(data) for data in known} == {data: value & 0xFFFFFFFF for data, value in known.items()}
 
@@ -87,7 +87,7 @@ def fence(epoch: int, writer: str = "a", *events: bytes, source: int = 0) -> Fen
 
 
 def read_all(*records: Record) -> tuple[PartitionReader, list[tuple[int | None, int, tuple[bytes, ...]]]]:
-    """What counts of a whole topic: source, number of the first event, events."""
+    """Returns the reader after a whole topic, and of each record that counts: source, first event number, events."""
     reader = PartitionReader(0)
     counted = []
     for offset, record in enumerate(records):
@@ -166,12 +166,12 @@ WORKERS: list[Record] = [
     Decided(1, 3, (b"late",)),
     *(Decided(2, source, (b"y",)) for source in range(3, 5)),
 ]
-"""Two workers of one partition; what the first still writes at the end does not count."""
+"""Two workers of one partition. Records of the first after the takeover do not count."""
 
 
 @given(st.lists(st.integers(0, 3), min_size=len(WORKERS), max_size=len(WORKERS)))
 def test_offset_gaps_of_control_records_are_no_loss(skipped: list[int]) -> None:
-    """Control records and aborted ones; a reader may be replaced after any record."""
+    """Control records and aborted records leave gaps. A reader may restart after any record."""
     whole, (reader, *_) = read_all(*WORKERS), read_all()
     offset, counted = 0, []
     for record, skip in zip(WORKERS, skipped, strict=True):
@@ -182,7 +182,7 @@ def test_offset_gaps_of_control_records_are_no_loss(skipped: list[int]) -> None:
         offset += 1
         again = PartitionReader(0, reader.position)
         assert again.position == reader.position
-        reader = again if again.kafka_offset == offset else reader  # not within a gap, which it would read again
+        reader = again if again.kafka_offset == offset else reader  # a restart within a gap would read it again
     assert counted == whole[1]
     assert reader.position == msgspec.structs.replace(whole[0].position, kafka_offset=offset)
 
@@ -190,7 +190,7 @@ def test_offset_gaps_of_control_records_are_no_loss(skipped: list[int]) -> None:
 @pytest.mark.parametrize("start", range(len(WORKERS)))
 @pytest.mark.parametrize("count", range(1, len(WORKERS)))
 def test_missing_records_are_detected(start: int, count: int) -> None:
-    """As where a topic was compacted: a later record shows it, where one counts; a reader may be replaced before."""
+    """As in a compacted topic: the next record that counts reveals the gap. A reader may restart before it."""
     left = [(offset, record) for offset, record in enumerate(WORKERS) if not start <= offset < start + count]
     reader, why, events = PartitionReader(3), "", 0
     for offset, record in left:
@@ -207,12 +207,12 @@ def test_missing_records_are_detected(start: int, count: int) -> None:
         assert "partition 3, record " in why
         assert "records are missing" in why
         assert "cleanup.policy=delete" in why
-    else:  # what was lost does not count, or nothing that counts came after it
+    else:  # the missing records do not count, or no record after them counts
         assert events == read_all(*WORKERS[: end + 1])[0].next_event or end < len(WORKERS) - 1
 
 
 class Writer:
-    """Somebody who believes to own the partition: claims on what it has read, writes until it finds out."""
+    """A worker that takes over after reading the topic, and writes until it notices a newer fence."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -245,7 +245,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["claim", "write", "write", "write", 
 
 @given(STEPS)
 def test_each_command_counts_once_for_any_interleaving_of_writers(steps: list[tuple[str, int]]) -> None:
-    """Writers that were replaced go on writing; some claim on an old view. No reader ever stops, or counts twice."""
+    """Fenced writers continue, and some take over with a stale view. Readers never stop, and count nothing twice."""
     topic: list[bytes] = []
     writers = [Writer(name) for name in "abc"]
     for step, number in steps:

@@ -1,4 +1,4 @@
-"""kill -9 while a log is written, at random moments: what was said to be flushed is there, and no commit in part."""
+"""kill -9 at random times while a log is written: flushed events survive, and no commit is partial."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ while True:
 
 
 def flushed_before_a_kill(folder: Path, after_s: float) -> int:
-    """Run a writer on the folder and kill it; returns the last offset that it said was flushed."""
+    """Run a writer on the folder and kill it; returns the last offset that it reported as flushed."""
     with subprocess.Popen([sys.executable, "-c", WRITE_FOREVER, str(folder)], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         last = writer.stdout.readline()
@@ -58,17 +58,17 @@ def test_flushed_commits_survive_kill_9_at_random_times(tmp_path: Path) -> None:
         flushed = flushed_before_a_kill(folder, moments.uniform(0.0, 0.4))
         log = open_log(folder)
         end = log.next_offset
-        assert end >= flushed, f"what was flushed is there, {where}"
-        assert end % 5 == 0, f"no commit is there in part, {where}"
+        assert end >= flushed, f"flushed events are missing, {where}"
+        assert end % 5 == 0, f"a commit is partial, {where}"
         values = [entry.value for n in range(checked // 5, end // 5) for entry in counted(n).entries]
-        assert list(log.read(checked)) == list(enumerate(values, checked)), f"the events are those written, {where}"
-        assert log.get(b"count") == (b"%d" % (end // 5 - 1) if end else None), f"the state agrees, {where}"
+        assert list(log.read(checked)) == list(enumerate(values, checked)), f"events differ, {where}"
+        assert log.get(b"count") == (b"%d" % (end // 5 - 1) if end else None), f"the state differs, {where}"
         for n in range(checked // 5, end // 5, 50):
             assert list(request_offsets(log, f"request-{n}")) == list(range(5 * n, 5 * n + 5)), (
-                f"the index agrees, {where}"
+                f"the index differs, {where}"
             )
         in_shard = sum(1 for n in range(end // 5) if n % 7 == 3) * 5
-        assert sum(1 for _ in shard_offsets(log, "topic-3")) == in_shard, f"the index agrees, {where}"
+        assert sum(1 for _ in shard_offsets(log, "topic-3")) == in_shard, f"the index differs, {where}"
         checked = end
         log.close()
-    assert checked > 0, f"something was written, seed {seed}"
+    assert checked > 0, f"no event was written, seed {seed}"

@@ -1,4 +1,4 @@
-"""What every event log promises, run on each of them."""
+"""The contract of `EventLog`, run on each implementation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def commit(*values: bytes, shard: str = "orders", request: str = "r1", **state: 
 
 
 class LogContract:
-    """The promises of `EventLog`; a subclass gives the log."""
+    """The contract of `EventLog`; a subclass has the fixture `log`."""
 
     def test_offsets_start_at_0_without_gaps(self, log: EventLog) -> None:
         assert log.write(commit(b"a", b"b")) == 0
@@ -33,7 +33,7 @@ class LogContract:
         with pytest.raises(ValueError, match="only together with the events"):
             log.write(Commit((), {b"k": b"v"}))
         assert log.get(b"k") is None
-        assert log.write(commit(b"a")) == 0, "a refused commit does not stop the log"
+        assert log.write(commit(b"a")) == 0, "a rejected commit does not stop the log"
 
     def test_only_flush_advances_the_durable_offset(self, log: EventLog) -> None:
         log.write(commit(b"a", b"b"))
@@ -60,8 +60,8 @@ class LogContract:
         finally:
             stop.set()
             flushing.join()
-        assert all(at_least <= durable for at_least, durable in seen), "a flush covers what was written before it began"
-        assert all(durable % 2 == 0 for _, durable in seen), "a flush never ends inside a commit"
+        assert all(at_least <= durable for at_least, durable in seen), "a flush covers all writes before it"
+        assert all(durable % 2 == 0 for _, durable in seen), "a flush ends between commits"
         assert [value for _, value in log.read()][::2] == [b"%d" % number for number in range(300)]
 
     def test_read_returns_any_offset_range(self, log: EventLog) -> None:
@@ -105,7 +105,7 @@ class LogContract:
         keys, places = ["a", "b", "c"], []
         while keys:
             runs = shard_runs(log, keys, 0, log.next_offset)
-            assert runs, "it goes on"
+            assert runs, "each call makes progress"
             assert None not in runs[1:]
             places += [
                 list(shard_offsets(log, key)) if one is None else [n for run in one for n in run]
@@ -131,7 +131,7 @@ class LogContract:
         assert list(shard_offsets(log, "")) == [3]
         assert list(shard_offsets(log, "none")) == []
         assert list(shard_offsets(log, "a", 1, 8)) == [1, 4, 5, 7]
-        assert list(shard_offsets(log, "a", 8, 9)) == [8], "a start and an end inside a run"
+        assert list(shard_offsets(log, "a", 8, 9)) == [8], "start and end are inside a run"
         assert list(shard_offsets(log, "a", 9, 2)) == []
         assert list(log.shard_keys()) == ["a", "ab", "b"]
         assert list(log.shard_keys("a")) == list(log.shard_keys("aa")) == ["ab", "b"]
@@ -190,7 +190,7 @@ class LogContract:
         got += [key for key, _ in scanning]
         assert got == sorted(set(got)), "each key once, in order"
         untouched = {b"%05d" % n for n in range(0, 2000, 2) if not 1001 <= n <= 1100}
-        assert untouched <= set(got), "what was there throughout comes"
+        assert untouched <= set(got), "keys that exist throughout are returned"
 
     def test_recover_of_a_valid_log_loses_nothing(self, log: EventLog) -> None:
         log.write(commit(b"a", k=b"v"))

@@ -1,4 +1,4 @@
-"""Torn tails are cut off; damage to what was synced is an error, wherever the byte. Never is anything skipped."""
+"""Torn tails are truncated. Damage to synced bytes is an error at any position. No event is ever skipped."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.events.logs.rocksdb_folders import (
 )
 
 SYNCED = 200
-"""Commits of five events that were synced; as many again were written after them."""
+"""The number of synced commits of five events. As many unsynced ones follow."""
 
 _slow = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """A folder as kill -9 leaves it, half of its write-ahead log synced, and the size of that half."""
+    """A folder after kill -9 with half of its write-ahead log synced, and the size of that half."""
     folder = tmp_path_factory.mktemp("killed")
     log = open_log(folder / "live")
     write_counted(log, range(SYNCED))
@@ -47,7 +47,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a log that was closed: all of it in table files."""
+    """The folder of a closed log, with all events in table files."""
     folder = tmp_path_factory.mktemp("closed") / "log"
     log = open_log(folder)
     write_counted(log, range(2 * SYNCED))
@@ -56,19 +56,19 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_whole(log: RocksDbLog, at_least: int) -> None:
-    """The log holds whole commits, at least so many, and its state and indexes are those of exactly these."""
+    """The log has at least `at_least` whole commits, and its state and indexes match them."""
     commits, torn = divmod(log.next_offset, 5)
-    assert torn == 0, "no commit is there in part"
+    assert torn == 0, "no commit is partial"
     assert commits >= at_least, f"{at_least} commits were synced"
     expected = [entry.value for number in range(commits) for entry in counted(number).entries]
-    assert list(log.read()) == list(enumerate(expected)), "the events are those written"
+    assert list(log.read()) == list(enumerate(expected)), "the events equal those written"
     assert log.get(b"count") == (b"%d" % (commits - 1) if commits else None), "the state is that of the last event"
-    assert sum(1 for _ in log.scan(b"commit:")) == commits, "no state is missing, none is left over"
+    assert sum(1 for _ in log.scan(b"commit:")) == commits, "one state key per commit"
     of_shard = [offset for offset in range(log.next_offset) if offset // 5 % 7 == 3]
-    assert list(shard_offsets(log, "topic-3")) == of_shard, "the index is that of the events"
+    assert list(shard_offsets(log, "topic-3")) == of_shard, "the index of shards matches the events"
     if commits:
         assert list(request_offsets(log, f"request-{commits - 1}")) == list(range(5 * commits - 5, 5 * commits)), (
-            "so here"
+            "the index of requests matches too"
         )
 
 
@@ -96,10 +96,10 @@ def test_a_torn_unsynced_tail_is_truncated(killed: tuple[Path, int], tmp_path: P
     TEARS[tear](largest(folder, ".log"), killed[1])
     log = open_log(folder)
     assert_whole(log, SYNCED)
-    assert log.next_offset < 10 * SYNCED, "the tear did take something"
-    assert log.cut in (None, log.next_offset), "a clean cut at a record's end cannot be seen"
+    assert log.next_offset < 10 * SYNCED, "the tear removed events"
+    assert log.cut in (None, log.next_offset), "a tear at a record's end cannot be detected"
     end = log.next_offset
-    assert log.write(counted(end // 5)) == end, "and it can be written on"
+    assert log.write(counted(end // 5)) == end, "the log can be written"
     log.close()
     log = open_log(folder)
     assert (log.next_offset, log.cut) == (end + 5, None)
@@ -131,7 +131,7 @@ def test_damage_of_synced_events_is_an_error(killed: tuple[Path, int], tmp_path:
         before = wal.read_bytes()
         with pytest.raises(LogCorrupted):
             open_log(folder)
-        assert wal.read_bytes() == before, "a refused opening changes nothing: what can be saved still can"
+        assert wal.read_bytes() == before, "a rejected open changes nothing"
 
 
 def test_a_loss_of_synced_events_is_accepted_on_request(killed: tuple[Path, int], tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_any_flipped_byte_of_the_wal_is_detected_or_in_the_unsynced_tail(
     try:
         log = open_log(folder)
     except LogCorrupted:
-        assert at < killed[1], "only damage to what was synced stops a start"
+        assert at < killed[1], "only damage to synced bytes fails the open"
         return
     try:
         assert_whole(log, SYNCED)
@@ -199,14 +199,14 @@ def test_reading_stops_with_an_error_at_a_damaged_block(closed: Path, tmp_path: 
         with pytest.raises(LogCorrupted, match=rf"{table.name} offset 0 size \d+") as error:
             read()
         errors.append(error)
-    assert read_one(log, log.next_offset - 1) == counted(2 * SYNCED - 1).entries[-1].value, "what is sound can be read"
+    assert read_one(log, log.next_offset - 1) == counted(2 * SYNCED - 1).entries[-1].value, "sound blocks are readable"
     log.close()
     with pytest.raises(LogCorrupted):
         list(open_and_read(folder))
 
 
 def open_and_read(folder: Path) -> list[tuple[int, bytes]]:
-    """Opens once more while the errors of the first are still held: they must hold no lock."""
+    """Opens the log while earlier errors are still referenced: they must not hold its lock."""
     log = open_log(folder)
     try:
         return list(log.read())
@@ -224,7 +224,7 @@ def test_a_missing_file_is_an_error(closed: Path, tmp_path: Path, suffix: str) -
 
 
 def edit(folder: Path, change: Callable[[Rdict, Rdict], None]) -> None:
-    """Change a closed log behind its back, as no RocksDB error would show."""
+    """Change a closed log in ways that RocksDB does not detect."""
     database = Rdict(str(folder), Options(raw_mode=True))
     views = database.get_column_family("views")
     change(database, views)

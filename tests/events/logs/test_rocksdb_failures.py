@@ -1,4 +1,4 @@
-"""A write or a sync that fails: nothing half written, nothing flushed lost, and writing again once there is room."""
+"""Failed writes and syncs leave no partial commit and lose no flushed event. Writes work after recovery."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BROKEN = "IO error: While fdatasync: 000004.log: Input/output error"
 
 
 def fails(log: RocksDbLog, method: str, words: str) -> None:
-    """A method of its database fails with RocksDB's words, until the log has recovered."""
+    """A method of the database raises with RocksDB's message until the log has recovered."""
     setattr(log._readable(), method, Mock(side_effect=Exception(words)))
 
 
@@ -43,7 +43,7 @@ def test_a_failed_write_blocks_writes_until_recovery(log: RocksDbLog) -> None:
         log.write(counted(3))
     with pytest.raises(LogWriteError, match=until):
         log.flush()
-    assert log.get(b"count") == b"2", "reading goes on"
+    assert log.get(b"count") == b"2", "reads still work"
     assert log.recover() == 15
     assert log.write(counted(3)) == 15
     assert log.flush() == 20
@@ -55,12 +55,12 @@ def test_after_a_failed_sync_recovery_reads_the_disk(log: RocksDbLog) -> None:
     with pytest.raises(LogWriteError, match="Input/output error") as failed:
         log.flush()
     assert not isinstance(failed.value, LogDiskFull)
-    assert log.durable_offset == 15, "what was not synced is not durable"
+    assert log.durable_offset == 15, "unsynced events are not durable"
     with pytest.raises(LogWriteError):
         log.write(counted(4))
     end = log.recover()
-    assert end in (15, 20), "the commit is there whole, or not at all"
-    assert log.durable_offset == end, "and what is there is durable"
+    assert end in (15, 20), "the commit is complete or missing"
+    assert log.durable_offset == end, "recovered events are durable"
     assert log.get(b"count") == b"%d" % (end // 5 - 1)
     assert log.write(counted(end // 5)) == end
 
@@ -117,7 +117,7 @@ def test_close_and_recover_wait_for_concurrent_readers(log: RocksDbLog) -> None:
         if stop == log.close:
             for thread in threads:
                 thread.join()
-    assert len(ended) == 8, "each reader met LogClosed, and nothing else"
+    assert len(ended) == 8, "each reader gets LogClosed"
     open_log(log.path).close()
 
 

@@ -1,5 +1,5 @@
-"""Opening a log folder: whose it is, who else has it, and what happens when it cannot be had; and reading: runs are
-found beside any number of deleted ones, and readers do not wait for each other."""
+"""Opening a log folder: ownership, locks, and errors. Reading: runs are found next to many deleted ones, and pages of
+scans are small at first."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_new_folder_is_made_with_its_parents_and_the_cluster_id_it_is_given(tm
     folder = tmp_path / "deep" / "er" / "log"
     open_log(folder, cluster_id="mine").close()
     log = open_log(folder)
-    assert log.cluster_id == "mine", "and without one, the folder's own"
+    assert log.cluster_id == "mine", "without an id, the folder's own"
     log.close()
 
 
@@ -64,7 +64,7 @@ def test_a_log_of_another_cluster_is_rejected(folder: Path) -> None:
         open_log(folder, cluster_id="mine")
     assert (e.value.expected, e.value.found) == ("mine", "theirs")
     log = open_log(folder, cluster_id="theirs")
-    assert log.cluster_id == "theirs", "a refused opening leaves nothing locked"
+    assert log.cluster_id == "theirs", "a rejected open leaves no lock"
     log.close()
 
 
@@ -104,7 +104,7 @@ def test_opening_a_file_is_rejected(tmp_path: Path) -> None:
 
 @pytest.fixture
 def open_to_all() -> Iterator[Path]:
-    """A folder that every user can reach, which those of `tmp_path` are not."""
+    """A folder that every user can access, unlike `tmp_path`."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o711)
         yield Path(name)
@@ -160,7 +160,7 @@ def test_a_checkpoint_is_an_independent_log(folder: Path, log: RocksDbLog, tmp_p
         log.checkpoint(tmp_path / "copy")
     with pytest.raises(LogError, match="no-such"):
         log.checkpoint(tmp_path / "no-such" / "copy")
-    assert log.write(counted(20)) == 100, "a checkpoint that failed does not stop the log"
+    assert log.write(counted(20)) == 100, "a failed checkpoint does not stop the log"
 
 
 def test_a_secondary_reads_during_writes(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_an_incompletely_created_folder_is_created_again(folder: Path, tmp_path:
     left = copied(folder, tmp_path / "left")
     log.close()
     log = open_log(left)
-    assert (log.cluster_id, log.next_offset) == ("made-here", 0), "killed right after its first opening"
+    assert (log.cluster_id, log.next_offset) == ("made-here", 0), "a kill during creation"
     log.close()
 
 
@@ -222,7 +222,7 @@ def test_rocksdb_errors_are_classified_by_text(text: str, kind: type[LogError]) 
 
 
 FORGOTTEN = 3000
-"""Offsets of which the index has nothing more; many times what is stepped over one by one."""
+"""Deleted offsets of the index, many more than a scan steps over one by one."""
 END = 4000
 
 
@@ -246,7 +246,7 @@ def write(database: Database, runs: dict[str, list[range]]) -> None:
 
 
 def some_runs(rng: random.Random, names: list[str]) -> dict[str, list[range]]:
-    """Runs of one event to nine under random names, one after the other, none of them across what is forgotten."""
+    """Consecutive runs of one to nine events under random names. None crosses the offset `FORGOTTEN`."""
     found: dict[str, list[range]] = {name: [] for name in names}
     at = 0
     while at < END:
@@ -299,5 +299,5 @@ def test_first_block_of_a_scan_is_small(tmp_path: Path, monkeypatch: pytest.Monk
     assert sum(pages) < 100
     pages.clear()
     assert [key for key, _ in log.scan(b"k")] == keys
-    assert len(pages) < 10, "those who want all read large pages"
+    assert len(pages) < 10, "long scans read large pages"
     log.close()

@@ -1,4 +1,4 @@
-"""Snapshots of a log: whole or not there, found by moment, and refused where they are not of this history."""
+"""Snapshots of a log are complete or missing, found by offset, and rejected if they belong to another history."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_truncated_snapshot_is_rejected(tmp_path: Path) -> None:
 
 
 def with_head(place: Path, *blocks: Block, content: bytes = b"", cluster_id: bytes = b"cccc", shift: int = 0) -> None:
-    """A file that has the checksums that it should have, and says of itself what no snapshot does."""
+    """Write a file with valid checksums and an arbitrary head."""
     said = Head(SnapshotInfo("cccc", 7, 1, 0), tuple(blocks))
     head = msgspec.msgpack.encode(said).replace(b"cccc", cluster_id)
     end = struct.pack(">QI8s", 8 + len(content) + shift, zlib.crc32(head), b"TWSNAP01")
@@ -126,7 +126,7 @@ FORGED: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("what", FORGED)
 def test_forged_snapshot_is_rejected(what: str, tmp_path: Path) -> None:
-    """In an archive a base has this form: who begins with it passes a forged one over."""
+    """Bases in an archive have this format, so forged ones must be skipped."""
     FORGED[what](tmp_path / "one")
     with pytest.raises(SnapshotDamaged), Snapshot(tmp_path / "one") as snapshot:
         list(snapshot.scan())
@@ -156,7 +156,7 @@ def test_snapshots_of_another_history_are_ignored(log: RocksDbLog, tmp_path: Pat
     shorter = open_log(tmp_path / "shorter")
     write_counted(shorter, range(4))
     shutil.copytree(log.path / FOLDER, shorter.path / FOLDER)
-    assert newest_snapshot(shorter) is None, "it is of events that this log does not have"
+    assert newest_snapshot(shorter) is None, "the snapshot has events that this log lacks"
     write_counted(shorter, range(5, 9))
     with pytest.raises(SnapshotDamaged, match="not of this log's history"):
         open_snapshot(shorter, 30)

@@ -1,5 +1,5 @@
-"""The tree of RFC 9162: the paths of every tree are right, and nothing else passes for them; and heads: what is signed,
-keys that cannot sign, and whose root differs."""
+"""Merkle trees of RFC 9162: valid proofs verify and no others do. Signed tree heads: signatures, invalid keys, and
+voters with different roots."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def values(count: int) -> list[bytes]:
 
 
 def by_definition(leaves: list[bytes]) -> bytes:
-    """RFC 9162, 2.1.1, word for word."""
+    """The definition of RFC 9162, 2.1.1."""
     if not leaves:
         return sha256(b"").digest()
     if len(leaves) == 1:
@@ -143,7 +143,7 @@ def subtree_of(leaves: list[bytes]) -> Subtree:
 
 
 def test_merkle_root_equals_the_certificate_transparency_vector() -> None:
-    """Of the test vectors of Certificate Transparency (google/certificate-transparency, merkle_tree_test)."""
+    """The vector is from Certificate Transparency (google/certificate-transparency, merkle_tree_test)."""
     hexes = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
     leaves = [bytes.fromhex(one) for one in hexes]
     assert EMPTY_ROOT.hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -204,7 +204,7 @@ def test_consistency_proofs_verify_for_every_tree_size(size: int) -> None:
 
 @given(st.integers(0, 80), st.integers(0, 80), st.lists(st.binary(min_size=32, max_size=32), max_size=8))
 def test_forged_paths_are_rejected(old: int, size: int, path: list[bytes]) -> None:
-    """Whatever is in a file of a proof, checking it ends with an answer."""
+    """Verification of an arbitrary proof ends, and rejects it."""
     roots = b"\1" * 32, b"\2" * 32
     assert not is_consistent(old, roots[0], size, roots[1], path)
     assert root_from_inclusion(roots[0], old, size, path) != roots[1]

@@ -1,5 +1,5 @@
-"""The pictures of docs/page.md: `python -m tests.http.pages.pictures` takes them of a service with a story, at two
-widths, the narrow ones in the dark."""
+"""Takes the screenshots of docs/page.md: `python -m tests.http.pages.pictures`. They show a service with a story at two
+widths, the narrow ones in dark mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEIGHT_MAX = {WIDE: 1000, NARROW: 900}
 
 
 async def take(folder: Path) -> list[Path]:
-    """Take them; where they are."""
+    """Take the screenshots; returns their paths."""
     async with story(hostile=False) as one:
         created = (await one.get("/v1/topics/pay.orders"))["created_by"]["request_id"]
         pages = {

@@ -1,4 +1,5 @@
-"""A service with a story to look at: topics of all kinds, refusals by rule, a broker that died, names that attack."""
+"""A service with a story: topics of all kinds, policy rejections, a failed broker, and names that try HTML
+injection."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from projections.views.overviews import QuorumView, VoterView
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 HTML = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-"""As Chromium sends it."""
+"""Chromium's Accept header."""
 LONG = "long." + "x" * 244
 HOSTILE = (
     "<script>window.hacked=1</script>",
@@ -25,7 +26,7 @@ HOSTILE = (
     "../../etc",
     "שלום.topic",
 )
-"""Names that nobody may have; a request for one is refused, and stands in the log as it was."""
+"""Invalid names. The log records refused requests with these names unchanged."""
 CLIENT = "<img src=x onerror=window.hacked=1>"
 RULES = """
 [[rule]]
@@ -60,7 +61,7 @@ QUORUM = QuorumView(
 
 @asynccontextmanager
 async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
-    """The service, after all of that; without `hostile`, what pictures are taken of."""
+    """Yields the service after the story. Without `hostile` it has no injection attempts; the screenshots use that."""
     async with service(settings=POLICY, judge=Judge(owned), **more) as one:
         one.api.quorum = lambda: QUORUM
         await one.request("POST", "/v1/rules", json={"text": RULES})
@@ -85,7 +86,7 @@ async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
 
 
 async def page(one: Service, path: str, expect: int = 200, **more: Any) -> str:
-    """A page as a browser is sent it."""
+    """Get a page as a browser does."""
     answer = await one.client.get(path, headers=HTML, follow_redirects=True, **more)
     assert answer.status_code == expect, f"{path}: {answer.status_code} {text_of(answer.text)}"
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -93,7 +94,7 @@ async def page(one: Service, path: str, expect: int = 200, **more: Any) -> str:
 
 
 async def send(one: Service, path: str, expect: int = 303, token: str | None = None, **fields: str) -> httpx.Response:
-    """A form as a browser sends it, with the token of a page."""
+    """Submit a form as a browser does, with the token from a page."""
     given = Read(await page(one, "/policies")).token if token is None else token
     answer = await one.client.post(path, data={"token": given, **fields}, headers=HTML)
     assert answer.status_code == expect, f"{path}: {answer.status_code} {text_of(answer.text)}"
@@ -101,7 +102,7 @@ async def send(one: Service, path: str, expect: int = 303, token: str | None = N
 
 
 class Read(HTMLParser):
-    """A page that was read: its elements, its links, its words, the rows of its tables."""
+    """A parsed page: its elements, links, text, and the rows of its tables."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -111,7 +112,7 @@ class Read(HTMLParser):
         self._open: list[str] = []
         self.feed(text)
         self.close()
-        assert not self._open, f"never closed: {self._open}"
+        assert not self._open, f"not closed: {self._open}"
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "tr":
@@ -126,8 +127,8 @@ class Read(HTMLParser):
         self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open, f"</{tag}> ends nothing"
-        assert self._open.pop() == tag, f"</{tag}> ends another"
+        assert self._open, f"</{tag}> has no start tag"
+        assert self._open.pop() == tag, f"</{tag}> closes another element"
 
     def handle_data(self, data: str) -> None:
         if {"td", "th"} & set(self._open):

@@ -1,4 +1,5 @@
-"""Pages in a real browser: whole and readable for everybody, at any width, live, by keyboard, and without script."""
+"""Pages in a real browser: accessible and complete at any width, updated live, usable by keyboard and without
+JavaScript."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 
 class Look:
-    """A browser that looks at a service."""
+    """A browser that shows pages of a service."""
 
     def __init__(self, browser: Chrome, port: int) -> None:
         self.browser = browser
@@ -53,21 +54,21 @@ class Look:
         self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
 
     def command(self, name: str, **parameters: Any) -> Any:
-        """Say something to the browser itself; its reply."""
+        """Send a DevTools command; returns the result."""
         return self.browser.execute_cdp_cmd(name, parameters)
 
     def run(self, script: str) -> Any:
         return self.browser.execute_script(script)
 
     def text(self, selector: str = "main") -> str:
-        """The words of an element, those folded away too."""
+        """The text of an element, collapsed parts included."""
         return str(self.run(f"return document.querySelector({selector!r})?.textContent ?? ''"))
 
     def until(self, reached: Callable[[], object], what: str) -> None:
         WebDriverWait(self.browser, WITHIN_S).until(lambda _: reached(), f"{what}: {self.text('body')[:2000]}")
 
     def shows(self, words: str) -> None:
-        """Wait until a page shows this, which may be the next one."""
+        """Wait until the page contains these words; it may be the next page."""
         gone = [StaleElementReferenceException, NoSuchElementException]
         waiting = WebDriverWait(self.browser, WITHIN_S, ignored_exceptions=gone)
         waiting.until(lambda browser: words in browser.find_element(By.TAG_NAME, "main").text, words)
@@ -126,7 +127,7 @@ async def test_time_slider(eventful: Service, browser: Chrome) -> None:
         look.run("const one = document.querySelector('[type=range]'); one.value = one.max - 1; one.focus()")
         look.press(Keys.ARROW_LEFT)
         shown = look.text(".slide output")
-        assert shown.endswith("Z"), "the slider says which moment it stands at"
+        assert shown.endswith("Z"), "the slider shows its point in time"
         look.click(".slide button")
         look.until(lambda: "at=" in browser.current_url, "the slider leads to a moment")
         assert look.text(".when").strip() == f"As of {shown}"

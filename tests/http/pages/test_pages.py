@@ -1,4 +1,4 @@
-"""Pages show the data of the JSON, to the same readers, and nothing in them acts; forms change topics."""
+"""Pages show the same data as the JSON API, to the same readers, and change nothing. Forms change topics."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ BAD_INPUT = (
     ("/quorum?at=5", 400, "at: unknown query parameter; this path takes none"),
     ("/?at=2999-01-01", 200, "As of 2999-01-01"),
 )
-"""A path, the status of its page, and words of it."""
+"""A path, the status of its page, and a part of the page's text."""
 
 
 async def test_errors_of_pages(eventful: Service) -> None:
@@ -225,7 +225,7 @@ async def test_a_rejected_form_renders_the_error_and_retains_its_input(one: Serv
         assert words in found.text
         kept = {attrs["name"]: attrs["value"] for attrs in found.of("input") if attrs.get("name") in given}
         assert all(given[str(name)] == value for name, value in kept.items())
-    assert "Dry run of t" in (await send(one, "/topics", 200, name="t")).text, "what is not filled in is empty"
+    assert "Dry run of t" in (await send(one, "/topics", 200, name="t")).text, "an empty field is allowed"
 
 
 async def test_forms_add_partitions_alter_configs_and_delete_a_topic(one: Service) -> None:
@@ -243,7 +243,7 @@ async def test_forms_add_partitions_alter_configs_and_delete_a_topic(one: Servic
         ({"do": "polish"}, 400, "do: 'polish' is not grow, configs or delete"),
     ):
         refused = await send(one, "/topics/t", status, **fields)
-        assert {"Partitions", "Configs", "Change"} <= set(Read(refused.text).words), "the page of the topic"
+        assert {"Partitions", "Configs", "Change"} <= set(Read(refused.text).words), "the error is on the topic's page"
         assert fields.get("configs", "").strip() in refused.text
         assert f'name="num_partitions" value="{fields.get("num_partitions", "")}"' in refused.text
         assert words.replace("_", " ").lower() in refused.text.replace("_", " ").lower().replace("&#39;", "'"), fields
@@ -298,11 +298,11 @@ async def test_pages_omit_data_without_permission_and_name_the_missing_acl(users
         assert "Topics that you may not describe are omitted" in listed
         topic = await page(one, "/topics/open.one")
         assert "To see configs, this user needs DescribeConfigs" in topic
-        assert "Partitions, now" not in topic, "no form for what is not allowed"
+        assert "Partitions, now" not in topic, "no form without permission"
         assert "Delete this topic" in topic
-        assert "at_ms" not in topic, "when things happened is for who may describe the cluster"
+        assert "at_ms" not in topic, "times need Describe on the cluster"
         assert "You see your own requests" in text_of(await page(one, "/requests"))
-        assert len((await one.get("/v1/requests"))["requests"]) == refusals, "looking at pages records no refusal"
+        assert len((await one.get("/v1/requests"))["requests"]) == refusals, "reading pages records no refusal"
         for path in ("/topics/secret", "/brokers", "/events", "/brokers/1"):
             assert "is needed" in text_of(await page(one, path, 403)), path
         assert "Topics that you may not describe are omitted" in text_of(await page(one, "/diff?from=0"))

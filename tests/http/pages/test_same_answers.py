@@ -1,4 +1,4 @@
-"""The same moment has the same answer as a page, as JSON and on the command line; only how it is written differs."""
+"""Page, JSON API and command line give the same answer for the same point in time, each in its own format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.commands import ended
 from tests.http.pages.story import Read, page, story
 from tests.http.service import Service
 
-# path | columns that its tables have on the page and on the command line
+# path | columns of its tables on the page and on the command line
 SAME = """
 topics                                   | Topic, Partitions, Factor, Status, Created, By
 topics?name=pay.*&status=ready           | Topic, Status, By
@@ -38,12 +38,12 @@ class Command:
     async def __call__(self, *words: str) -> str:
         code = await asyncio.to_thread(ended, *words, *self._place)
         printed = self._capsys.readouterr()
-        assert code in (0, 1), f"{words}: {printed.err}"  # `diff` ends with 1 where something is different
+        assert code in (0, 1), f"{words}: {printed.err}"  # `diff` ends with 1 if there is a difference
         return printed.out
 
 
 def columns(rows: Sequence[Sequence[str]], names: str) -> list[list[str]]:
-    """These columns of the table that has them, among the rows of several."""
+    """The values of these columns, from the one table among `rows` that has them."""
     wanted = names.lower().split(", ")
     found: list[list[str]] = []
     places: list[int] = []
@@ -72,19 +72,19 @@ async def test_page_json_and_cli_have_the_same_answer(capsys: pytest.CaptureFixt
                 await _answer(one, run, path, names, point_in_time)
                 for point_in_time in points_in_time[path == "diff" :]
             ]
-            assert any(answers), f"{path} shows something"
+            assert any(answers), f"{path} has an answer"
             assert len({str(each) for each in answers}) > 1 or "boot" in path, f"{path} distinguishes points in time"
 
 
 async def _answer(one: Service, run: Command, path: str, names: str, point_in_time: object) -> list[list[str]]:
-    """What the page, the JSON and the command that the page names say alike."""
+    """Returns the common answer of the page, of the JSON, and of the command that the page names."""
     given = "" if point_in_time is None else urlencode({"from" if path == "diff" else "at": point_in_time})
     address = f"/{path}{'&' if '?' in path else '?'}{given}".rstrip("?&")
     shown = Read(await page(one, address))
     command = shlex.split(shown.text.rpartition("On the command line: topicwright ")[2])
     answer, printed = await one.get(f"/v1{address}"), json.loads(await run(*command, "-o", "json"))
     shared = {name for name in answer if name in printed and not name.startswith("next")}
-    assert len(shared) > 1, "a place to go on from is another each time; all else is the same"
+    assert len(shared) > 1, "only the cursors differ"
     assert {name: answer[name] for name in shared} == {name: printed[name] for name in shared}, address
     lines = (await run(*command, "-o", "wide")).splitlines()
     found = columns(shown.rows, names)

@@ -1,4 +1,4 @@
-"""Random messages of every API and version, and their likes in kio's and kafka-python's classes."""
+"""Random messages of every API and version, and their equivalents in kio and kafka-python."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TEXTS = ("", "a", "topic-1", "x" * 300, "é\0\u202e", "\U0001f600 two")
 
 
 def samples(api_key: int, version: int, direction: Direction, count: int) -> list[Message]:
-    """Messages with random values in the fields of that version, defaults in all others."""
+    """Returns messages with random values in the fields of that version, and defaults in others."""
     layout = load_schema(api_key, version, direction).layout
     return [_sample(layout) for _ in range(count)]
 
@@ -58,10 +58,10 @@ def _one(field: Field) -> Any:
     if field.name.endswith("error_code"):
         return int(random.choice(list(ErrorCode)))
     if field.name.endswith("authorized_operations") and field.kind == "int32":
-        # kafka-python packs and unpacks these bit by bit, and knows not all of them.
+        # kafka-python encodes these as a set of bits, and does not know all bits.
         return random.choice([OPERATIONS_OMITTED, 0, 0b1111111111000])
     if field.name.endswith("_ms") and field.kind == "int64":
-        # kio has a time or a timedelta, which cannot be any number of milliseconds.
+        # kio uses datetime or timedelta, whose range is smaller.
         return random.choice((0, random.randrange(10**13)))
     match field.kind:
         case "bool":
@@ -82,7 +82,7 @@ def _one(field: Field) -> Any:
 
 
 def kio_bytes(api_key: int, version: int, direction: Direction, message: Message) -> bytes:
-    """The bytes that kio's writer makes of the equivalent message."""
+    """Returns the bytes that kio writes for the equivalent message."""
     entity = load_entity(api_key, version, direction)
     out = io.BytesIO()
     entity_writer(entity)(out, _as_kio(entity, message))
@@ -122,7 +122,7 @@ def _kio_uuid(value: bytes) -> uuid.UUID | None:
 
 
 def leaves(type_: Any) -> list[Any]:
-    """The types of which a type is made."""
+    """Returns the types of which a type is composed."""
     arguments = getattr(type_, "__args__", None)
     return [type_] if arguments is None else [inner for arg in arguments for inner in leaves(arg)]
 
@@ -134,17 +134,17 @@ KAFKA_PYTHON_LACKS = frozenset({
     ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
     ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.UPDATE_RAFT_VOTER,
     ApiKey.CONTROLLER_REGISTRATION,
-    ApiKey.DESCRIBE_GROUPS,  # it reads the bytes of members
+    ApiKey.DESCRIBE_GROUPS,  # it parses the bytes of members
 })  # fmt: skip
-"""APIs that only kio's classes are a witness of: those of the compared APIs that kafka-python does not have."""
+"""Compared APIs that kafka-python lacks, so that kio is the only oracle."""
 
 
 OF_KAFKA_44 = frozenset({(ApiKey.API_VERSIONS, 5), (ApiKey.UNREGISTER_CONTROLLER, 0)})
-"""APIs and versions that neither has: Kafka's schemas and its clients are the witnesses."""
+"""APIs and versions that neither library has. Kafka's schemas and clients are the oracles."""
 
 
 def kafka_python_bytes(api_key: int, version: int, direction: Direction, message: Message) -> bytes:
-    """What kafka-python's encoder makes of the message's like."""
+    """Returns the bytes that kafka-python writes for the equivalent message."""
     layout = load_schema(api_key, version, direction).layout
     like = _as_kafka_python(_kafka_python_class(api_key, direction), layout, message, version)
     return bytes(like.encode(version=version))
@@ -154,7 +154,7 @@ def kafka_python_bytes(api_key: int, version: int, direction: Direction, message
 def _kafka_python_class(api_key: int, direction: Direction) -> Any:
     name = APIS[api_key].name + direction.capitalize()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas by a deprecated call
+        warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python loads its schemas with a deprecated call
         parts = ("admin", "consumer", "metadata", "producer", "sasl")
         modules = [importlib.import_module(f"kafka.protocol.{part}") for part in parts]
     return next(getattr(module, name) for module in modules if hasattr(module, name))
@@ -166,11 +166,11 @@ def _as_kafka_python(kind: Any, layout: Layout, message: Any, version: int) -> A
     for field in layout.fields + layout.tagged:
         value: Any = getattr(message, field.name)
         if field.tag is not None and value == getattr(layout.message(), field.name):
-            continue  # a tagged entity that equals its default is written if it is given
+            continue  # kafka-python writes a tagged entity even if it equals the default
         if field.name in theirs:
             values[field.name] = _kafka_python_value(theirs[field.name], field, value, version)
         else:
-            # Renamed, and given as a set of bits.
+            # kafka-python has another name, and a set of bits.
             bits = {bit for bit in range(31) if value >> bit & 1}
             values["authorized_operations"] = None if value == OPERATIONS_OMITTED else bits
     return kind(version=version, **values)

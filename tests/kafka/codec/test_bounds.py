@@ -1,4 +1,4 @@
-"""What a request costs is bounded by its bytes: tags are read once, elements are counted, formats are not hoarded."""
+"""The cost of a request is bounded by its size: tags are read once, elements counted, formats not cached."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from controller.kafka.messages.topics import ElectLeadersRequest
 
 EMPTY_FETCH = codec.encode_request(ApiKey.FETCH, 15, 1, "c", FetchRequest())[4:]
 REPLICA_STATE = 1
-"""The tag of a field of Fetch whose value is an int32, an int64 and an empty section of tags: 13 bytes."""
+"""The tag of a Fetch field with an int32, an int64 and an empty tag section: 13 bytes."""
 
 
 def read_fetch(tags: bytes) -> Any:
-    """A Fetch whose own tagged fields are these."""
+    """Decode a Fetch with these tagged fields."""
     frame = EMPTY_FETCH[:-1] + tags
     return codec.read_request(ApiKey.FETCH, 15, frame, codec.parse_header(frame).body_offset)[0]
 
 
 def state(replica: int, size: int = 13, tag: int = REPLICA_STATE) -> bytes:
-    """A replica's state as a tagged field, of whatever size it says."""
+    """Encode ReplicaState as a tagged field with any announced size."""
     return uvarint(tag) + uvarint(size) + struct.pack(">iq", replica, 5) + b"\0"
 
 
@@ -80,7 +80,7 @@ def test_header_tags_are_limited() -> None:
 
 
 def test_array_in_tagged_field_must_fit() -> None:
-    """Else each of many small fields has its reader go through all that follows, and come back."""
+    """Else the reader of each small field could read all bytes after it."""
     count = 20_000
     feature = uvarint(count + 1) + b"\2a\0\0\0\1\0" * count
     with pytest.raises(MalformedRequest, match="20000 elements announced, 2 bytes left"):
@@ -95,7 +95,7 @@ def _read_versions(tags: bytes) -> Any:
 
 
 def of_empty_names(count: int) -> bytes:
-    """The body of a Metadata v0 with so many empty names."""
+    """Returns the body of a Metadata v0 request with `count` empty names."""
     return struct.pack(">i", count) + bytes(2 * count)
 
 
@@ -147,7 +147,7 @@ def test_struct_formats_of_long_arrays_are_small() -> None:
         for count in range(100_000, 110_000):
             array_unpacker("i", count)
             array_packer("q", count)
-        assert tracemalloc.get_traced_memory()[0] < 2_000_000, "formats are kept at a size that clients choose"
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000, "clients could fill a cache of formats"
     finally:
         tracemalloc.stop()
     assert array_unpacker("i", 3)(struct.pack(">3i", 1, -2, 3), 0) == (1, -2, 3)

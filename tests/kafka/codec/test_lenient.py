@@ -1,4 +1,4 @@
-"""What a broker puts up with, the codec puts up with; what it cannot read is a MalformedRequest and nothing else."""
+"""The codec accepts what a broker accepts. Bytes that it cannot decode raise only MalformedRequest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OLDEST_AND_NEWEST = [
     for row in EVERY_VERSION
     if row[1] in {choose(each[1] for each in EVERY_VERSION if each[::2] == row[::2]) for choose in (min, max)}
 ]
-"""Of each API; all versions between them are in test_messages.py and test_oracles.py."""
+"""The first or last version of each API; test_messages.py and test_oracles.py have the others."""
 
 CREATE = CreateTopicsRequest(
     topics=(CreatableTopic(name="ab", num_partitions=1, replication_factor=1),), timeout_ms=256, validate_only=True
@@ -55,7 +55,7 @@ def test_trailing_bytes_are_ignored(version: int, body: bytes) -> None:
     ids=["one", "two", "long"],
 )
 def test_unknown_tagged_fields_are_skipped(tags: bytes) -> None:
-    assert read(7, CREATE_V7[:-1] + tags) == CREATE, "after the message"
+    assert read(7, CREATE_V7[:-1] + tags) == CREATE, "in the message"
     nested = CREATE_V7.replace(b"\x01\x01\0", b"\x01\x01" + tags)
     assert read(7, nested) == CREATE, "in an element of an array"
     header = struct.pack(">hhih", 19, 7, 1, 1) + b"x" + tags
@@ -165,7 +165,7 @@ def test_truncated_or_random_bytes_give_malformed_request_or_a_message(
         for size in random.sample(range(len(frame)), min(len(frame), 60)):
             with pytest.raises(MalformedRequest):
                 decode(api_key, version, direction, frame[:size])
-        assert decode(api_key, version, direction, frame) == message, "the whole frame is read as another message"
+        assert decode(api_key, version, direction, frame) == message, "the whole frame decodes differently"
         for _ in range(8):
             start = random.randint(8, max(8, len(frame)))
             noise = random.randbytes(random.randint(0, 60))
@@ -173,4 +173,4 @@ def test_truncated_or_random_bytes_give_malformed_request_or_a_message(
                 read_back = decode(api_key, version, direction, frame[:start] + noise + frame[start + len(noise) :])
             except MalformedRequest:
                 continue
-            assert type(read_back) is type(message), "noise is read as a message of another kind"
+            assert type(read_back) is type(message), "noise decodes to another message type"

@@ -78,13 +78,13 @@ def _compare_defaults(message: type[Message], field: dataclasses.Field[Any], own
 
 
 def field_of_kafka(api: str, direction: Direction, version: int) -> list[tuple[str, Kind, bool, bool, int | None]]:
-    """Name, kind, and whether it is an array, may be null and is tagged, of the fields of a version."""
+    """Returns name, kind, is_array, nullable and tag of the fields of a version."""
     (jar,) = Path(server_classpath().removesuffix("*")).glob("kafka-clients-*.jar")
     with zipfile.ZipFile(jar) as schemas:
         text = schemas.read(f"common/message/{api}{direction.capitalize()}.json").decode()
     schema = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
-    assert _in(version, schema["validVersions"]), f"Kafka speaks {api} v{version}"
-    assert _in(version, schema["flexibleVersions"]), "so that it is laid out in the newer way"
+    assert _in(version, schema["validVersions"]), f"Kafka supports {api} v{version}"
+    assert _in(version, schema["flexibleVersions"]), "the version is flexible"
     return [_field(each, version) for each in schema["fields"] if _in(version, each["versions"])]
 
 

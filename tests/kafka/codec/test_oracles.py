@@ -1,4 +1,4 @@
-"""The codec against two others: the bytes of random messages are kio's and kafka-python's, and are read back."""
+"""The codec compared with kio and kafka-python: random messages have the same bytes, and are decoded again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _is_as_others_write_it(api_key: int, version: int, direction: Direction, mes
 def _response_is_read_back(api_key: int, version: int, message: Message) -> None:
     frame = codec.encode_response(api_key, version, -5, message)
     assert len(frame) == 4 + int.from_bytes(frame[:4], "big"), "the frame does not begin with its size"
-    assert codec.decode_response(api_key, version, frame[4:]) == (-5, message), "read back as another message"
+    assert codec.decode_response(api_key, version, frame[4:]) == (-5, message), "decoded to another message"
 
 
 def _request_is_read_back(api_key: int, version: int, message: Message) -> None:
@@ -63,9 +63,9 @@ def _request_is_read_back(api_key: int, version: int, message: Message) -> None:
     assert len(frame) == 4 + int.from_bytes(frame[:4], "big"), "the frame does not begin with its size"
     header = codec.parse_header(frame[4:])
     read = (header.api_key, header.api_version, header.correlation_id, header.client_id)
-    assert read == (api_key, version, 2**31 - 1, client_id), "the header is read back as another"
+    assert read == (api_key, version, 2**31 - 1, client_id), "decoded to another header"
     again = codec.read_request(api_key, version, frame[4:], header.body_offset)[0]
-    assert again == message, "read back as another message"
+    assert again == message, "decoded to another message"
 
 
 def _encoded_arrays_are_spliced_in(api_key: int, version: int, message: Message) -> None:

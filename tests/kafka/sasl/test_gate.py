@@ -1,4 +1,4 @@
-"""Logins on a connection: nothing before them, one line about a failure, and again when the session has ended."""
+"""SASL: no request before authentication, one log line per failure, reauthentication when the session ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def token(client: Client, said: bytes, version: int = 2) -> Any:
 
 
 async def log_in(client: Client, said: bytes = PLAIN_ALICE) -> Any:
-    """Log in by PLAIN; the last answer."""
+    """Log in with PLAIN; returns the last response."""
     assert (await handshake(client, "PLAIN")).error_code == 0
     return await token(client, said)
 
@@ -80,7 +80,7 @@ async def test_pipelined_requests_wait_for_the_login() -> None:
         assert await client.correlation_ids(4) == [1, 2, 3, 4]
         assert seen.principals == ["User:alice"]
     assert isinstance(sasl.users, MemoryUsers)
-    assert sasl.users.addresses == ["127.0.0.1"], "passwords are checked by turns of the addresses"
+    assert sasl.users.addresses == ["127.0.0.1"], "the client address reaches the password check"
 
 
 BEFORE = [
@@ -146,7 +146,7 @@ async def test_failed_plain_login_is_logged_and_disconnects(said: bytes, reason:
             assert await client.closed() == b""
         assert (answer.error_code, answer.error_message) == (58, message or reason)
         assert failures(logs) == [(reason, user)]
-        assert [line["event"] for line in logs] == ["authentication_failed"], "one line, not two"
+        assert [line["event"] for line in logs] == ["authentication_failed"], "one log line"
         assert "PLANTED" not in str(logs) + str(answer)
 
 
@@ -214,14 +214,14 @@ async def test_authentication_timeout_ends_with_the_login() -> None:
         async with connected(server) as later:
             with capture_logs() as logs:
                 await handshake(later, "PLAIN")
-                assert await later.closed() == b"", "its time is up, and it came after the first"
+                assert await later.closed() == b"", "the second client did not authenticate in time"
             assert [line["reason"] for line in logs] == ["not authenticated in time"]
         client.send(metadata_request(3))
         assert await client.correlation_ids(1) == [3]
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -241,7 +241,7 @@ async def test_expired_session_must_reauthenticate() -> None:
             client.send(metadata_request(3))
             await client.receive()
             clock.now += 2
-            assert (await log_in(client)).session_lifetime_ms == 5000, "again, on the same connection (KIP-368)"
+            assert (await log_in(client)).session_lifetime_ms == 5000, "reauthenticated, same connection (KIP-368)"
             client.send(metadata_request(4))
             await client.receive()
             clock.now += 6
@@ -253,7 +253,7 @@ async def test_expired_session_must_reauthenticate() -> None:
         async with connected(server) as client:
             await handshake(client, "PLAIN")
             answer = await token(client, PLAIN_ALICE, version=0)
-            assert answer.session_lifetime_ms == 0, "version 0 has no lifetime"
+            assert answer.session_lifetime_ms == 0, "version 0 has no session lifetime"
 
 
 @on_each_loop
@@ -270,7 +270,7 @@ async def test_reauthentication_requires_the_same_principal() -> None:
 async def test_reauthentication_requires_the_same_mechanism() -> None:
     async with serving({}, sasl=rules()) as server, connected(server) as client:
         await log_in(client)
-        assert (await handshake(client, "SCRAM-SHA-256")).error_code == 0, "as Kafka, which refuses the token"
+        assert (await handshake(client, "SCRAM-SHA-256")).error_code == 0, "Kafka too rejects only the token"
         answer = await token(client, ScramClient("SCRAM-SHA-256", "alice", "alice-secret").first())
         assert answer.error_code == 58
         assert "is not supported for re-authentication of mechanism 'PLAIN'" in answer.error_message
@@ -303,5 +303,5 @@ async def test_buffers_of_unauthenticated_clients_are_shed_first() -> None:
             stranger.send((500_000).to_bytes(4, "big") + bytes(100_000))
         await until(lambda: server.connections == 4)
         assert server._held == 600_004 + 3 * 100_004
-        known.send(bytes(100_000))  # is no request, and is read as one: it is still there
+        known.send(bytes(100_000))  # completes the frame, which is no valid request: the connection was not shed
         assert await known.closed() == b""

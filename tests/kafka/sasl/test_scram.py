@@ -1,4 +1,4 @@
-"""SCRAM by the RFCs' own examples, against an independent client, and against clients that are not what they say."""
+"""SCRAM: the examples of the RFCs, an independent client, and invalid client messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_scram_accepts_any_user_name_and_password(mechanism: str, user: st
     password = f"p,=ü {user}"
     server, client = ScramConversation(MemoryUsers({user: password}), mechanism), ScramClient(mechanism, user, password)
     step = await server.step(client.first())
-    assert step.user is None, "nobody is in before the proof"
+    assert step.user is None, "no user before the proof"
     step = await server.step(client.final(step.challenge))
     assert step.user == user
     assert client.trusts(step.challenge)

@@ -1,4 +1,4 @@
-"""Users in memory, and a SCRAM client that is not the server's own code."""
+"""Users in memory, and an independent SCRAM client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MemoryUsers:
     def __init__(self, passwords: dict[str, str]) -> None:
         self._passwords = passwords
         self.addresses: list[str] = []
-        """Where logins by PLAIN came from."""
+        """The client addresses of PLAIN logins."""
 
     def scram(self, user: str, mechanism: str) -> ScramCredential | None:
         password = self._passwords.get(user)
@@ -43,13 +43,13 @@ class MemoryUsers:
 
 
 def rules(session_ms_max: int = 0, failed_delay_ms: int = 0) -> SaslRules:
-    """Rules for alice and bob, by every mechanism."""
+    """SASL rules for alice and bob with every mechanism."""
     users = MemoryUsers({"alice": "alice-secret", "bob": "bob-secret"})
     return SaslRules(mechanisms=MECHANISMS, users=users, session_ms_max=session_ms_max, failed_delay_ms=failed_delay_ms)
 
 
 class ScramClient:
-    """The client's side of SCRAM, written from RFC 5802."""
+    """A SCRAM client written from RFC 5802."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str = "client-nonce") -> None:
         self._digest = DIGESTS[mechanism]
@@ -73,5 +73,5 @@ class ScramClient:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def trusts(self, verdict: bytes) -> bool:
-        """Whether the server knows the password too."""
+        """True if the server's signature proves that it knows the password."""
         return verdict == b"v=" + base64.b64encode(self._signature)

@@ -1,4 +1,4 @@
-"""A listener with handlers that do what a test wants, and clients that speak to it frame by frame."""
+"""A listener with configurable handlers, and clients that send and receive frames."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 
 def on_each_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """An async test that runs on each kind of event loop, and has to end within minutes, on a busy machine too."""
+    """Runs an async test on each kind of event loop, with a limit of minutes."""
 
     def run(loop: str, *args: P.args, **kwargs: P.kwargs) -> None:
         with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
@@ -43,7 +43,7 @@ def on_each_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[..., 
 
 
 def table(handlers: Mapping[ApiKey, Handler], *more: Mapping[int, Handler]) -> dict[int, ApiHandler]:
-    """A listener's table with every version of these APIs, and ApiVersions."""
+    """Returns an API table with every version of these APIs, and ApiVersions."""
     all_handlers = [*handlers.items(), *(item for each in more for item in each.items())]
     return with_api_versions(
         {key: ApiHandler(APIS[key].min_version, APIS[key].max_version, handle) for key, handle in all_handlers}
@@ -61,7 +61,7 @@ async def serving(
     sasl: SaslRules | None = None,
     tls: Tls | None = None,
 ) -> AsyncIterator[KafkaServer]:
-    """A listener on a free port, stopped at the end."""
+    """A listener on a free port; stopped at the end."""
     rows = table(handlers, *([UNEXPECTED_SASL] if sasl is not None else []))
     server = KafkaServer("127.0.0.1", 0, rows, limits=limits, counts=counts, clock=clock, sasl=sasl, tls=tls)
     if on_request is not None:
@@ -74,7 +74,7 @@ async def serving(
 
 
 class Seen:
-    """A Metadata handler that notes the principals of its requests."""
+    """A Metadata handler that records the principals of its requests."""
 
     def __init__(self) -> None:
         self.principals: list[str] = []
@@ -85,7 +85,7 @@ class Seen:
 
 
 class Gates:
-    """A Metadata handler that keeps each request waiting until its topic's name is let through."""
+    """A Metadata handler that blocks each request until the test opens its topic's name."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -117,7 +117,7 @@ class Gates:
 
 
 def answer_of(name: str) -> Answer:
-    """The answer that the name of the topic calls for."""
+    """Returns the answer, or raises the error, that a topic name stands for."""
     match name:
         case "nothing":
             return NO_RESPONSE
@@ -144,11 +144,11 @@ class Client:
         self.writer = writer
 
     def send(self, *frames: bytes) -> None:
-        """Hand frames to the connection in one piece."""
+        """Send frames in one write."""
         self.writer.write(b"".join(frames))
 
     async def receive(self) -> bytes:
-        """The next frame without its size."""
+        """Returns the next frame without its size."""
         size = int.from_bytes(await self.reader.readexactly(4), "big")
         return await self.reader.readexactly(size)
 
@@ -159,7 +159,7 @@ class Client:
         return [int.from_bytes((await self.receive())[:4], "big", signed=True) for _ in range(count)]
 
     async def closed(self) -> bytes:
-        """What the server still sends until it closes."""
+        """Returns the remaining bytes until the server closes the connection."""
         try:
             return await self.reader.read()
         except ConnectionResetError:
@@ -176,14 +176,13 @@ async def connected(server: KafkaServer) -> AsyncIterator[Client]:
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    """Wait until something is so in the server, which is in this loop."""
-    while not reached():  # noqa: ASYNC110 - what is waited for is in the server's state
+    """Wait for a condition of the server, which runs on this loop."""
+    while not reached():  # noqa: ASYNC110 - the condition is in the server's state
         await asyncio.sleep(0.002)
 
 
 async def settled() -> None:
-    """Wait until this loop has done whatever it could do by now: a client that comes later, to another listener, has
-    been answered twice."""
+    """Wait until the loop has done all pending work: a later client of another listener gets two responses."""
     async with serving({}) as elsewhere, connected(elsewhere) as late:
         for number in (1, 2):
             late.send(frame(header(ApiKey.API_VERSIONS, 0, number)))
@@ -196,7 +195,7 @@ def request(correlation_id: int, message: Message, version: int = 0, client_id: 
 
 
 def metadata_request(correlation_id: int, name: str = "") -> bytes:
-    """A Metadata request that handlers know by a topic's name."""
+    """A Metadata request; handlers use its topic name."""
     return request(correlation_id, MetadataRequest(topics=(MetadataRequestTopic(name=name),)), version=1)
 
 

@@ -1,4 +1,4 @@
-"""Connections over real sockets, on asyncio's loop and on uvloop: order, limits, ends."""
+"""Connections on asyncio's loop and on uvloop: order of responses, errors, stop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert gates.begun == ["gate1", "free", "gate3", "free"]
         gates.open("gate3")
         await settled()
-        assert not client.reader._buffer, "an answer overtook the first"  # type: ignore[attr-defined]
+        assert not client.reader._buffer, "a response overtook the first"  # type: ignore[attr-defined]
         gates.open("gate1")
         assert await client.correlation_ids(4) == [1, 2, 3, 4]
 

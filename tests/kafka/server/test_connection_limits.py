@@ -45,7 +45,7 @@ async def test_requests_in_flight_are_limited() -> None:
         assert gates.begun == ["gate0", "gate1"]
         gates.open("gate1")
         await settled()
-        assert gates.begun == ["gate0", "gate1"], "an answer that waits its turn is still in flight"
+        assert gates.begun == ["gate0", "gate1"], "a response that waits for earlier ones is in flight"
         for number in (0, 2, 3, 4):
             await gates.until(begun=number + 1)
             gates.open(f"gate{number}")
@@ -112,7 +112,7 @@ async def test_a_client_that_does_not_read_stops_request_processing() -> None:
         while begun != reached:
             reached = begun
             await settled()
-        assert 0 < begun < count, "requests are begun though nobody takes the answers"
+        assert 0 < begun < count, "requests are handled though the client reads no responses"
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert await client.correlation_ids(count) == list(range(count))
 
@@ -257,4 +257,4 @@ def test_disconnected_addresses_are_forgotten() -> None:
         counts.admit(str(number))
         counts.left(str(number))
     assert counts.total == 0
-    assert not counts._by_host, "each address that ever came is kept"
+    assert not counts._by_host, "disconnected addresses remain"

@@ -1,4 +1,4 @@
-"""Coroutines that begin at once."""
+"""Eager tasks start their coroutine immediately."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_eager_start_continues_as_a_task() -> None:
 
 
 async def catches(gate: asyncio.Future[None]) -> str:
-    """Wait for the gate, then once more after an exception."""
+    """Wait for the gate; after an exception, wait once more."""
     try:
         await gate
     except (LookupError, asyncio.CancelledError) as error:

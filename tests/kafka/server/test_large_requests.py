@@ -1,4 +1,4 @@
-"""Requests that are large, or whose answers are: read in another thread, in order, and counted until they have left."""
+"""Large requests are decoded in a thread and handled in order. Unsent responses count towards the limit on bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_requests_after_a_large_one_wait() -> None:
     sizes: list[int] = []
 
     def handle(context: RequestContext, request: MetadataRequest) -> Answer:
-        assert threading.current_thread() is threading.main_thread(), "handlers run in the loop"
+        assert threading.current_thread() is threading.main_thread(), "handlers run on the event loop"
         assert request.topics is not None
         sizes.append(len(request.topics))
         return MetadataResponse()
@@ -79,13 +79,13 @@ async def test_a_disconnect_while_decoding_frees_the_connection() -> None:
     bench.connection.connection_lost(None)
     await until(lambda: bench.server.connections == 0)
     go_on.set()
-    assert bench.futures == [], "it is handled though nobody waits for it"
+    assert bench.futures == [], "a disconnected client's request is handled"
     bench.server.reader.shutdown()
 
 
 @on_each_loop
 async def test_unsent_responses_count_towards_bytes_in_flight() -> None:
-    """What is answered behind a request that waits is kept: as bytes, and not beyond the limit."""
+    """Responses behind a blocked request wait as bytes, up to the limit."""
     begun: list[str] = []
     gates = Gates()
 
@@ -101,7 +101,7 @@ async def test_unsent_responses_count_towards_bytes_in_flight() -> None:
         client.send(metadata_request(0, "gate"), *(metadata_request(number, "now") for number in range(1, 100)))
         await until(lambda: len(begun) >= 10)
         await settled()
-        assert len(begun) == 11, "as many answers as fit, beside the request that waits"
+        assert len(begun) == 11, "the blocked request, and as many responses as fit"
         gates.open("gate")
         assert await client.correlation_ids(100) == list(range(100))
 

@@ -1,4 +1,4 @@
-"""The conversation without I/O: frames, unspoken versions, ends, and the order of answers."""
+"""The protocol without I/O: frames, unsupported versions, errors, and the order of responses."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def test_responses_are_in_order_of_requests(order: list[int]) -> None:
         requests[number].answer(MetadataResponse())
         left += answered(conversation)
         done = set(order[: position + 1])
-        assert left == list(range(len(left))), "an answer overtook another"
+        assert left == list(range(len(left))), "a response overtook another"
         assert len(left) == next((n for n in range(6) if n not in done), 6), (
-            "an answer that could leave retained_events"
+            "a response was held back although it was ready to be sent"
         )
     assert conversation.in_flight == conversation.bytes_in_flight == 0
 
@@ -103,7 +103,7 @@ def test_in_flight_requests_and_bytes_are_counted() -> None:
     exchanges(conversation)
     assert conversation.in_flight == 2
     frames = len(metadata_request(1, "x")) + len(metadata_request(2, "xy")) - 8
-    assert conversation.bytes_in_flight == frames + 2 * ELEMENT_BYTES, "each has one element"
+    assert conversation.bytes_in_flight == frames + 2 * ELEMENT_BYTES, "each request has one element"
 
 
 def test_unsupported_api_versions_version_is_answered_in_version_0() -> None:
@@ -136,12 +136,12 @@ def test_unsupported_api_or_version_ends_the_connection(sent: bytes, outcome: st
     request, end = exchanges(conversation)
     assert (end.outcome, end.ends) == (outcome, reason)
     assert conversation.ended
-    assert conversation.next_answered() is None, "the end waits for the answers before it"
+    assert conversation.next_answered() is None, "the end waits for earlier responses"
     request.answer(MetadataResponse())
     assert conversation.next_answered() is request
     assert conversation.next_answered() is end
     conversation.receive(metadata_request(3))
-    assert conversation.next_exchange() is None, "nothing is read after the end"
+    assert conversation.next_exchange() is None, "no request is read after the end"
 
 
 def test_a_frame_of_maximum_size_is_accepted() -> None:

@@ -1,4 +1,4 @@
-"""TLS: who a certificate stands for, files that change, and handshakes that fail."""
+"""TLS: principals of client certificates, reloaded files, and failed handshakes."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ def test_unusable_tls_files_are_rejected(authority: Authority, tmp_path: Path) -
 
 HANDLERS = {ApiKey.METADATA: Seen()}
 REQUEST = metadata_request(1)
-"""Made before any scenario, because a schema that is loaded on a busy machine takes seconds."""
+"""Encoded before any test, because loading the schema takes seconds on a busy machine."""
 
 
 def context_of(authority: Authority, identity: Files | None = None) -> ssl.SSLContext:
-    """A client that trusts an authority."""
+    """A client context that trusts the authority, with an optional client certificate."""
     context = ssl.create_default_context(cafile=authority.file)
     if identity is not None:
         context.load_cert_chain(identity.keystore)
@@ -116,7 +116,7 @@ def context_of(authority: Authority, identity: Files | None = None) -> ssl.SSLCo
 
 
 async def speak(server: KafkaServer, context: ssl.SSLContext | None) -> None:
-    """A client that is answered."""
+    """Send a request and wait for the response."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
     try:
         writer.write(REQUEST)
@@ -126,7 +126,7 @@ async def speak(server: KafkaServer, context: ssl.SSLContext | None) -> None:
 
 
 async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
-    """A client that is not let in: under TLS 1.3 it may learn that only when it reads."""
+    """The server rejects the client. With TLS 1.3 a client may notice this only when it reads."""
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
         await speak(server, context)
 
@@ -204,7 +204,7 @@ async def test_tls_reload_applies_to_new_connections(tmp_path: Path) -> None:
         truststore.write_bytes(new.file.read_bytes())
         tls.reload()
         living.send(metadata_request(2))
-        assert await living.correlation_ids(1) == [2], "who is connected stays"
+        assert await living.correlation_ids(1) == [2], "existing connections stay open"
         writer.close()
         await refused(server, context)
         both = context_of(new, new.issue("client"))

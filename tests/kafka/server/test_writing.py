@@ -1,5 +1,5 @@
-"""How a connection writes: what is ready together in one piece, and nothing while the client does not read; and how it
-reads nothing for a while from a client that has used up a quota (KIP-219)."""
+"""A connection writes ready responses together, and stops while the client does not read. After a quota violation it
+reads nothing for the throttle time (KIP-219)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MUTED_S = 0.3
 
 
 class Recorder:
-    """A transport that keeps what is written to it."""
+    """A transport that records writes."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -49,7 +49,7 @@ class Recorder:
 
 
 class Bench:
-    """A connection on a recorder, whose handler gives futures that the test answers."""
+    """A connection on a recording transport. The test completes the futures of its handler."""
 
     def __init__(self) -> None:
         self.futures: list[asyncio.Future[Answer]] = []
@@ -73,7 +73,7 @@ class Bench:
         return self.futures[-1]
 
     async def answer(self, *numbers: int, size: int = 1) -> None:
-        """Answer these requests, and let the connection take its turn."""
+        """Complete these requests, and let the connection run."""
         for number in numbers:
             self.futures[number].set_result(MetadataResponse(brokers=(NodeEndpoint(host="x" * size),)))
         for _ in range(3):
@@ -126,7 +126,7 @@ async def test_connection_yields_to_the_loop() -> None:
     bench = Bench()
     bench.tick = 0.002
     bench.connection.data_received(b"".join(map(metadata_request, range(8))))
-    assert 1 <= len(bench.futures) < 8, "every request was begun in one turn, however long they took"
+    assert 1 <= len(bench.futures) < 8, "all requests were started without yielding to the loop"
     assert not bench.transport.reading
     for _ in range(8):
         await asyncio.sleep(0)
@@ -149,13 +149,13 @@ async def test_muted_connection_starts_no_requests() -> None:
     bench.contexts[0].connection.mute(MUTED_S)
     bench.connection.data_received(metadata_request(2) + metadata_request(3))
     await bench.answer(0)
-    assert len(bench.transport.writes) == 1, "the answer itself does not wait"
+    assert len(bench.transport.writes) == 1, "the response itself is not delayed"
     await asyncio.sleep(MUTED_S * 0.99)
     assert (len(bench.futures), bench.transport.reading) == (1, False)
     other = Connection(bench.server)
     other.connection_made(cast(asyncio.Transport, Recorder()))
     other.data_received(metadata_request(9))
-    assert [context.correlation_id for context in bench.contexts] == [1, 9], "nobody else is muted"
+    assert [context.correlation_id for context in bench.contexts] == [1, 9], "other connections are not muted"
     await asyncio.sleep(MUTED_S * 0.02)
     assert [context.correlation_id for context in bench.contexts] == [1, 9, 2, 3]
     assert bench.transport.reading

@@ -1,4 +1,4 @@
-"""Verbs of the tables for ACLs, quotas, credentials and counted refusals."""
+"""Verbs of the text tables for ACLs, quotas, SCRAM credentials and counted refusals."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def _alteration(word: str) -> access.QuotaAlteration:
 
 
 def _create_acls(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`acls PRINCIPAL/allow|deny/OPERATION/TYPE/NAME[/HOST] …`: a name that ends in `…` is a prefix, `-` no host."""
+    """`acls PRINCIPAL/allow|deny/OPERATION/TYPE/NAME[/HOST] …`: a final `…` makes a prefix, HOST `-` is empty."""
     return {**_BY, "client_id": "table", "acls": tuple(map(acl, words))}
 
 
 def _delete_acls(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`unacls TYPE/literal|prefixed|match|any/NAME/PRINCIPAL/OPERATION …`: `-` is any."""
+    """`unacls TYPE/literal|prefixed|match|any/NAME/PRINCIPAL/OPERATION …`: `-` matches any."""
     return {**_BY, "client_id": "table", "filters": tuple(map(acl_filter, words))}
 
 
 def _quotas(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`quotas TYPE:NAME[+TYPE:NAME]/KEY=VALUE|KEY=-[;…] … [dry]`: `<default>` is the default of a type."""
+    """`quotas TYPE:NAME[+TYPE:NAME]/KEY=VALUE|KEY=-[;…] … [dry]`: `<default>` is the default entity of a type."""
     alterations = tuple(_alteration(word) for word in words if word != "dry")
     return {**_BY, "alterations": alterations, "validate_only": "dry" in words}
 

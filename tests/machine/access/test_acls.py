@@ -1,4 +1,4 @@
-"""ACLs as a value, and their host ranges compared with `CidrUtils` of Kafka 4.4."""
+"""The set of ACLs, and their host ranges compared with `CidrUtils` of Kafka 4.4."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def entry(name: str, pattern_type: int) -> Acl:
 
 
 def test_acls_are_equal_after_any_order_of_additions_and_deletions() -> None:
-    """A rebuilt state must equal the live one, so different ways to the same ACLs give equal values."""
+    """A rebuilt state must equal the live one, so the order of changes must not matter."""
     acls = [entry("pay.", PREFIXED), entry("pay", PREFIXED), entry("pay.orders", LITERAL)]
     for first, second, third in permutations(acls):
         held = Acls().with_all([first, second, third])
-        assert held.without([first]) == Acls().with_all([third, second]), "one is gone"
-        assert held.without([second, first, third]) == Acls(), "all are gone"
+        assert held.without([first]) == Acls().with_all([third, second]), "one ACL is removed"
+        assert held.without([second, first, third]) == Acls(), "all ACLs are removed"
 
 
 @pytest.mark.parametrize("resource_type", [1, 2, 3])

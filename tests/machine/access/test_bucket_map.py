@@ -1,4 +1,4 @@
-"""Bucket maps: they behave like a dict, and a change copies one bucket."""
+"""A bucket map behaves like a dict, but a change copies only one bucket."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_differing_scans_only_changed_buckets() -> None:
 
 
 def folded(cluster: Cluster, events: list[Event]) -> tuple[Cluster, int]:
-    """The cluster after them, and how many entries were copied on the way."""
+    """Returns the cluster after the events, and the number of entries copied."""
     copied = 0
     for offset, event in enumerate(events):
         before = cluster
@@ -67,7 +67,7 @@ def test_a_user_or_quota_change_copies_only_its_bucket() -> None:
     ]
     cluster, copied = folded(Cluster(), set_all + limit_all)
     assert (len(cluster.scram), len(cluster.quotas)) == (count, count)
-    assert copied < 2 * count * 20, "a piece each time: copied whole it would be half a million for each of the two"
+    assert copied < 2 * count * 20, "each change copies a bucket, not half a million entries"
     gone: list[Event] = [ScramCredentialRemoved(REQUEST, user, "SCRAM-SHA-256", "User:a", None) for user in users]
     cluster, copied = folded(cluster, gone)
     assert not cluster.scram

@@ -37,7 +37,7 @@ remove bob 1 ; set bob 1 4096   | 91 Attempt to delete a user credential that do
 
 
 def decided(text: str) -> Decision:
-    """Returns the decision on changes, if alice has a credential."""
+    """Returns the decision if alice already has a credential."""
     removals, upserts = [], []
     for change in text.split(";"):
         kind, user, mechanism, *iterations = change.split()
@@ -61,7 +61,7 @@ def test_scram_alterations_of_one_user_follow_kafkas_rules(line: str) -> None:
     assert {(detail.code, detail.message) for detail in answer.details} == {
         (int(code), "" if code == "0" else message.strip())
     }
-    assert len(answer.details) == changes.count(";") + 1, "one for each change, in their order"
+    assert len(answer.details) == changes.count(";") + 1, "one result per change, in request order"
     assert len(decision.events) == (1 if code == "0" else 0)
 
 
@@ -78,11 +78,11 @@ def test_scram_events_change_the_state() -> None:
     state = State(DictTopics(), Cluster(scram=KNOWN))
     cause = Cause("AlterUserScramCredentials", RequestId("r1"))
     for offset, event in enumerate(decided("remove alice 1 ; set carol 2 5000").events):
-        assert apply(state, Recorded(Offset(offset), 5, cause, event)) == "", "of every shard"
+        assert apply(state, Recorded(Offset(offset), 5, cause, event)) == "", "the event belongs to no shard"
     assert dict(state.cluster.scram) == {
         ("carol", "SCRAM-SHA-512"): ScramCredential(5000, b"salt", b"stored", b"server")
     }
-    assert KNOWN, "what was before is not changed"
+    assert KNOWN, "the previous map is unchanged"
 
 
 def test_removing_a_missing_scram_credential_cannot_be_applied() -> None:

@@ -1,4 +1,4 @@
-"""Decisions on ACLs, quotas and counted refusals, as a table with the outcome in the last column."""
+"""Decisions on ACLs, quotas and counted refusals, as text tables."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""An independent oracle of logs, of simulated brokers, a target cluster and KRaft brokers.
+"""An independent oracle of logs: of simulated brokers, a target cluster and KRaft brokers.
 
-The auditor has a small model of plain values, and imports nothing of `controller`, so that it finds mistakes that
-`decide` and `apply` share. Each check has the name of an invariant (docs/invariants.md): a planted fault must be found
-here and by the SQL of `projections/replay/checks`. This takes milliseconds, so most tests check their logs with it.
+The auditor has a small model of plain values and imports nothing of `controller`, so it finds mistakes that `decide`
+and `apply` share. Each check has the name of an invariant (docs/invariants.md). A planted fault must be found here and
+by the SQL of `projections/replay/checks`. The auditor takes milliseconds, so most tests check their logs with it.
 
-It checks a log from its first event. `audit(records, settled=True)` states that topics were reconciled after the last
-broker event, so that the results must be there. Decisions of other controllers are checked less, because their rules
-differ.
+It checks a log from its first event. `audit(records, settled=True)` requires that topics were reconciled after the last
+broker event. Decisions of other controllers get fewer checks, because their rules differ.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ COMMANDS = {
     "AlterUserScramCredentials", "DrawLoginSecret", "RecordRefusals", "ApplyRules", "CopyClusterState",
 }  # fmt: skip
 BROKER_COMMANDS = {"RegisterBroker", "UnregisterBroker", "FenceBroker", "UnfenceBroker", "ChangeLogDirs"}
-"""Commands that lead to no event of a topic."""
+"""Commands that cause no topic events."""
 DECISIONS = (
     catalog.CreateRequested
     | catalog.CreateRejected
@@ -39,7 +38,7 @@ DECISIONS = (
     | catalog.TopicConfigsChanged
     | catalog.ChangeRejected
 )
-"""Events that a client's request leads to by itself."""
+"""Events that a client request causes directly."""
 OF_REQUESTS = (
     catalog.RulesObserved
     | catalog.CreateRequested
@@ -114,7 +113,7 @@ class Auditor(ClusterAudit):
             self._see_cluster(event)
 
     def finish(self, settled: bool) -> None:
-        """Check what is only known at the end of a log."""
+        """Check what is known only at the end of the log."""
         for (_, topic), request in self.requests.items():
             life = self._named(topic)
             waits = request.created and life is not None and not life.ready and life.request == request.event.request_id
@@ -239,7 +238,7 @@ class Auditor(ClusterAudit):
             self._check_new(event, 0, manual, dict(event.configs))
 
     def _see_filled(self, event: catalog.RulesObserved, request: Request | None) -> None:
-        """Check the counts of a created topic again, with what the defaults of rules filled."""
+        """Check the counts of a created topic again, with the values that rule defaults filled."""
         if event.defaults and request is not None and request.made is not None:
             self.violations = [one for one in self.violations if (one.check, one.topic) != ("as-asked", event.topic)]
             self._check_counts(request.made, request.event, {one.name: one.value for one in event.defaults})
@@ -292,7 +291,7 @@ class Auditor(ClusterAudit):
         self._expect("placeholders-allowed", holds, f"partition {index}: {replicas}")
 
     def _check_partition(self, index: int, partition: catalog.Partition) -> None:
-        """With eligible leader replicas the ISR may be empty; then there is no leader."""
+        """With ELR the ISR may be empty; then there is no leader."""
         replicas, isr, leader = partition.replicas, partition.isr, partition.leader
         self._check_distinct(index, partition)
         within = (
@@ -334,7 +333,7 @@ class Auditor(ClusterAudit):
         self._check_metadata(index, after)
 
     def _check_epochs(self, index: int, known: catalog.Partition, after: catalog.Partition) -> None:
-        """The leader epoch also rises if a replica is removed, and Kafka's controller may raise it at any time."""
+        """The leader epoch also rises when a replica is removed. Kafka's controller may raise it at any time."""
         may_rise = {one for one in known.replicas if one >= 0} - set(after.replicas) or self._is_external
         rise = after.leader_epoch - known.leader_epoch
         due = rise == 1 if after.leader != known.leader else rise == 0 or (rise == 1 and bool(may_rise))
@@ -342,7 +341,7 @@ class Auditor(ClusterAudit):
         self._expect("epochs-never-go-back", due and after.partition_epoch == known.partition_epoch + 1, seen)
 
     def _check_filled(self, index: int, known: catalog.Partition, after: catalog.Partition) -> None:
-        """Only brokers replace placeholders. With KRaft brokers other commands than a reconcile reassign partitions."""
+        """Only brokers replace placeholders. With KRaft brokers, only a reconcile is checked; others may reassign."""
         is_reconciled = self.record.cause.command == "ReconcileTopics"
         if after.replica_metadata is not None and not (is_reconciled and min(known.replicas, default=0) < 0):
             return

@@ -1,4 +1,4 @@
-"""Checks of brokers, settings, the quorum and access, for the auditor: everything that does not concern one topic."""
+"""The auditor's checks of brokers, settings, the quorum and access, which concern no single topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from events.external_decision import FOLLOW
 
 
 class Violation(NamedTuple):
-    """One broken check: where, about which topic, and what was seen."""
+    """A violated check: offset, topic, and the value that was found."""
 
     check: str
     offset: int
@@ -19,7 +19,7 @@ class Violation(NamedTuple):
 
 
 class ClusterAudit:
-    """The model of a cluster, and the violations that were found."""
+    """The model of the cluster, and the violations found."""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
@@ -49,7 +49,7 @@ class ClusterAudit:
 
     @property
     def _is_external(self) -> bool:
-        """True if another controller decided."""
+        """True if another controller made the decision."""
         return self.record.cause.command == FOLLOW
 
     def _see_broker(self, event: Any) -> None:

@@ -1,8 +1,8 @@
 """The life cycles of a create request, a topic, a partition and a broker, as tables.
 
-A table lists for each state the allowed events and the next states. The tables are the whole rule: `advance` has no
-special cases, and an event that is not in the table is a bug. Life cycles hold no data such as epochs, replicas and
-answers. They generate a page: `python -m tests.machine.audit.lifecycle > docs/lifecycle.md`.
+A table lists the allowed events of each state and the next states. `advance` has no other rules: an event that is not
+in the table is a bug. Life cycles have no data such as epochs, replicas and answers. The page is generated from them:
+`python -m tests.machine.audit.lifecycle > docs/lifecycle.md`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ LEADER_ELECTED, LEADER_LOST = "LeaderElected", "LeaderLost"
 
 
 class State(NamedTuple):
-    """A state: its meaning, and the next state after each event that may come in it."""
+    """The meaning of a state, and the next state after each allowed event."""
 
     meaning: str
     nexts: Mapping[str, str]
 
 
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
-    """One life cycle; its first state is that of a thing without events."""
+    """A life cycle. The first state is the one before any event."""
 
     name: str
     about: str
@@ -39,7 +39,7 @@ class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutOfLifecycle(AssertionError):
-    """An event that may not come in this state: a bug in `decide`, or a log that is not whole."""
+    """An event that is not allowed in this state: a bug in `decide`, or an incomplete log."""
 
     def __init__(self, lifecycle: Lifecycle, state: str, event: str) -> None:
         allowed = ", ".join(lifecycle.states[state].nexts) or "nothing: it has ended"
@@ -54,7 +54,7 @@ def event_name(event: catalog.Event) -> str:
 
 
 def advance(lifecycle: Lifecycle, state: str, event: catalog.Event) -> str:
-    """The state after an event. Raises OutOfLifecycle if the event may not come in this state."""
+    """Returns the state after an event. Raises OutOfLifecycle if the event is not allowed."""
     after = lifecycle.states[state].nexts.get(event_name(event))
     if after is None:
         raise OutOfLifecycle(lifecycle, state, event_name(event))
@@ -184,7 +184,7 @@ NAMED = {event for lifecycle in LIFECYCLES for state in lifecycle.states.values(
 
 
 class Lives:
-    """The state of every request, topic, partition and broker, by the tables alone."""
+    """The state of every request, topic, partition and broker according to the tables."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str], str] = {}
@@ -194,7 +194,7 @@ class Lives:
         self._waiting: dict[str, tuple[str, str]] = {}
 
     def see_all(self, records: Iterable[catalog.Recorded]) -> Lives:
-        """Take in records; raises OutOfLifecycle for an event that a table does not have."""
+        """Apply records. Raises OutOfLifecycle for an event that is not allowed."""
         for record in records:
             self.see(record.event)
         return self
@@ -238,7 +238,7 @@ class Lives:
             _move(PARTITION, self.partitions, (event.topic, index), event)
 
     def _see_anew(self, event: catalog.TopicDiscovered) -> None:
-        """All partitions are as the cluster has them; the table of partitions does not speak of that."""
+        """An imported topic replaces all partitions; the table of partitions does not cover this."""
         for key in [key for key in self.partitions if key[0] == event.topic]:
             del self.partitions[key]
         for index, partition in enumerate(event.partitions):
@@ -270,7 +270,7 @@ def page() -> str:
 
 
 def section(lifecycle: Lifecycle) -> str:
-    """One life cycle: what it is about, its diagram, its states, its transitions."""
+    """Returns the section of a life cycle: description, diagram, states, transitions."""
     lines = [f"## A {lifecycle.name}", "", lifecycle.about, "", "```mermaid", *_diagram(lifecycle), "```", ""]
     lines += ["| state | means |", "|---|---|"]
     lines += [f"| {name} | {state.meaning} |" for name, state in lifecycle.states.items()]
@@ -281,7 +281,7 @@ def section(lifecycle: Lifecycle) -> str:
 
 
 def _diagram(lifecycle: Lifecycle) -> list[str]:
-    """Mermaid's state diagram; events that lead the same way share an arrow."""
+    """Returns a Mermaid state diagram; events with the same next state share an arrow."""
     lines = ["stateDiagram-v2", f"    [*] --> {_id(lifecycle.start)}"]
     for state, (_, nexts) in lifecycle.states.items():
         by_target: dict[str, list[str]] = {}
@@ -295,7 +295,7 @@ def _diagram(lifecycle: Lifecycle) -> list[str]:
 
 
 def _id(state: str) -> str:
-    """Mermaid takes no dashes in a state's name."""
+    """Mermaid allows no dashes in state names."""
     return state.replace("-", "_")
 
 

@@ -1,4 +1,4 @@
-"""Logs for the invariants: a clean log with all types of events, and faults planted in it.
+"""A clean log with all types of events, and faults planted in it.
 
 Each fault breaks the clean log in one way, and names the only check that must find it. Offsets are renumbered, and
 causes and epochs adjusted.
@@ -17,7 +17,7 @@ from tests.machine.tables import command, given
 
 Log = list[catalog.Recorded]
 Faults = dict[str, dict[str, Callable[[Log], Log]]]
-"""Faults by name, by the only check that must find them."""
+"""Faults by name, grouped by the only check that must find them."""
 
 STEPS = """
 create a 2x3 id=q0
@@ -72,19 +72,19 @@ create waits 1x1 id=q21 verdict=allowed
 
 
 def clean() -> Log:
-    """A log without violations: brokers stop, start, register again and leave; placeholders, partitions, deletions,
-    timeouts, policies."""
+    """A log without violations: brokers stop, start, register again and leave; it has placeholders, added partitions,
+    deletions, timeouts and policies."""
     rig = given("1@x 2@y fewer")
     for line in STEPS.strip().splitlines():
         rig.put(command(rig, line))
     return rig.log
 
 
-# Tools.
+# Helpers.
 
 
 def every(log: Log, kind: type, **fields: Any) -> list[int]:
-    """The places of the events of a kind with these fields."""
+    """Returns the indexes of events of a type with these fields."""
     return [
         index
         for index, record in enumerate(log)
@@ -93,12 +93,12 @@ def every(log: Log, kind: type, **fields: Any) -> list[int]:
 
 
 def at(log: Log, kind: type, nth: int = 0, **fields: Any) -> int:
-    """The first place of such an event, or the nth."""
+    """Returns the index of the first such event, or the nth."""
     return every(log, kind, **fields)[nth]
 
 
 def changed(log: Log, index: int, **fields: Any) -> Log:
-    """The log with fields of one event changed."""
+    """Returns the log with other fields in one event."""
     event = replace(log[index].event, **fields)
     return [*log[:index], replace(log[index], event=event), *log[index + 1 :]]
 
@@ -116,7 +116,7 @@ def again(log: Log, index: int) -> Log:
 
 
 def then(log: Log, by: str, request: str, *events: catalog.Event, at: int | None = None) -> Log:
-    """The log with more events, of one decision, at its end or before an index."""
+    """Returns the log with the events of another decision, at its end or before an index."""
     place = len(log) if at is None else at
     made = [
         catalog.Recorded(Offset(0), log[place - 1].at_ms, catalog.Cause(by, RequestId(request)), event)
@@ -126,14 +126,14 @@ def then(log: Log, by: str, request: str, *events: catalog.Event, at: int | None
 
 
 def with_partition(log: Log, index: int, **fields: Any) -> Log:
-    """The log with the first partition of a creation changed."""
+    """Returns the log with another first partition in a creation."""
     event: Any = log[index].event
     partition: catalog.Partition = replace(event.partitions[0], **fields)
     return changed(log, index, partitions=(partition, *event.partitions[1:]))
 
 
 def as_requested(log: Log, topic: str) -> Log:
-    """The log with the request for a topic changed to just what was created."""
+    """Returns the log with a create request that asks for exactly the created topic."""
     index = at(log, catalog.TopicCreated, topic=topic)
     created: Any = log[index].event
     factor = len(created.partitions[0].replicas)
@@ -147,7 +147,7 @@ def as_requested(log: Log, topic: str) -> Log:
 
 
 def with_settings(log: Log, **pairs: str) -> Log:
-    """The log with other settings in its first event."""
+    """Returns the log with other settings in its first event."""
     event: Any = log[0].event
     settings = dict(event.settings) | {key.replace("_", "."): value for key, value in pairs.items()}
     return changed(log, 0, settings=tuple(sorted(settings.items())))
@@ -158,12 +158,12 @@ def ids(*numbers: int) -> tuple[BrokerId, ...]:
 
 
 def changes(log: Log, has: Callable[[catalog.PartitionChanged], object]) -> list[int]:
-    """The places of the changes of partitions that are so."""
+    """Returns the indexes of the matching partition changes."""
     return [n for n in every(log, catalog.PartitionChanged) if has(log[n].event)]  # type: ignore[arg-type]
 
 
 def changed_to(log: Log, index: int, **fields: Any) -> Log:
-    """The log with other fields in a partition after a change, and before its next change."""
+    """Returns the log with other partition fields after a change, and before its next change."""
     event: Any = log[index].event
     after = replace(event.after, **fields)
     log = changed(log, index, after=after)
@@ -172,7 +172,7 @@ def changed_to(log: Log, index: int, **fields: Any) -> Log:
 
 
 def last_fill(log: Log, topic: str) -> int:
-    """The place of a fill after which nothing happens to its partition."""
+    """Returns the index of the last fill of a placeholder without later events of the partition."""
     for index in reversed(changes(log, lambda event: event.topic == topic and event.filled)):
         event: Any = log[index].event
         later = (record.event for record in log[index + 1 :])
@@ -191,7 +191,7 @@ def same_partition(one: catalog.Recorded, other: catalog.Recorded) -> bool:
 
 
 def first_replicas(log: Log, topic: str) -> tuple[BrokerId, ...]:
-    """The replicas of the first partition of a topic as it was created."""
+    """Returns the first partition's replicas in the creation of a topic."""
     event: Any = log[at(log, catalog.TopicCreated, topic=topic)].event
     replicas: tuple[BrokerId, ...] = event.partitions[0].replicas
     return replicas

@@ -1,4 +1,4 @@
-"""Faults planted in brokers, ACLs, quotas, credentials and other things of the cluster, and in answers."""
+"""Faults planted in brokers, ACLs, quotas, credentials, other cluster state, and answers."""
 
 from __future__ import annotations
 

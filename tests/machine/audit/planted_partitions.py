@@ -56,10 +56,10 @@ def assigned_to_an_unknown_broker(log: Log) -> Log:
 
 def partitions_on_a_fenced_broker(log: Log) -> Log:
     added: Any = log[at(log, catalog.PartitionsAdded, topic="a", first=3)].event
-    assert added.request.change.assignments is None, "they were placed"
+    assert added.request.change.assignments is None, "placement chose the replicas"
     leader = added.partitions[0].leader
     where = at(log, catalog.PartitionsAdded, topic="a", first=3)
-    other = max(added.partitions[0].replicas)  # leads later
+    other = max(added.partitions[0].replicas)  # becomes leader later
     return with_partition(log, where, replicas=(leader, other, BrokerId(4)), isr=(leader, other))
 
 
@@ -101,12 +101,12 @@ def not_filled_though_a_broker_joined(log: Log) -> Log:
     event: Any = log[fill].event
     back = catalog.BrokerRegistered(BrokerId(4), 9, "back", None, ())
     there = then(without(log, fill), "RegisterBroker", "b4", back)
-    assert event.filled == (4,), "broker 4 filled it"
+    assert event.filled == (4,), "broker 4 filled the placeholder"
     return then(there, "UnfenceBroker", "b4", catalog.BrokerUnfenced(BrokerId(4), 9, "back"))
 
 
 def _filled_otherwise(log: Log, fill: int, replicas: Callable[[Ids, BrokerId], Ids]) -> Log:
-    """The log with other replicas after a fill, made of those and of the placeholder before it."""
+    """Returns the log with other replicas after a fill, computed from them and the placeholder."""
     event: Any = log[fill].event
     return changed_to(log, fill, replicas=replicas(event.after.replicas, event.before.replicas[-1]))
 
@@ -143,7 +143,7 @@ def led_again_in_the_old_epoch(log: Log) -> Log:
 
 
 def while_cordoned(log: Log, at: int, broker_id: BrokerId) -> Log:
-    """The log with all log directories of a broker cordoned for one event."""
+    """Returns the log with all log directories of a broker cordoned during one event."""
     during = log[at]
 
     def dirs_changed(*cordoned: bytes) -> Recorded:

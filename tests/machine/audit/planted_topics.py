@@ -76,7 +76,7 @@ def not_where_it_was_assigned(log: Log) -> Log:
 def a_partition_added_with_another_factor(log: Log) -> Log:
     index = at(log, catalog.PartitionsAdded, topic="a", first=3)
     added: Any = log[index].event
-    kept = (added.partitions[0].leader, max(added.partitions[0].replicas))  # both lead
+    kept = (added.partitions[0].leader, max(added.partitions[0].replicas))  # each leads at some time
     return with_partition(log, index, replicas=kept, isr=kept)
 
 
@@ -88,7 +88,7 @@ def added_elsewhere_than_assigned(log: Log) -> Log:
 
 
 def _with_partitions_added(log: Log, wanted: int, **fields: Any) -> Log:
-    """The log with another count that was requested, and other fields, where partitions are added."""
+    """Returns the log with another requested count, and other fields, in the added partitions."""
     index = at(log, catalog.PartitionsAdded, topic="under")
     added: Any = log[index].event
     return changed(

@@ -1,4 +1,4 @@
-"""Answers of Kafka 4.3 and 4.4 about topic configs, recorded in tests/golden."""
+"""Responses of Kafka 4.3 and 4.4 about topic configs, recorded in tests/golden."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class TableRow(msgspec.Struct, frozen=True):
 
 
 class Alone(msgspec.Struct, frozen=True):
-    """Values of one config that Kafka takes, and those that it refuses with what it says."""
+    """Accepted values of one config, and rejected values with Kafka's messages."""
 
     accepted: tuple[str, ...]
     refused: dict[str, str]
 
 
 class Together(msgspec.Struct, frozen=True):
-    """Several configs of a topic that had `existing`, on a broker with `server`; `refused` is None if Kafka agrees."""
+    """Several configs of a topic with `existing` configs, on a broker with `server`; `refused` is None if accepted."""
 
     existing: dict[str, str]
     configs: dict[str, str]
@@ -60,7 +60,7 @@ class DescribedEntry(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """The answers of CreateTopics and DescribeConfigs for a topic with `configs` on a broker with `server`."""
+    """The responses of CreateTopics and DescribeConfigs for a topic with `configs` on a broker with `server`."""
 
     server: dict[str, str]
     configs: dict[str, str]
@@ -88,7 +88,7 @@ class Golden(msgspec.Struct, frozen=True):
 
 
 class Since(msgspec.Struct, frozen=True):
-    """Additions of a newer Kafka; `names` are those of all its configs, in order."""
+    """Additions of a newer Kafka release; `names` has all its configs in order."""
 
     kafka: str
     names: tuple[str, ...]

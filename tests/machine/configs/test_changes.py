@@ -1,4 +1,4 @@
-"""Changes of topic, broker and group configs, compared with Kafka's answers."""
+"""Changes of topic, broker and group configs, compared with Kafka's responses."""
 
 from __future__ import annotations
 
@@ -169,11 +169,11 @@ def test_any_config_operations_give_configs_or_a_rejection(ops: list[ConfigOp]) 
         names = [name for name, _ in result]
         assert names == sorted(set(names)), f"{ops} left {names}"
         same = altered_topic_configs(result, [])
-        assert same == result, f"{ops} left configs that are not valid: {same}"
+        assert same == result, f"{ops} left invalid configs: {same}"
 
 
 def altered(kind: int, *ops: ConfigOp, before: Configs = (), incremental: bool = True) -> Configs | tuple[int, str]:
-    """The configs of a resource after a change, or the error of its answer."""
+    """Returns the configs of a resource after a change, or the error code and message."""
     name = "" if kind == BROKERS else "g"
     state = State(DictTopics(), Cluster().with_configs(kind, name, before))
     command = AlterResourceConfigs(
@@ -352,4 +352,4 @@ def test_with_elr_topics_have_the_cluster_min_insync_replicas() -> None:
         floor = shown["min.insync.replicas"]
         assert (floor.value, floor.source) == ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
     join = outcomes(rig, "join 1", "configure 4:1 delete:min.insync.replicas", "configure 4: replace set:a=b")
-    assert join[1:] == ["=> INVALID_CONFIG validation:alter-request"] * 2, "neither taken away nor set for one"
+    assert join[1:] == ["=> INVALID_CONFIG validation:alter-request"] * 2, "neither deleted nor set for one"

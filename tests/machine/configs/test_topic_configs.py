@@ -245,11 +245,11 @@ def test_validation_of_any_configs_returns_or_rejects(
     rejection = topic_configs.validate_topic_configs(
         configs.items(), tuple(sorted(server.items())), tuple(existing.items())
     )
-    assert rejection is None or isinstance(rejection, Rejection), f"no verdict on {configs}"
+    assert rejection is None or isinstance(rejection, Rejection), f"neither None nor a Rejection for {configs}"
     again = topic_configs.validate_topic_configs(
         configs.items(), tuple(sorted(server.items())), tuple(existing.items())
     )
-    assert again == rejection, "a verdict must not depend on anything else"
+    assert again == rejection, "validation is deterministic"
 
 
 @given(st.sampled_from(TOPIC_CONFIGS), _TEXTS)
@@ -292,7 +292,7 @@ def test_topics_store_canonical_config_texts(line: str) -> None:
         ("0x1.p-2", 0.25),
         ("-0x1p9999", float("-inf")),
         ("0x1p-9999", 0.0),
-        ("0x1", None),  # Java wants the exponent
+        ("0x1", None),  # Java requires the exponent
         ("0xp1", None),
         ("nan", None),
     ],
@@ -314,9 +314,9 @@ def test_canonical_config_texts_preserve_the_value(row: table.TopicConfig, text:
         return
     match row.kind:
         case ConfigType.BOOLEAN:
-            assert canonical in ("true", "false"), "Boolean.parseBoolean takes all else for false"
+            assert canonical in ("true", "false"), "Boolean.parseBoolean reads all else as false"
         case ConfigType.INT | ConfigType.LONG:
-            assert re.fullmatch("-?[0-9]+", canonical), "Integer.parseInt refuses all else"
+            assert re.fullmatch("-?[0-9]+", canonical), "Integer.parseInt rejects all else"
     assert read_value(row.name, row.kind, row.allowed, canonical) in (value, ()), f"{text!r} became {canonical!r}"
     assert canonical_text(row.name, row.kind, row.allowed, canonical) == canonical
 
@@ -325,4 +325,4 @@ def test_canonical_config_texts_preserve_the_value(row: table.TopicConfig, text:
 def test_every_config_has_an_effective_value_for_any_settings(server: dict[str, str]) -> None:
     values = topic_configs.values_in_force(tuple(sorted(server.items())))
     missing = {row.name for row in TOPIC_CONFIGS if not row.internal} - set(values)
-    assert not missing, f"no value in force for {missing}"
+    assert not missing, f"no effective value of {missing}"

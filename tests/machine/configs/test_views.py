@@ -1,4 +1,4 @@
-"""Effective configs in CreateTopics and DescribeConfigs, compared with Kafka's answers."""
+"""Effective configs in CreateTopics and DescribeConfigs, compared with Kafka's responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from events.catalog import Configs
 from tests.machine.configs.kafka_golden import KAFKA, KAFKA_44, CreatedEntry, DescribedEntry, View
 
 ELR_CONFIG = "min.insync.replicas"
-"""Kafka 4.3 begins with eligible leader replicas (KIP-966) on, and then sets this one for the whole cluster."""
+"""Kafka 4.3 enables eligible leader replicas (KIP-966) by default, and then sets this config for the cluster."""
 
 
 def _sorted(configs: dict[str, str]) -> Configs:
@@ -28,7 +28,7 @@ def _as_described(entry: ConfigEntry) -> DescribedEntry:
 
 
 def _without_elr(view: View) -> tuple[list[CreatedEntry], list[DescribedEntry]]:
-    """Kafka's answers, but for what it adds to one config because of eligible leader replicas."""
+    """Returns Kafka's responses without the config source that eligible leader replicas add."""
     added = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.name
     created = [each for each in view.created if each.source != added]
     described = [each for each in view.described if added not in str(each)]

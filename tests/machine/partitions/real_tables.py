@@ -1,4 +1,4 @@
-"""Verbs of the tables for requests of KRaft brokers and their clients. Directories are small numbers; 0 means none."""
+"""Verbs of the text tables for KRaft brokers and their clients. Directories are small numbers; 0 means none."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from events.names import BrokerId
 from tests.machine.rig import TOPIC_ID, Rig
 
 Fields = Callable[[Rig, list[str], dict[str, str]], dict[str, Any]]
-"""Makes the fields of a command from the words and the options of a line."""
+"""Returns the fields of a command for the words and options of a line."""
 OPS = ("set", "delete", "append", "subtract")
 
 
 def request_fields(
     words: list[str], options: dict[str, str], api: str, version: int = LATEST_CREATE_TOPICS
 ) -> dict[str, Any]:
-    """The fields of a client's request for the topic that is the first word; `clear=CODE` is the result of the target
-    cluster's dry run, 0 for success."""
+    """Returns the fields of a request for the topic `words[0]`. `clear=CODE` is the target cluster's dry-run result, 0
+    for success."""
     dry_run = None
     if "clear" in options:
         code = int(options["clear"])
@@ -47,7 +47,7 @@ def brokers(text: str) -> tuple[BrokerId, ...]:
 
 
 def config_ops(words: list[str]) -> tuple[ConfigOp, ...]:
-    """The steps among the words: `set:k=v`, `delete:k`, `append:k=v`, `subtract:k=v`."""
+    """Returns the config operations: `set:k=v`, `delete:k`, `append:k=v`, `subtract:k=v`."""
     ops = []
     for word in words:
         kind, _, rest = word.partition(":")
@@ -58,7 +58,7 @@ def config_ops(words: list[str]) -> tuple[ConfigOp, ...]:
 
 
 def _quorum(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`quorum [elr]`: the controller begins, with features where there are none."""
+    """`quorum [elr]`: the controller starts, and sets features if there are none."""
     level = ("eligible.leader.replicas.version", 1)
     features = (*((level,) if "elr" in words else ()), ("metadata.version", 30))
     at = {"host": "localhost", "port": 9093, "directory_id": directory(9)}
@@ -71,8 +71,8 @@ def _features(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, 
 
 
 def _join(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`join BROKER [dirs=1.2] [as=INCARNATION] [rack=] [unclean]`: a KRaft broker registers; its only directory has ten
-    times its number, unless a case says otherwise."""
+    """`join BROKER [dirs=1.2] [as=INCARNATION] [rack=] [unclean]`: a KRaft broker registers. By default its only
+    directory is ten times its id."""
     broker = int(words[0])
     dirs = tuple(directory(one) for one in options.get("dirs", str(broker * 10)).split("."))
     features = (SupportedFeature("metadata.version", 7, 30),)
@@ -86,7 +86,7 @@ def _join(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]
 
 
 def _dirs(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`dirs BROKER 1.2 [cordoned=2]`: these directories are online, and of them cordoned."""
+    """`dirs BROKER 1.2 [cordoned=2]`: the online directories, and those of them that are cordoned."""
     online, cordoned = (
         tuple(directory(one) for one in each.split(".") if each) for each in (words[1], options.get("cordoned", ""))
     )
@@ -102,7 +102,7 @@ def _epoch(rig: Rig, broker: str, options: dict[str, str]) -> dict[str, Any]:
 def _report(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
     """`report NAME by=BROKER [epoch=] [other] PARTITION:1.2:LEADER_EPOCH:PARTITION_EPOCH[:recovering][:e3.4] …`
 
-    `other` gives another topic id, `e3.4` the epochs of the members.
+    `other` sends another topic id; `e3.4` are the broker epochs of the ISR.
     """
     reports = []
     for word in words[1:]:

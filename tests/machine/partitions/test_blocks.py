@@ -1,4 +1,4 @@
-"""Partitions in blocks: the same as in a tuple, and little is copied for a change."""
+"""Partitions in blocks behave like a tuple, and a change copies little."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_partition_block_changes_equal_list_changes(first: int, more: int, steps
     for index, one in changes.items():
         model[index] = one
     assert after == tuple(model)
-    assert dict(differing(grown, after)) == changes, "what is found by identity is what was changed"
+    assert dict(differing(grown, after)) == changes, "comparison by identity finds exactly the changes"
     assert dict(differing(before, grown)) == dict(list(enumerate(grown))[first:])
 
 
@@ -101,4 +101,4 @@ def test_a_partition_change_copies_one_block(change: Callable[[Topic], Topic]) -
     old, new = blocks_of(before.partitions), blocks_of(after.partitions)
     fresh = [block for was, block in zip(old, new, strict=True) if block is not was]
     assert [len(block) <= BLOCK for block in fresh] == [True]
-    assert len(new) + BLOCK < 1000, "what a change copies: one block, and the row of blocks"
+    assert len(new) + BLOCK < 1000, "a change copies one block and the list of blocks"

@@ -1,4 +1,4 @@
-"""Placement: what its goals promise, for any name, any racks and any brokers."""
+"""Properties of placement for any topic name, racks and brokers."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def test_replicas_are_distinct_live_brokers_followed_by_placeholders(
     name: str, racks: Racks, first: int, count: int, factor: int
 ) -> None:
     partitions = _placed(name, racks, first, count, factor)
-    assert len(partitions) == count, "a list of replicas for each partition"
+    assert len(partitions) == count, "a replica list for each partition"
     missing = [-n for n in range(1, factor - len(racks) + 1)]
     for replicas in partitions:
-        assert len(replicas) == factor, "as many replicas as the factor"
-        assert len(set(replicas)) == factor, f"a replica twice: {replicas}"
+        assert len(replicas) == factor, "the length is the replication factor"
+        assert len(set(replicas)) == factor, f"duplicate replica: {replicas}"
         brokers, placeholders = replicas[: factor - len(missing)], replicas[factor - len(missing) :]
-        assert set(brokers) <= set(racks), f"on a broker that is not live: {replicas}"
-        assert list(placeholders) == missing, f"placeholders are -1, -2, … and come last: {replicas}"
+        assert set(brokers) <= set(racks), f"a broker is not live: {replicas}"
+        assert list(placeholders) == missing, f"placeholders are not -1, -2, … at the end: {replicas}"
 
 
 @given(_names, _racks, st.integers(1, 30), st.integers(1, 5))
@@ -50,21 +50,21 @@ def test_replicas_spread_over_racks(name: str, racks: Racks, count: int, factor:
     for replicas in _placed(name, racks, 0, count, factor):
         used = Counter(racks[broker] for broker in replicas)
         wanted = min(factor, len(set(racks.values())))
-        assert len(used) == wanted, f"{replicas} lie in {len(used)} racks, {wanted} are possible"
+        assert len(used) == wanted, f"{replicas} use {len(used)} racks, {wanted} are possible"
 
 
 @given(_names, _racks, st.integers(1, 60), st.integers(1, 3))
 def test_leaders_are_balanced_within_a_topic(name: str, racks: Racks, count: int, factor: int) -> None:
     leaders = Counter(replicas[0] for replicas in _placed(name, racks, 0, count, factor))
     loads = [leaders[broker] for broker in racks]
-    assert max(loads) - min(loads) <= 1, f"leaders are not even: {leaders}"
+    assert max(loads) - min(loads) <= 1, f"leaders are not balanced: {leaders}"
 
 
 @given(_names, st.integers(2, 8))
 def test_followers_of_a_leader_are_balanced_over_brokers(name: str, brokers: int) -> None:
     racks: Racks = dict.fromkeys(map(BrokerId, range(brokers)))
     pairs = Counter(_placed(name, racks, 0, brokers * (brokers - 1), 2))
-    assert len(pairs) == brokers * (brokers - 1), f"each pair of leader and follower once: {pairs}"
+    assert len(pairs) == brokers * (brokers - 1), f"each pair of leader and follower occurs once: {pairs}"
 
 
 @settings(max_examples=10)
@@ -72,7 +72,7 @@ def test_followers_of_a_leader_are_balanced_over_brokers(name: str, brokers: int
 def test_leaders_are_balanced_over_topics(racks: Racks) -> None:
     topics = 200 * len(racks)
     leaders = Counter(_placed(f"topic-{n}", racks, 0, 1, 1)[0][0] for n in range(topics))
-    assert all(100 < leaders[broker] < 300 for broker in racks), f"one in {len(racks)} each, about: {leaders}"
+    assert all(100 < leaders[broker] < 300 for broker in racks), f"about one in {len(racks)} each: {leaders}"
 
 
 @given(_names, _racks, st.integers(1, 10), st.integers(1, 20), st.integers(1, 5))
@@ -81,7 +81,7 @@ def test_added_partitions_get_the_same_replicas_as_at_creation(
 ) -> None:
     at_once = _placed(name, racks, 0, have + more, factor)
     in_steps = _placed(name, racks, 0, have, factor) + _placed(name, racks, have, more, factor)
-    assert in_steps == at_once, "where a partition lies depends on the name and its index alone"
+    assert in_steps == at_once, "placement depends only on the name and the index"
 
 
 @given(_names, _racks, st.integers(1, 20), st.integers(1, 5))
@@ -89,25 +89,25 @@ def test_placement_is_deterministic(name: str, racks: Racks, count: int, factor:
     first = _placed(name, racks, 0, count, factor)
     rack_ring.cache_clear()
     backwards = dict(reversed(racks.items()))
-    assert _placed(name, backwards, 0, count, factor) == first, "placement remembers something, or sees an order"
+    assert _placed(name, backwards, 0, count, factor) == first, "placement depends on earlier calls or on an order"
 
 
 @given(st.permutations(["1@a", "2@b", "3@a", "4", "5@b"]), st.integers(1, 6), st.integers(1, 5))
 def test_placement_does_not_depend_on_the_order_of_brokers(words: list[str], count: int, factor: int) -> None:
     rig, ordered = rig_given(" ".join(words)), rig_given(" ".join(sorted(words)))
     request = f"create t {count}x{factor}"
-    assert _replicas(rig, request) == _replicas(ordered, request), "replicas depend on who came first"
+    assert _replicas(rig, request) == _replicas(ordered, request), "replicas depend on the registration order"
     shuffled = Cluster().with_brokers(dict(reversed(list(rig.state.cluster.brokers.items()))))
     decided = decide(State(DictTopics(), shuffled), command(rig, request)).events[1]
-    assert isinstance(decided, TopicCreated), "it can be created"
+    assert isinstance(decided, TopicCreated), "the create is accepted"
     assert [p.replicas for p in decided.partitions] == _replicas(ordered, request), (
-        "replicas depend on a mapping's order"
+        "replicas depend on the order of a mapping"
     )
 
 
 def _replicas(rig: Rig, request: str) -> list[tuple[BrokerId, ...]]:
     event = decide(rig.state, command(rig, request)).events[1]
-    assert isinstance(event, TopicCreated), "it can be created"
+    assert isinstance(event, TopicCreated), "the create is accepted"
     return [partition.replicas for partition in event.partitions]
 
 
@@ -115,7 +115,7 @@ def _replicas(rig: Rig, request: str) -> list[tuple[BrokerId, ...]]:
 def test_a_dry_run_returns_the_replicas_of_the_create(count: int, factor: int) -> None:
     rig = rig_given("1@a 2@b 3@a 4")
     (answer,) = decide(rig.state, command(rig, f"create t {count}x{factor} dry")).answers
-    assert answer.topic is not None, "a dry run shows the topic"
+    assert answer.topic is not None, "a dry run returns the topic"
     assert [p.replicas for p in answer.topic.partitions] == _replicas(rig, f"create t {count}x{factor}")
 
 
@@ -125,9 +125,9 @@ def test_a_placeholder_is_filled_from_an_unused_rack(
 ) -> None:
     candidates = sorted(racks.items(), key=lambda member: member[0])
     chosen = pick_for_placeholder(name, partition, candidates, used)
-    assert chosen in racks, "one of the candidates"
+    assert chosen in racks, "a candidate is chosen"
     if set(racks.values()) - used:
-        assert racks[chosen] not in used, f"{chosen} lies in rack {racks[chosen]}, which is used"
+        assert racks[chosen] not in used, f"{chosen} is in rack {racks[chosen]}, which is used"
 
 
 def test_a_placeholder_without_a_candidate_is_retained() -> None:
@@ -138,4 +138,4 @@ def test_a_placeholder_without_a_candidate_is_retained() -> None:
 def test_joining_brokers_get_an_even_number_of_placeholders(name: str, brokers: int) -> None:
     candidates = [(BrokerId(n), None) for n in range(brokers)]
     chosen = Counter(pick_for_placeholder(name, index, candidates, set()) for index in range(4 * brokers))
-    assert set(chosen.values()) == {4}, f"not even: {chosen}"
+    assert set(chosen.values()) == {4}, f"not balanced: {chosen}"

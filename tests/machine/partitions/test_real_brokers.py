@@ -1,4 +1,4 @@
-"""Stories of partitions on real brokers: one step a line, and what it leads to."""
+"""Stories of partitions on Kafka brokers (KRaft mode): a command per line, with its decision."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_partition_changes_without_eligible_leader_replicas(story: str) -> None:
 
 
 def test_elr_is_cleared_when_min_insync_replicas_is_lowered() -> None:
-    """As all brokers have it: the topics are looked at by a sweep, which passes over those that are settled."""
+    """The change of the cluster config makes topics unreconciled. The next reconcile clears the ELR."""
     rig = _play("elr", """
         alter t delete:min.insync.replicas | configs() => NONE
         configure 4: set:min.insync.replicas=2 | configs(4: min.insync.replicas=2) => NONE

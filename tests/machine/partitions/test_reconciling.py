@@ -1,4 +1,4 @@
-"""Leaders and in-sync sets: AlterPartition, `Reconciliation`, and the progress of a create."""
+"""Leaders and ISRs: AlterPartition, `Reconciliation`, and the progress of a create."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_alter_partition_decisions(row: str) -> None:
 
 @hypothesis_given(walks())
 def test_is_reconciled_means_reconcile_changes_nothing(walk: Walk) -> None:
-    """`is_reconciled` may return False too often, but never True if there is something to do."""
+    """`is_reconciled` may return False unnecessarily, but returns True only if there is nothing to do."""
     for rig, _ in steps(walk):
         rules = Reconciliation(rig.state.cluster)
         for topic in topics_of(rig.state):
             settled, events = rules.reconcile(topic, "why")
-            assert not (events and rules.is_reconciled(topic)), f"{topic} is not settled: {events}"
-            assert rules.reconcile(settled, "why") == (settled, []), f"{settled} is not settled by settling"
-            assert events or settled is topic, "nothing to do, yet another topic"
+            assert not (events and rules.is_reconciled(topic)), f"{topic} is not reconciled: {events}"
+            assert rules.reconcile(settled, "why") == (settled, []), f"a second reconcile changes {settled}"
+            assert events or settled is topic, "without changes it returns the same topic"
 
 
 def test_progress_text_counts_live_brokers_only() -> None:

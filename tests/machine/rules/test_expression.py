@@ -54,7 +54,7 @@ def test_matches_compiles_a_pattern_once(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_matches_fails_on_an_invalid_pattern(text: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ExpressionFailed):
         Expression(text).value(variables())
-    assert capfd.readouterr().err == "", "the CEL library would write to standard error"
+    assert capfd.readouterr().err == "", "the CEL library writes nothing to standard error"
 
 
 @pytest.mark.parametrize(

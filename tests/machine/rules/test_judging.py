@@ -1,4 +1,4 @@
-"""Rules on every kind of change, through `decide`: refused, warned, observed, filled, and what the log then has."""
+"""Rules on every kind of change, through `decide`: refusals, warnings, observations, defaults, and their events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ configs = { "retention.ms" = { max = 604800000 } }
 
 
 def ready(rules: str = "", **settings: str) -> Rig:
-    """Three brokers, the topic pay.orders with 3 partitions of factor 3, then the rules."""
+    """Returns a rig with three brokers, the topic pay.orders with 3 partitions of factor 3, and the rules."""
     rig = Rig()
     rig.settings(tuple(settings.items()))
     for broker in (1, 2, 3):
@@ -77,7 +77,7 @@ def broker_default(rig: Rig, name: str, value: str, **given: Any) -> Decision:
 
 
 def discover(rig: Rig, topic: str) -> Decision:
-    """Somebody created a topic with endless retention in the target cluster."""
+    """Import a topic with unlimited retention that was created in the target cluster."""
     found = DiscoverTopic(
         request_id=RequestId("d"),
         at_ms=rig.tick(),
@@ -192,7 +192,7 @@ def test_a_rule_warning_is_in_the_response_and_the_log() -> None:
     dry = create(rig, "b", validate_only=True)
     assert (dry.answers[0].code, dry.answers[0].message) == (0, "warning: rule 'isr': min.insync.replicas is 1 of 3")
     altered = alter(rig, "a", configs={"min.insync.replicas": "3"})
-    assert altered.answers[0].message == ""  # it violated the rule before, too
+    assert altered.answers[0].message == ""  # the topic violated the rule before
     assert not alter(rig, "a", configs={"min.insync.replicas": "2"}).answers[0].message
     assert alter(rig, "a", configs={"min.insync.replicas": "1"}).answers[0].message.startswith("warning: ")
 
@@ -262,7 +262,7 @@ def test_a_rule_exception_expires_at_the_end_of_its_day() -> None:
     rig = ready(EXCEPTED)
     assert not create(rig, "big.a", 9).refusal
     assert create(rig, "small.a", 9).refusal
-    rig.now_ms = 1_700_524_800_000 - 2  # 2023-11-21, in UTC
+    rig.now_ms = 1_700_524_800_000 - 2  # just before 2023-11-21, UTC
     assert not create(rig, "big.b", 9).refusal
     assert create(rig, "big.c", 9).refusal
 
@@ -282,7 +282,7 @@ def test_applying_changed_rules_increments_their_version() -> None:
     (second,) = apply(rig, DEFAULTS).events
     assert isinstance(second, RulesApplied)
     assert (second.number, second.is_file) == (2, False)
-    assert apply(rig, RETENTION, is_file=True).events == (), "a file never reverts what was applied since"
+    assert apply(rig, RETENTION, is_file=True).events == (), "the rules file never reverts newer rules"
     assert apply(rig, DEFAULTS).answers[0].number == 2
     assert apply(rig, "", after=1).answers[0].code == ErrorCode.INVALID_UPDATE_VERSION
     wrong = apply(rig, "[[rule]]\nname = 'x'").answers[0]

@@ -1,4 +1,4 @@
-"""A rules file with a mistake in it is refused, and the message says where, what, and what would be right."""
+"""Errors in a rules file name the line, the problem and the allowed values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.machine.rules.rule import RulesError
 from controller.policy.rules_file import checked_file, rules_text
 from tests.policy.requests import rows
 
-# The keys of a rule named r (`;` for a new line), and what the error says after the file's name.
+# The keys of a rule named r (`;` for a new line), and the error after the file's name.
 MISTAKES = r"""
 # keys and shapes
 foo = 1                                   | rule 'r': foo = 1: unknown key; allowed: name, mode, on, hint, message, fail, exception, principals, except_principals, topics, except_topics, refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs, check
@@ -97,7 +97,7 @@ forbidden_configs = ['flush.ms']; required_configs = ['flush.ms'] | rule 'r': fo
 forbidden_configs = ['flush.ms']; configs = { "flush.ms" = 5 } | rule 'r': forbidden_configs = 'flush.ms': is both forbidden and required; allowed: a config that no other key of the rule names
 """  # noqa: E501 - a row is a line
 
-# A whole file (`;` for a new line), and what the error says after its name.
+# A whole file (`;` for a new line), and the error after its name.
 FILES = r"""
 # the file as a whole
 x = 1                                     | x = 1: unknown key; allowed: mode, and tables [[rule]], [[default]], [[example]]
@@ -124,7 +124,7 @@ mode = 'audit'; [[rule]]; refuse = 'no'   | mode = 'audit': is not a mode; allow
 
 
 def _error(file: Path, text: str) -> str:
-    """The error's text after the name of the file."""
+    """Returns the error without the file's name and the line."""
     file.write_text(text)
     with pytest.raises(RulesError) as raised:
         checked_file(file)
@@ -220,7 +220,7 @@ def test_rules_beyond_the_size_limits_are_rejected() -> None:
         read_rules("".join(f"[[rule]]\nname = 'r{n}'\ncheck = '{'1' * 900}'\n" for n in range(60)))
     with pytest.raises(RulesError, match="has 1001 characters, allowed are 1000"):
         read_rules(f"[[rule]]\nname = 'r'\ncheck = '{'1' * 1001}'")
-    with pytest.raises(RulesError, match="has 1001 characters, allowed are 1000"):  # each refused topic gets it
+    with pytest.raises(RulesError, match="has 1001 characters, allowed are 1000"):  # each refusal has it
         read_rules(f"[[rule]]\nname = 'r'\nrefuse = 'no'\nhint = '{'1' * 1001}'")
     with pytest.raises(RulesError, match=r"hint = .*: has control characters; allowed: printable characters, tabs"):
         read_rules("[[rule]]\nname = 'r'\nrefuse = 'no'\nhint = \"\\u001b[31mred\"")
@@ -229,7 +229,7 @@ def test_rules_beyond_the_size_limits_are_rejected() -> None:
 
 
 def test_examples_do_not_search_the_text_for_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "line_of", None)  # a thousand searches of a long text took minutes
+    monkeypatch.setattr(reading, "line_of", None)  # searching a long text for a thousand examples took minutes
     examples = "[[example]]\ntopic = 'a'\nviolates = []\n" * 2
     rules = read_rules(f"[[rule]]\nname = 'r'\npartitions = 1\n\n{examples}")
     assert [example.line for example in rules.examples] == [5, 8]

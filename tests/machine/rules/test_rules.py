@@ -1,4 +1,4 @@
-"""Rules by tables: the rules, a new topic, and what comes of it. `test_judging` has the other changes."""
+"""Rules on new topics, as tables. `test_judging` has the other changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.machine.rules.reading import read_rules
 from controller.machine.rules.rule import Change, TopicFacts
 from tests.policy.requests import request, rows
 
-# A rule's keys (`;` for a new line; its name is r), a request (see tests.policy.requests), and what the rule says.
+# The keys of rule r (`;` for a new line), a request (see tests.policy.requests), and the verdict.
 ONE_RULE = r"""
 # the topic's name: a regular expression, searched for
 name_pattern = '^pay\.'                             | pay.orders                  | allowed
@@ -104,7 +104,7 @@ refuse = 'no'; topics = 'a*'; principals = 'User:b' | abc by=User:ann           
 """  # noqa: E501 - a row is a line
 
 # Several rules in one file (` / ` between them; the names are a, b, c), the mode of the file, a request, and
-# a refusal with the rule that it names and its message; then each observation after `+`.
+# a refusal with its rule and message, or `allowed`; then each observation after `+`.
 SEVERAL_RULES = r"""
 partitions = 4 / replication_factor = 2                      |         | x partitions=4 factor=2 | allowed
 partitions = 4 / replication_factor = 2                      |         | x factor=2 | refused a: rule 'a': partitions is 3, allowed is 4
@@ -128,7 +128,7 @@ def _judge_create(bodies: dict[str, str], requested: str, mode: str = "") -> Jud
 
 
 def created(requested: str) -> Change:
-    """The creation of a topic, from a line of text."""
+    """The change that creates a topic, parsed from a line."""
     given = request(requested)
     assigned = given.replicas_assignments
     factors = {len(one) for one in assigned.values()} if assigned else {given.replication_factor or 0}

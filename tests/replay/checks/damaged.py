@@ -47,14 +47,14 @@ FIELDS = {
 
 
 class Damaged(NamedTuple):
-    """A damaged log, and what was done to it."""
+    """A damaged log, and a description of its faults."""
 
     done: tuple[str, ...]
     log: Log
 
 
 def damaged(seed: int) -> Damaged:
-    """A log with one to three faults; the same for the same seed."""
+    """Returns a log with one to three faults. A seed always gives the same log."""
     rng, log, done = random.Random(seed), list(SOUND[seed % len(SOUND)]), list[str]()
     for _ in range(rng.choice((1, 1, 2, 3))):
         kind, place = (
@@ -80,7 +80,7 @@ SOUND = (clean(),)
 
 
 def changed(record: Recorded, log: Log, rng: random.Random) -> tuple[Recorded, str]:
-    """A record with another value in one field, and the name of the field."""
+    """Returns the record with another value in one field, and the name of the field."""
     fields = FIELDS.get(type(record.event))
     if fields is None:
         return replace(record, cause=catalog.Cause("Guess", record.cause.request_id)), "cause"
@@ -95,7 +95,7 @@ def changed(record: Recorded, log: Log, rng: random.Random) -> tuple[Recorded, s
 
 
 def other(value: Any, rng: random.Random) -> Any:
-    """Another value of the same type."""
+    """Returns another value of the same type."""
     if isinstance(value, str):
         return rng.choice(("a", "slow", "nobody", "q1"))
     if isinstance(value, tuple):
@@ -104,7 +104,7 @@ def other(value: Any, rng: random.Random) -> Any:
 
 
 def batches_of(logs: Iterable[Sequence[Recorded]]) -> list[pa.RecordBatch]:
-    """The events of several logs, each as if it were one log partition."""
+    """The events of several logs. Each log becomes a log partition."""
     batches = []
     for log_partition, log in enumerate(logs):
         made = Columns(COLUMNS, log_partition)
@@ -119,7 +119,7 @@ Violated = set[tuple[str, str]]
 
 
 def both(logs: Iterable[Log]) -> Iterator[tuple[Violated, Violated]]:
-    """For each log, what the auditor finds and what the SQL finds."""
+    """Yields the violations that the auditor and the SQL find in each log."""
     some = list(logs)
     by_log: list[Violated] = [set() for _ in some]
     with database(threads=1) as history:
@@ -140,7 +140,7 @@ ALSO = {
     "epochs-never-go-back": ("partitions-never-fall",),
     "placeholders-filled": ("partitions-never-fall",),
 }
-"""Where the SQL has another name for what the auditor finds."""
+"""Checks of the auditor, with the SQL's names for the same violations."""
 
 
 ONLY_SQL = {
@@ -156,7 +156,7 @@ ONLY_SQL = {
 
 
 def missed(audited: Violated, found: Violated) -> Violated:
-    """The violations that the auditor finds and the SQL does not."""
+    """Violations that the auditor finds and the SQL does not."""
     return {
         (check, topic)
         for check, topic in audited
@@ -165,7 +165,7 @@ def missed(audited: Violated, found: Violated) -> Violated:
 
 
 def main() -> None:
-    """Print what only one of the two finds."""
+    """Print the violations that only one of the two finds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=200)
     count = parser.parse_args().seeds

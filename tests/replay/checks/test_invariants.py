@@ -1,7 +1,7 @@
-"""The invariants: sound logs pass them all, and each catches the faults that were planted for it.
+"""The invariants of the replay: sound logs pass all of them, and each finds the faults planted for it.
 
-The auditor of the machine's tests is another witness of the same rules. Both are put to every golden log and to every
-planted fault, and a rule that both have goes by one name.
+The auditor of the machine's tests is an independent implementation of the same rules. Both check every golden log and
+every planted fault. A rule of both has the same name in each.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def golden_log(name: str) -> list[Recorded]:
 
 
 def placed_on_a_cordoned_broker(log: list[Recorded]) -> list[Recorded]:
-    """The first topic that is placed without a manual assignment, on a broker that was to get nothing."""
+    """The first topic placed without a manual assignment gets a cordoned broker."""
     manual = {one.event.request_id for one in log if isinstance(one.event, CreateRequested) and one.event.assignments}
     at, created = next(
         (number, one.event)
@@ -78,13 +78,13 @@ FAULTY = {
         for name, plant in faults.items()
     },
 }
-"""Logs with one fault, with the check that must see it."""
+"""Logs with one fault, and the check that must find it."""
 ALSO_FOUND = {
-    "a_rejection_called_success": "answer-as-decided",  # the answer is not the rejection's
-    "created_though_rejected": "answer-as-decided",  # the later answer is of the creation
-    "partitions_that_leave_a_gap": "topic-exists",  # a partition in the gap is filled, and was never created
+    "a_rejection_called_success": "answer-as-decided",  # the answer differs from the rejection
+    "created_though_rejected": "answer-as-decided",  # the later answer belongs to the creation
+    "partitions_that_leave_a_gap": "topic-exists",  # a partition in the gap becomes complete, and was never created
 }
-"""Faults that break another invariant too."""
+"""Faults that also violate another invariant."""
 SOUND = {
     "clean": clean(),
     **{name: golden_log(name) for name in GOLDEN},
@@ -93,14 +93,14 @@ LOGS: dict[tuple[str, str], list[Recorded]] = {
     **{("sound", name): log for name, log in SOUND.items()},
     **{("faulty", name): log for name, (_, log) in FAULTY.items()},
 }
-"""Every log, in one frame: each as if it were a log partition."""
+"""All logs in one frame, each as a log partition."""
 
 Row = dict[str, Any]
 Violations = dict[tuple[str, str], list[Row]]
 
 
 def checked(logs: Iterable[Sequence[Recorded]], settle_ms: int | None = 0) -> Result:
-    """What DuckDB finds in logs in this process."""
+    """Check logs with DuckDB in this process."""
     with database(threads=1) as history:
         load(history, batches_of(logs), arrow_schema(COLUMNS))
         return check(history, settle_ms=settle_ms)
@@ -112,7 +112,7 @@ def rows_of(result: Result) -> list[Row]:
 
 
 def found_in(result: Result, limit: int | None = None, more: Sequence[Invariant] = ()) -> list[Found]:
-    """The broken invariants."""
+    """The violated invariants."""
     return together(result.rows, (*invariants(), *more), limit)
 
 
@@ -142,7 +142,7 @@ def test_a_planted_fault_violates_only_its_check_and_the_auditor_finds_it(found:
     rows, audited = found["faulty", name], _audit_checks(log, settled=True)
     checks, more = {row["check"] for row in rows}, {"epochs-never-go-back", "placeholders-filled"} & audited
     assert check in checks & audited
-    assert checks - more == {check, ALSO_FOUND.get(name, check)} - more, rows  # more: of the next change
+    assert checks - more == {check, ALSO_FOUND.get(name, check)} - more, rows  # more: violations of the next change
 
 
 def test_every_invariant_has_a_planted_fault() -> None:
@@ -257,11 +257,11 @@ def test_spark_rejects_a_check_across_topics(history: LogRef, tmp_path: Path) ->
     assert run_invariants(InProcess(), history, options).found
 
 
-# --- what a log has grown by
+# --- checks of new events only
 
 
 def exported_log(folder: Path, log: Sequence[Recorded], events: int) -> Outcome:
-    """Check an export of the first events of a log, which is brought up to date."""
+    """Update an export to the first `events` events of a log, and check it."""
     if not (folder / "log").exists():
         written(folder / "log", log)
     options = Options(output=str(folder / "export"), at=str(events - 1), all_rows=True)

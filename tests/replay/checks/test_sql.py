@@ -1,4 +1,4 @@
-"""Queries in SQL about a log: rows, files, and what is refused. docs/invariants.md is as the SQL files say."""
+"""SQL queries about a log: rows, files, and rejected queries. docs/invariants.md matches the SQL files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The export: every event, once; a second run adds what is new; never two logs in one.
+"""The export has every event once. A second run adds only new events, and never mixes two logs.
 
-Nothing counts that a failed task left, or one that ran twice.
+Files of failed or duplicate tasks do not count.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.replay.history import open_log
 
 
 def grow(path: Path, count: int) -> None:
-    """Some more events."""
+    """Append `count` events."""
     log = open_log(path)
     value = read_one(log, 1)
     log.write(Commit([Entry(value)] * count))
@@ -43,12 +43,11 @@ def grow(path: Path, count: int) -> None:
 
 
 def added_to(folder: Path, ref: LogRef, at: str | None = None) -> tuple[int, Note]:
-    """Export a log up to a point in time: how many events were added, and the new note."""
+    """Export a log up to a point in time. Returns the number of added events, and the new export note."""
     return export(InProcess(), ref, folder, ends_of(ref, at))[folder]
 
 
 def table(source: Source) -> pa.Table:
-    """The rows of a source."""
     return pa.Table.from_batches(source.batches(), source.schema).combine_chunks()
 
 
@@ -90,7 +89,7 @@ def test_a_second_export_adds_only_new_events(own_history: LogRef, tmp_path: Pat
     assert first == 51
     assert {0: first + second} == ends_of(own_history)
     assert note.segments == (0, 51)
-    assert {file: file.stat().st_mtime_ns for file in files} == files, "what is there stays as it is"
+    assert {file: file.stat().st_mtime_ns for file in files} == files, "existing files do not change"
     assert added_to(out, own_history) == (0, note)
     assert offsets(out, note.next_offset) == list(range(note.next_offset))
 
@@ -159,7 +158,7 @@ def test_export_files_are_named_by_their_first_offset(
         f"from_offset={segment}/part-{first:012}.parquet" for segment, first in ((0, 0), (0, 25), (50, 50), (50, 70))
     ]
     read = [offset for file in exported_files(tmp_path / "out") for offset in offsets_in(file)]
-    assert read == list(range(90)), "in order, each once"
+    assert read == list(range(90)), "each offset once, in order"
     assert {one.name for one in (tmp_path / "out").iterdir()} == {NOTE, "from_offset=0", "from_offset=50"}
 
 
@@ -170,7 +169,7 @@ def test_row_groups_are_small_and_typed(history: LogRef, tmp_path: Path, monkeyp
     assert export_module._write(history, Range(5, 55), tmp_path) == {"file": name, "events": 50}
     file = pq.ParquetFile(tmp_path / name)
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [16, 16, 16, 2]
-    assert file.schema_arrow.equals(arrow_schema(tuple(COLUMNS))), "the columns as they are said to be"
+    assert file.schema_arrow.equals(arrow_schema(tuple(COLUMNS))), "the file has the declared schema"
     assert file.metadata.row_group(0).column(1).compression == "SNAPPY"
 
 
@@ -217,7 +216,7 @@ def test_partial_files_of_lost_export_tasks_are_removed(history: LogRef, tmp_pat
 
 
 class Elsewhere(InProcess):
-    """Writes to folders of another machine."""
+    """An exporter that writes to folders of another machine."""
 
     def fold(self, source: Source, function: Any, schema: pa.Schema, *_: Any, **__: Any) -> pa.Table:
         rows = [{"file": f"part-{one.start:012}.parquet", "events": one.end - one.start} for one in source.parts]

@@ -1,4 +1,4 @@
-"""Events by columns: every field of the catalog has its place, and says there what the event says."""
+"""Columns of events: every field of the catalog has a column with its value."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ CAUSE = catalog.Cause("CreateTopic", "r1")  # type: ignore[arg-type]
 
 
 def recorded(event: Any) -> catalog.Recorded:
-    """An event in a log."""
+    """An event as recorded in a log."""
     return catalog.Recorded(7, 5, CAUSE, event)  # type: ignore[arg-type]
 
 
 def columns_of(record: catalog.Recorded) -> dict[str, Any]:
-    """The columns of an event that are not null."""
+    """The non-null columns of an event."""
     columns = Columns(tuple(COLUMNS))
     columns.add(record, encode_event(record.at_ms, record.cause, record.event))
     (row,) = columns.batch().to_pylist(maps_as_pydicts="strict")
@@ -49,7 +49,6 @@ def columns_of(record: catalog.Recorded) -> dict[str, Any]:
 
 
 def requested(**fields: Any) -> catalog.CreateRequested:
-    """A request for a topic."""
     given: dict[str, Any] = {
         "request_id": "r1",
         "topic": "a.b",
@@ -168,14 +167,14 @@ def test_a_column_batch_equals_the_decoded_events(history: LogRef) -> None:
     assert len(rows) == len(events)
     for row, (event, value) in zip(rows, events, strict=True):
         is_secret = isinstance(event.event, ScramCredentialSet | LoginSecretDrawn)
-        assert (row.pop("value") == value) is not is_secret, "the bytes as they are, but for secrets"
+        assert (row.pop("value") == value) is not is_secret, "the original bytes, except secrets"
         getters = FIELDS[type(event.event)]
         names = {name for name, getter in getters.items() if getter(event.event) is not None}
         assert {name for name, cell in row.items() if cell is not None} == {*names, *ENVELOPE}
         assert row["offset"] == event.offset
         assert row["isr"] == (list(getters["isr"](event.event)) if "isr" in names else None)
     seen = {name for row in rows for name, cell in row.items() if cell is not None}
-    assert seen == COLUMNS.keys() - {"value"}, "the history has something in every column"
+    assert seen == COLUMNS.keys() - {"value"}, "the history has a value in every column"
     assert len(columns.batch()) == len(columns) == 0
 
 

@@ -1,4 +1,5 @@
-"""Files as they were at one instant: whatever becomes of their names, nothing written, nothing left."""
+"""Frozen files: a consistent view of a folder, whatever happens to its names. Nothing is written, and no file
+remains."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ Move = Callable[[Path], None]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that looks like a log's, and nowhere else to leave anything but in `temp` beside it."""
+    """A folder that looks like a log's. Temporary files go to `temp` next to it."""
     place = tmp_path / "data"
     place.mkdir()
     (tmp_path / "temp").mkdir()
@@ -39,7 +40,7 @@ def test_frozen_files_stay_readable_after_they_are_deleted(folder: Path) -> None
         (folder / "MANIFEST-1").write_text("one, two")
         held = {file.name: file.read_text() for file in place.iterdir()}
     assert held == {"CURRENT": "MANIFEST-1\n", "MANIFEST-1": "one", "1.sst": "table", "2.log": "written"}
-    assert sorted({*os.listdir(folder), "1.sst", "2.log"}) == names, "nothing came"
+    assert sorted({*os.listdir(folder), "1.sst", "2.log"}) == names, "the folder has no new file"
     assert list((folder.parent / "temp").iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""A log in Kafka: every partition is what the same history in a data directory is, whatever else the topic holds."""
+"""A log in Kafka: every partition equals the same history in a data folder, whatever else the topic holds."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Parts = list[list[Recorded]]
 
 @pytest.fixture(scope="session")
 def parts(history: LogRef) -> Parts:
-    """What the partitions hold."""
+    """The histories of the partitions."""
     return in_partitions(records_of(history), 2)
 
 
 @pytest.fixture(scope="session")
 def folders(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> list[LogRef]:
-    """The same in data directories."""
+    """The same histories in data folders."""
     folder = tmp_path_factory.mktemp("parts")
     return [replace(written(folder / str(number), part), partition=number) for number, part in enumerate(parts)]
 
@@ -60,7 +60,7 @@ def rows(ref: Ref, ends: Ends, view: str | None = None, *order: str) -> list[dic
 
 
 def topic_of(kafka: ReferenceKafka, partitions: Sequence[Sequence[Recorded]]) -> KafkaRef:
-    """A new topic with these histories, looked at."""
+    """A reference to a new topic with these histories."""
     name = make_topic(kafka.bootstrap, [as_records(part) for part in partitions])
     return scan(kafka_topic(url(kafka, name)))
 
@@ -129,7 +129,7 @@ def test_a_time_resolves_to_an_offset_of_each_partition(in_kafka: KafkaRef, part
         ends_of(ref, f"{parts[0][0].at_ms - 1}ms")
 
 
-# --- what it comes to
+# --- rebuilt state
 
 
 def test_topics_rebuilt_from_kafka_have_the_same_state_hashes(in_kafka: KafkaRef, folders: list[LogRef]) -> None:
@@ -159,7 +159,7 @@ def test_rebuilt_rows_name_their_log_partition(in_kafka: KafkaRef, tmp_path: Pat
     }
 
 
-# --- what is wrong with it
+# --- damage
 
 
 def test_invariants_pass_on_a_valid_events_topic(in_kafka: KafkaRef) -> None:
@@ -187,7 +187,7 @@ def test_redecide_names_the_log_partition_of_a_changed_decision(kafka44: Referen
     assert [(row["log_partition"], row["topic"]) for row in again.rows] == [(1, parts[1][created].event.topic)]  # type: ignore[union-attr]
 
 
-# --- what is run on it
+# --- commands
 
 
 def test_a_backtest_covers_the_requests_of_all_log_partitions(in_kafka: KafkaRef, history: LogRef) -> None:

@@ -1,4 +1,4 @@
-"""What cannot be replayed of Kafka is reported, with what to do; and never passes."""
+"""Kafka topics that cannot be replayed are reported with a remedy, and never pass as sound."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def records() -> list[bytes]:
 
 @contextmanager
 def refused(says: str) -> Iterator[None]:
-    """It is not replayed, and this is said."""
+    """The replay fails with this message."""
     with pytest.raises(ReplayError) as error:
         yield
     assert says in str(error.value)
 
 
 def failed(run: Run, *words: object) -> str:
-    """The error of a command that cannot be run."""
+    """The error message of a command that cannot run."""
     ended = run(*words)
     assert (ended.code, ended.out) == (2, "")
     return ended.err

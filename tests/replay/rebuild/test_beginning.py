@@ -1,4 +1,4 @@
-"""What is rebuilt from a snapshot and the events after it is what is rebuilt from all events."""
+"""A rebuild from a snapshot and the events after it equals a rebuild from all events."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_compare_from_scratch_does_not_trust_a_wrong_snapshot(kept: LogRef, tmp_
     lost = next(
         key
         for key, _ in refold.pairs()
-        if key.startswith(TOPIC) and not any(shard_offsets(log, key[1:].decode(), newest))  # nothing is folded on it
+        if key.startswith(TOPIC) and not any(shard_offsets(log, key[1:].decode(), newest))  # no event is folded on it
     )
     (folder / FOLDER / f"{newest:020}.snapshot").unlink()
     pairs = [pair for pair in refold.pairs() if pair[0] != lost]
@@ -91,7 +91,7 @@ def test_compare_from_scratch_does_not_trust_a_wrong_snapshot(kept: LogRef, tmp_
     store_snapshot(log, snapshot_info(log, newest), query.snapshot_pairs(newest, iter(pairs)))
     log.close()
     trusting = run_compare(InProcess(), ref, Options())
-    assert trusting.found, "a snapshot that says otherwise shows"
+    assert trusting.found, "a wrong snapshot is found"
     assert any("--from-scratch" in line for line in trusting.lines)
     assert not run_compare(InProcess(), ref, Options(more=SCRATCH)).found
 

@@ -1,4 +1,4 @@
-"""Live state against the events: the same, or both sides and the event after which they part."""
+"""Compares live state with the events: equal, or both sides and the first event at which they differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARDS = ("pay_orders", "pay_refunds", "late_one", "slow_one", "team_auto", "ord
 
 
 def states(history: History) -> list[Topic | None]:
-    """The topic after each number of events."""
+    """The topic before the first event and after each event."""
     return [None, *(topic for _, topic in history.steps())]
 
 
@@ -45,7 +45,7 @@ def test_compare_finds_the_event_after_which_a_live_topic_stopped(history: LogRe
 
 
 def with_partition(number: int, **changes: Any) -> Callable[[Topic], Topic]:
-    """A topic with another partition."""
+    """Returns a change of one partition of a topic."""
 
     def changed(topic: Topic) -> Topic:
         partitions = list(topic.partitions)
@@ -94,12 +94,12 @@ def test_compare_reports_a_live_topic_without_events_as_unexplained(history: Log
 
 
 def state_key(shard: str) -> bytes:
-    """Where the views keep a topic."""
+    """The key of a topic's state in the views."""
     return b"s" + TOPIC + shard.encode()
 
 
 def plant(path: Path, shard: str, live: Topic | bytes | None) -> None:
-    """Change what the live side has."""
+    """Replace the live state of a topic."""
     put_view(path, state_key(shard), msgspec.msgpack.encode(live) if isinstance(live, Topic) else live)
 
 

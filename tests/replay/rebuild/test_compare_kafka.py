@@ -1,4 +1,4 @@
-"""A log in Kafka against what its gateways and workers make of it: their folders, and what a gateway shows."""
+"""Compares a log in Kafka with the folders of gateways and workers, and with the answers of a gateway."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.topicwright import Topicwright, topicwright
 
 
 def cached(folder: Path, records: Sequence[Recorded]) -> None:
-    """A partition as a gateway keeps it: events with the state that they lead to."""
+    """A partition as a gateway stores it: events and the resulting state."""
     log = open_log(folder)
     try:
         store = TopicStore(log)
@@ -96,7 +96,7 @@ def test_compare_reports_a_difference_with_its_log_partition(in_kafka: KafkaRef,
 
 
 def shards(data: Path, number: int) -> list[str]:
-    """The topics in a partition's folder."""
+    """The shards in a partition's folder."""
     with open_frozen(open_folder(str(data / f"partition-{number:05}"))) as log:
         return [key[len(TOPIC) :].decode() for key, _ in log.scan(TOPIC)]
 
@@ -110,11 +110,11 @@ def test_compare_rejects_unrelated_folders(in_kafka: KafkaRef, history: LogRef, 
         run_compare(InProcess(), in_kafka, against(tmp_path / "longer"))
 
 
-# --- with what is shown over HTTP
+# --- with the JSON API
 
 
 def send(http: str, method: str, path: str, **body: object) -> None:
-    """Change something."""
+    """Send a request that changes something."""
     content = json.dumps(body).encode() if body else None
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"http://{http}{path}", content, headers, method=method)
@@ -123,7 +123,7 @@ def send(http: str, method: str, path: str, **body: object) -> None:
 
 
 def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
-    """What a server has decided, as a topic of one partition."""
+    """The decisions of a server, as a topic with one partition."""
     topic = make_topic(kafka.bootstrap, [as_records(records_of(open_folder(str(server.data))))])
     return scan(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
 

@@ -1,4 +1,4 @@
-"""Topics and requests explained from some of the events of a log."""
+"""Explanations of topics and requests from a subset of a log's events."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_an_explanation_from_shard_events_equals_that_of_the_full_log(walk: Walk
     whole = query_of(log)
     for name in ("a", "b", "a.b", "a_b", "nobody"):
         some = _query_of_shards(log, {shard_key(name), ""}, len(log))
-        assert _explanation(some, name) == _explanation(whole, name), f"topic {name} is explained otherwise"
+        assert _explanation(some, name) == _explanation(whole, name), f"topic {name} has another explanation"
     for request_id in dict.fromkeys(record.cause.request_id for record in log):
         shards = {shard_of(one.event) for one in log if getattr(one.event, "request_id", None) == request_id}
         some = _query_of_shards(log, {*shards, ""}, len(log))
         assert _explanation(some, request_id) == _explanation(whole, request_id), (
-            f"request {request_id} is explained otherwise"
+            f"request {request_id} has another explanation"
         )
 
 

@@ -1,4 +1,4 @@
-"""A request for a topic without a name: its shard key is that of the events which concern every topic."""
+"""A request for a topic without a name: its shard key equals that of events that concern every topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Run = Callable[[Runner, LogRef, Options], Outcome]
 
 @pytest.fixture(scope="module")
 def nameless(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
-    """A log with such a request."""
+    """A log with a request for a topic without a name."""
     folder = tmp_path_factory.mktemp("nameless") / "data"
 
     async def day() -> None:

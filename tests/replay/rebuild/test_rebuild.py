@@ -1,4 +1,4 @@
-"""What is rebuilt from events alone is what was: bit for bit, as of any offset or time."""
+"""A rebuild from events alone equals the live state bit for bit, as of any offset or time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _encode = msgspec.msgpack.encode
 
 
 def hashes(records: list[Recorded]) -> dict[str, str]:
-    """The hash of each topic's state after these events, by a plain loop over all of them in the order of the log."""
+    """The hash of each topic's state after these events, by a plain loop in log order."""
     topics = fold(records, State(DictTopics())).topics
     assert isinstance(topics, DictTopics)
     return {key: state_hash(_encode(topic)) for key, topic in topics.by_key.items()}
@@ -65,7 +65,7 @@ def test_rebuilt_topics_equal_the_state_machine_after_every_event(records: list[
 
 
 def hashes_of_shards(records: list[Recorded]) -> dict[str, str]:
-    """The same by the fold of each shard."""
+    """The same hashes, by folding each shard."""
     return {shard: found for _, shard, found in hash_rows(shards_of(records))}
 
 
@@ -97,8 +97,8 @@ def test_only_the_last_of_overwriting_partition_changes_is_decoded(monkeypatch: 
     monkeypatch.setattr("projections.replay.rebuild.folds.decode_event", noted)
     assert hashes_of_shards(records) == hashes(records)
     kinds = [type(records[offset].event) for offset in decoded]
-    assert kinds.count(PartitionChanged) == 4, "of two partitions, before and after a third came"
-    assert ChangeRejected not in kinds, "what says nothing of the topic is passed over"
+    assert kinds.count(PartitionChanged) == 4, "two partitions, before and after the third was added"
+    assert ChangeRejected not in kinds, "events without effect on the topic are skipped"
 
 
 def test_events_skipped_by_rebuild_do_not_change_topics() -> None:
@@ -106,7 +106,6 @@ def test_events_skipped_by_rebuild_do_not_change_topics() -> None:
 
 
 def rows_of(ref: LogRef, view: str, end: int) -> list[Any]:
-    """The rows of a rebuilt view."""
     rows: list[Any] = rebuilt(InProcess(), ref, view, {0: end}).to_pylist(maps_as_pydicts="strict")
     return rows
 
@@ -182,7 +181,7 @@ def test_brokers_and_settings_are_rebuilt(history: LogRef) -> None:
         (Options(at=f"{BORN_MS + 60}ms"), "1 topic as of offset 8", ["pay.orders 3 3"]),
         (Options(at="2023-11-14T22:13:20.010Z", view="brokers"), "0 brokers as of offset 0", []),
         (Options(at="38", view="brokers"), "3 brokers", ["1 live", "2 live", "3 fenced"]),
-        (Options(view="requests", limit=1), "16 requests", ["day-5-"]),  # and the code, which nobody can guess
+        (Options(view="requests", limit=1), "16 requests", ["day-5-"]),  # and the code, which is unpredictable
     ],
     ids=lambda given: getattr(given, "view", ""),
 )
@@ -243,7 +242,7 @@ def test_a_fold_receives_each_shard_once_in_offset_order(
 
 def test_adopted_topics_have_no_requests() -> None:
     taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicCreated)]
-    assert taken, "a topic was taken over"
+    assert taken, "some topic was imported"
     assert list(request_rows(shards_of(taken))) == []
 
 

@@ -1,4 +1,4 @@
-"""Policies that the backtests try."""
+"""Policies for backtests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from controller.policy import CreateTopicPolicy, Observation, PolicyViolation, R
 
 
 class FewPartitions(CreateTopicPolicy):
-    """At most `policy.partitions.max` partitions, 2 unless it is set; more than 8 are no better than a bug."""
+    """Allows at most `policy.partitions.max` partitions, by default 2. Raises KeyError for topic `broken`."""
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Take the limit."""
+        """Read the limit."""
         self.limit = int(settings.get("policy.partitions.max", "2"))
 
     def validate(self, request: RequestMetadata) -> None:
-        """Refuse what is over it."""
+        """Refuse requests over the limit."""
         if request.topic == "broken":
             raise KeyError("broken")
         if (request.num_partitions or 0) > self.limit:
@@ -24,27 +24,23 @@ class FewPartitions(CreateTopicPolicy):
 
 
 class Noting(CreateTopicPolicy):
-    """Refuses nothing, and notes every factor of 1."""
+    """Refuses nothing; observes every replication factor of 1."""
 
     def validate(self, request: RequestMetadata) -> Sequence[Observation]:
-        """Note it."""
         return (Observation("factor", "a factor of 1"),) if request.replication_factor == 1 else ()
 
 
 class Leaving(CreateTopicPolicy):
-    """Says in a file that it was configured, and that it was closed."""
+    """Writes each of its calls to a file."""
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Say so."""
         self.path = Path(settings["policy.diary"])
         self._announce("configured")
 
     def validate(self, request: RequestMetadata) -> None:
-        """Say so."""
         self._announce(f"judged {request.topic}")
 
     def close(self) -> None:
-        """Say so."""
         self._announce("closed")
 
     def _announce(self, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What other settings and other policies would have made of past requests."""
+"""Backtests: the effects of other settings and policies on recorded requests."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ create wide 7x2 id=qk as=User:bob
 
 
 def tried(records: Sequence[Recorded], policy: str | None = None, **changes: str) -> list[Effect]:
-    """What the changes make of the requests of a log, where that is another thing than was recorded."""
+    """The requests of a log that the changes decide differently."""
     pairs = tuple((key.replace("_", "."), value) for key, value in changes.items())
     return [one for one in all_of(records, what_if((policy,) if policy is not None else (), pairs)) if one.change]
 
 
 def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
-    """What the changes make of every request."""
+    """The effects of the changes on every request."""
     policies = Policies(trial)
     try:
         return list(effects(recorded_requests(shards_of(records), {0: Timeline(records)}), trial, policies))
@@ -80,7 +80,7 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
 
 
 def shown(found: list[Effect]) -> list[tuple[str, str, str, str]]:
-    """Effects in the order of the log."""
+    """Change, principal, rule and topic of each effect, in log order."""
     in_order = sorted(found, key=lambda effect: effect.offset)
     return [(one.change, one.principal, one.now_by or one.refused_by, one.topic) for one in in_order]
 
@@ -194,12 +194,12 @@ def test_a_backtest_of_a_rules_file_in_enforced_and_observed_mode(tmp_path: Path
 def test_backtest_page_lists_every_setting_and_change() -> None:
     text = " ".join(PAGE.read_text().split())
     for setting in whatif.SETTINGS:
-        assert f"`{setting}`" in text, f"{PAGE} leaves out {setting}"
+        assert f"`{setting}`" in text, f"{PAGE} does not mention {setting}"
     for change, words in CHANGES.items():
-        assert f"| `{change}` | {words}" in text, f"{PAGE} says otherwise what {change} means"
+        assert f"| `{change}` | {words}" in text, f"{PAGE} has another definition of {change}"
 
 
-# Bad input.
+# Invalid input.
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_backtest_rejects_a_log_with_missing_events() -> None:
 
 
 def plainly(log: Sequence[Recorded], trial: WhatIf) -> Counter[tuple[str, str]]:
-    """Who is refused or let through, by one loop over the whole log in its order, on one whole state."""
+    """Counts requests that become refused or let through, by one loop over the whole log and one state."""
     counts: Counter[tuple[str, str]] = Counter()
     state = State(DictTopics())
     for group in decisions(log):
@@ -295,7 +295,7 @@ def test_backtest_counts_equal_a_plain_loop_over_random_logs(trial: WhatIf, walk
 
 
 def counts_of(found: Iterable[Effect]) -> list[dict[str, Any]]:
-    """The counts of some effects."""
+    """Returns the counts of some effects."""
     counts: list[dict[str, Any]] = tally(map(counted, found)).to_pylist()
     return counts
 
@@ -305,7 +305,7 @@ def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
     whole = counts_of(found)
     for cut in range(len(found) + 1):
         parts = [rows_of(tally(map(counted, part))) for part in (found[cut:], found[:cut])]
-        assert tally(chain(*parts)).to_pylist() == whole, f"cut at {cut}"
+        assert tally(chain(*parts)).to_pylist() == whole, f"split at {cut}"
     assert sum(one["count"] for one in whole) == len(found) == 12
     assert sum(one["count"] for one in whole if one["change"]) == sum(bool(one.change) for one in found)
 
@@ -357,7 +357,7 @@ def test_backtested_policies_are_closed(history: LogRef, tmp_path: Path) -> None
     policy = "tests.replay.redecide.policies.Leaving"
     run_backtest(InProcess(), history, Options(policies=(policy,), settings=(("policy.diary", str(diary)),)))
     counts = Counter(line.split()[0] for line in diary.read_text().splitlines())
-    assert counts["configured"] == counts["closed"] > 0, "made in each task that uses it"
+    assert counts["configured"] == counts["closed"] > 0, "each task configures and closes its policy"
     events = [one.event for one in records_of(history)]
     creates = sum(isinstance(one, CreateRequested) for one in events)
     invalid = sum(isinstance(one, CreateRejected) and one.rule.startswith("validation:") for one in events)

@@ -1,4 +1,4 @@
-"""Replay of a log whose decisions a cluster carried out: checks, rows of requests, and faults that are found."""
+"""Replay of a log with a target cluster: checks, rows of requests, and planted faults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _caused_by(log: Log, index: int, command: str) -> Log:
 
 @pytest.fixture(scope="module")
 def found() -> dict[int, list[Row]]:
-    """What is wrong with the clean log (0), and with each faulty one."""
+    """The violations in the clean log (0) and in each damaged one."""
     logs = [history("cluster"), *(fault(history("cluster")) for _, fault in FAULTS)]
     rows = rows_of(checked(logs, settle_ms=None))
     return {number: [row for row in rows if row["log_partition"] == number] for number in range(len(logs))}

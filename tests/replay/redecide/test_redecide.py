@@ -1,4 +1,5 @@
-"""Recorded requests decided again: the same events bit for bit, and each difference found with its cause."""
+"""Recorded requests are decided again: the events are equal bit for bit, and each difference is found with its
+cause."""
 
 from __future__ import annotations
 
@@ -64,16 +65,15 @@ create bad~name 1x1 id=qf
 """
 
 STORY_REQUESTS = ["qa", "again", "more", "less", "conf", "bad", "end", "twice", "qb", "qc", "qf", "qd", "qe"]
-"""By shard, then by offset."""
+"""Ids of the story's requests, by shard and then by offset."""
 
 
 def requests_of(records: Sequence[Recorded]) -> list[RecordedRequest]:
-    """The requests of a log."""
     return list(recorded_requests(shards_of(records), {0: Timeline(records)}))
 
 
 def decided_again(records: Sequence[Recorded], release: str = RELEASE) -> list[Difference]:
-    """What differs when a log is decided again."""
+    """The differences when a log is decided again."""
     return [one for one in differences(requests_of(records), release) if one is not None]
 
 
@@ -94,7 +94,7 @@ def test_every_client_event_belongs_to_exactly_one_request(walk: Walk) -> None:
     found = sorted(record.offset for one in requests_of(log) if not one.broken for record in one.records)
     expected = [one.offset for one in log if one.cause.command in ("CreateTopic", "CreatePartitions", "DeleteTopic")]
     expected += [one.offset for one in log if one.cause.command == "AlterTopicConfigs"]
-    assert found == sorted(expected), "each event of a request belongs to exactly one"
+    assert found == sorted(expected), "each event of a request belongs to exactly one difference"
 
 
 def test_redecide_finds_no_difference_in_a_story() -> None:
@@ -103,7 +103,7 @@ def test_redecide_finds_no_difference_in_a_story() -> None:
     assert decided_again(log) == []
 
 
-# A rule that changed.
+# A changed rule.
 
 
 def test_redecide_finds_a_changed_replica_placement_in_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_redecide_reports_an_exception_and_continues(monkeypatch: pytest.MonkeyP
     assert found[1].why == "this release (1.0) fails on this request"
 
 
-# A log that was changed: the change | what is found: topic, now, a part of why
+# Changed logs: the change | the difference: topic, now, a part of why
 
 
 def last(log: list[Recorded], kind: type[Event]) -> int:
@@ -209,7 +209,7 @@ PLANTED: dict[str, tuple[Callable[[list[Recorded]], list[Recorded]], str, str, s
 @pytest.mark.parametrize(("change", "topic", "now", "why"), PLANTED.values(), ids=PLANTED)
 def test_redecide_finds_a_planted_change_and_reports_its_cause(change: Any, topic: str, now: str, why: str) -> None:
     found = [one for one in decided_again(change(story(STORY).log)) if one.topic == topic]
-    assert found, f"nothing is found about {topic}"
+    assert found, f"no difference for {topic}"
     assert now in found[0].now, found[0]
     assert why in found[0].why, found[0]
     assert found[0].recorded != found[0].now
@@ -225,12 +225,12 @@ def test_an_inapplicable_event_stops_redecide_of_its_shard_only() -> None:
 @often
 @drawn(walks())
 def test_redecide_finds_a_changed_creation_deadline(walk: Walk) -> None:
-    """Whatever a log says of a creation's result: another value is found."""
+    """Any other deadline of a recorded creation is reported as a difference."""
     log = walked(walk).log
     for record in log:
         if isinstance(record.event, TopicCreated):
             other = changed(log, record.offset, deadline_ms=record.event.deadline_ms + 1)
-            assert decided_again(other) != [], f"another deadline at offset {record.offset} is not seen"
+            assert decided_again(other) != [], f"another deadline at offset {record.offset} is not reported"
             return
 
 
@@ -251,7 +251,7 @@ def test_redecide_finds_no_difference_in_a_real_log(history: LogRef) -> None:
 def test_redecide_of_an_older_release_uses_its_settings_and_reports_the_rule(
     tmp_path: Path,
 ) -> None:
-    """Release 0.0.9 placed replicas the other way round; everything else it did as this one does."""
+    """Release 0.0.9 placed replicas in reverse order; all its other rules are the same."""
     log = story(STORY).log
     older = [_placed_otherwise(replace(one, event=_of_release(one.event, "0.0.9"))) for one in log]
     ref = written(tmp_path / "older", older)
@@ -266,8 +266,8 @@ def test_redecide_of_an_older_release_uses_its_settings_and_reports_the_rule(
         f"  3 x {why}",
     ]
     assert done.rows == [msgspec.to_builtins(one) for one in decided_again(older, THIS_RELEASE)]
-    assert run_redecide(InProcess(), ref, Options(at="7")).found, "the creation is cut off"
-    assert not run_redecide(InProcess(), ref, Options(at="6")).found, "nothing was requested by then"
+    assert run_redecide(InProcess(), ref, Options(at="7")).found, "the creation is after the end"
+    assert not run_redecide(InProcess(), ref, Options(at="6")).found, "no request before this offset"
 
 
 def _of_release(event: Event, release: str) -> Event:

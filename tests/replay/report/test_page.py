@@ -1,4 +1,4 @@
-"""The page of a report from known numbers, in a real browser: what it shows is what it was given."""
+"""The page of a report with known numbers, in a real browser: it shows exactly these numbers."""
 
 from __future__ import annotations
 
@@ -88,20 +88,20 @@ REPORT = Report(
 
 
 def changed(**changes: Any) -> Report:
-    """REPORT with other numbers."""
+    """REPORT with some fields replaced."""
     return Report(**{**vars(REPORT), **changes})
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """A browser without a window, without a network and with a profile of its own."""
+    """A headless browser without a network and with its own profile."""
     with chromium(tmp_path_factory.mktemp("profile"), "--window-size=1240,2400") as chrome:
         yield chrome
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the page of REPORT is written."""
+    """The folder with the page of REPORT."""
     return tmp_path_factory.mktemp("page")
 
 
@@ -122,12 +122,12 @@ def show(browser: Chrome, report: Report, folder: Path) -> Chrome:
 
 
 def texts(browser: Chrome, selector: str) -> list[str]:
-    """What the elements show, or hold where they are folded away."""
+    """The texts of elements, collapsed ones included."""
     return [one.get_property("textContent") for one in browser.find_elements(By.CSS_SELECTOR, selector)]  # type: ignore[misc]
 
 
 def rows(browser: Chrome, section: str) -> list[list[str]]:
-    """The table of a section."""
+    """The rows of the table in a section."""
     return [
         [cell.get_property("textContent") for cell in row.find_elements(By.CSS_SELECTOR, "td")]  # type: ignore[misc]
         for row in browser.find_elements(By.CSS_SELECTOR, f"#{section} tr")[1:]
@@ -217,10 +217,10 @@ def test_report_tiles_and_invariants_have_totals_and_violations(shown: Chrome) -
 
 
 def test_report_bars_are_proportional_to_their_values(shown: Chrome) -> None:
-    """Bars are as wide as each other, so areas of colours are as the numbers that they stand for."""
+    """Bars have equal widths, so the areas of colours are proportional to their numbers."""
     outcomes = painted(shown, "outcomes-picture")
     created, refused = (outcomes[OUTCOME_COLOURS[name]] for name in ("created", "refused"))
-    assert created > 10_000, "there is green, and not a little"
+    assert created > 10_000, "much of the picture is green"
     assert created / refused == pytest.approx(1050 / 300, rel=0.1)
     assert created / outcomes[OUTCOME_COLOURS["timed-out"]] == pytest.approx(1050 / 50, rel=0.2)
     assert painted(shown, "refusals-picture")[VERMILION] > 10_000
@@ -265,7 +265,7 @@ image.src = `data:image/png;base64,${png}`;
 
 
 def painted(browser: Chrome, element: str) -> Counter[str]:
-    """The colours of an element, with the number of their pixels; the browser decodes its own screenshot."""
+    """The number of pixels of each colour in an element; the browser decodes its own screenshot."""
     png = browser.find_element(By.ID, element).screenshot_as_base64
     counts = browser.execute_async_script(COLOURS, png).items()
     return Counter({f"#{int(pixel).to_bytes(3, 'little').hex()}": count for pixel, count in counts})

@@ -1,4 +1,4 @@
-"""The numbers of a report, compared with a plain loop over the events; and the page that is written."""
+"""The numbers of a report, compared with a plain loop over the events; and the written page."""
 
 from __future__ import annotations
 
@@ -35,14 +35,13 @@ PARTITION_EVENTS = TopicCreated | PartitionsAdded | PartitionChanged | TopicDele
 
 @pytest.fixture(scope="module")
 def report(history: LogRef) -> Report:
-    """The report of the shared log."""
     return gather(history, None)
 
 
 def test_report_counts_requests_by_outcome(report: Report, records: list[Recorded]) -> None:
     counts = Counter(_outcome(row, topic.status) for row in _requests(records) for topic in row.topics)
     assert {name: requests(report, name) for name in OUTCOMES if requests(report, name)} == counts
-    assert {"created", "timed-out", "refused", "changed", "change-refused"} <= counts.keys(), "the log has them all"
+    assert {"created", "timed-out", "refused", "changed", "change-refused"} <= counts.keys(), "every outcome occurs"
     assert all(report.first_ms - report.bucket_ms < one.at_ms <= report.last_ms for one in report.outcomes)
     assert all(one.at_ms % report.bucket_ms == 0 for one in report.outcomes)
 

@@ -1,4 +1,4 @@
-"""Replays on a standalone cluster: a master and a worker of their own, which have this project's code from the job."""
+"""Replays on a standalone cluster, whose master and worker get this project's code from the job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a standalone master on a free port, with one worker; this process shares their secret."""
+    """The URL of a standalone master on a free port, with one worker. This process shares their secret."""
     folder = tmp_path_factory.mktemp("spark")
     with spark(folder) as url, pytest.MonkeyPatch.context() as patched:
         patched.setenv("SPARK_CONF_DIR", str(folder))
@@ -60,11 +60,11 @@ def test_spark_master_rejects_jobs_without_its_secret(master: str, history: LogR
 
 
 def run(argv: list[str], folder: Path) -> Any:
-    """Run a command in a folder; what it prints, as JSON."""
+    """Run a command in a folder; returns its output, parsed as JSON."""
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=DONE_WITHIN_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])  # spark-submit mixes standard error into it
+    return json.loads(done.stdout.splitlines()[-1])  # spark-submit mixes standard error into standard output
 
 
 JOBS = """
@@ -92,12 +92,12 @@ rows = [*checked.rows, *again.rows]
 print(json.dumps({"events": checked.about["events"], "rows": rows, "executors": executors, "files": files}))
 session.stop()
 """
-"""Several replays in one session: most of the time goes to starting one."""
+"""Several replays in one session, because starting a session takes most of the time."""
 
 
 @pytest.fixture
 def archived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A log whose events are in an archive on an S3 server, but for its end."""
+    """A log whose events are in an archive on an S3 server, except the last ones."""
     for key, value in ENV.items():
         monkeypatch.setenv(key, value)
     server, folder = S3Server(tmp_path / "s3"), tmp_path / "log"

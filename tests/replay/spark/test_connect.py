@@ -1,4 +1,4 @@
-"""Replays through Spark Connect: a server of its own, which has this project's code from the session alone."""
+"""Replays through a Spark Connect server, which gets this project's code only from the session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DONE_WITHIN_S = 1200
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a Spark Connect server on a free port; it works in a folder without this project."""
+    """The URL of a Spark Connect server on a free port, in a working folder without this project."""
     folder = tmp_path_factory.mktemp("connect")
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -67,7 +67,7 @@ rows = session.range(1).mapInArrow(where, "file string").collect()
 print(json.dumps([row.file for row in rows]))
 session.stop()
 """
-"""Several replays in one process, a session each."""
+"""Several replays in one process, each with its own session."""
 
 
 @pytest.mark.timeout(2400)

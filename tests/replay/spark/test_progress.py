@@ -1,4 +1,4 @@
-"""Progress: a bar where somebody watches, lines where nobody does, nothing for short work."""
+"""Progress of a replay: a bar on a terminal, lines elsewhere, nothing for short work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from projections.replay.spark.progress import progress
 
 
 class Terminal(io.StringIO):
-    """Somebody watches."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -47,7 +47,7 @@ def test_progress_is_a_single_line_on_a_terminal(spark: SparkSession) -> None:
     with progress(spark, "rebuild", out):
         slow_job(spark)
     shown = out.getvalue().split("\r\x1b[K")
-    assert shown[-1] == "", "the line is taken away in the end"
+    assert shown[-1] == "", "the bar is erased at the end"
     assert re.fullmatch(r"rebuild: \d of 4 tasks done after \d+ s", shown[1]), shown
 
 
@@ -59,7 +59,7 @@ def test_short_jobs_print_no_progress(spark: SparkSession) -> None:
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that advance only when a test says so."""
 
     now = 0.0
 
@@ -68,7 +68,7 @@ class Clock:
 
 
 def lines_at(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, stages: Callable[[int], list[Any]]) -> list[int]:
-    """The seconds at which something is written about the stages of each second, of a hundred."""
+    """The seconds, of a hundred, at which progress is written; `stages` gives the stages of each second."""
     clock = Clock()
     monkeypatch.setattr(module, "is_connect", lambda _: True)
     monkeypatch.setattr(module, "monotonic", clock)
@@ -80,7 +80,7 @@ def lines_at(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, stages: Callable
             if out.tell() > before:
                 seconds.append(second)
         session.handlers[0](stages=None, done=True)
-    assert session.handlers == [], "Spark Connect calls no more"
+    assert session.handlers == [], "the handler is unregistered"
     return seconds
 
 
@@ -93,7 +93,7 @@ def test_progress_bar_is_redrawn_every_second(monkeypatch: pytest.MonkeyPatch) -
 
 
 class Gone(io.StringIO):
-    """Whoever read it is gone."""
+    """A stream whose reader has gone."""
 
     def write(self, _: str) -> int:
         raise OSError("gone")
@@ -105,7 +105,7 @@ def test_a_closed_output_does_not_stop_the_spark_job(spark: SparkSession) -> Non
 
 
 class ConnectSession:
-    """What progress needs of a session of Spark Connect."""
+    """The part of a Spark Connect session that progress uses."""
 
     def __init__(self) -> None:
         self.handlers: list[Callable[..., None]] = []

@@ -1,4 +1,4 @@
-"""Starting Spark: with the Java that is there, quietly, with this project's code; and what it says when it cannot."""
+"""Starting Spark: with the installed Java, quietly, and with this project's code; and its errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from projections.replay.spark.session import (
 
 
 def _java(folder: Path, script: str) -> Path:
-    """A folder with a `java` that does what a shell script says."""
+    """A folder with a `java` that runs a shell script."""
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\n{script}\n")

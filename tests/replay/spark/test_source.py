@@ -1,4 +1,4 @@
-"""The data source: every event once, whatever is requested; nothing that is damaged; beside a running service."""
+"""The data source: every event once, whatever columns are requested; errors for damaged logs; and concurrent writes."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ from tests.replay.history import BORN_MS, open_log
 from tests.replay.written import read, records_of
 
 END = 1 << 20
-"""Past the end of any log here."""
+"""Past the end of every log in this module."""
 
 
 def frame_of(spark: SparkSession, ref: LogRef, **options: str) -> DataFrame:
-    """A log as a frame."""
+    """A log as a data frame."""
     return spark.read.format("topicwright").options(**options).load(str(ref.path))
 
 
 @pytest.fixture
 def empty_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for temporary files in which nothing may be left."""
+    """A folder for temporary files, which must be empty at the end."""
     folder = tmp_path / "temp"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -167,7 +167,7 @@ def test_offset_ranges_cover_the_log_without_overlap() -> None:
         assert all(one.end - one.start <= most for one in cut)
 
 
-# --- the log that is named
+# --- the location of the log
 
 
 def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monke
     assert ends_of(history) == {0: len(records_of(history))}
 
 
-# --- looking beside a service
+# --- reading while a service writes
 
 
 def test_unsynced_events_are_not_read(own_history: LogRef) -> None:
@@ -194,7 +194,7 @@ def test_unsynced_events_are_not_read(own_history: LogRef) -> None:
 
 
 def test_a_frozen_log_is_consistent_during_concurrent_writes(tmp_path: Path, empty_temp: Path) -> None:
-    """Files move under a look all the time: it never misses an event, and never cries damage."""
+    """Files change during each read. No event is missing, and no damage is reported."""
     log = open_log(tmp_path / "data")
     value = bytes(range(200))
 
@@ -211,15 +211,15 @@ def test_a_frozen_log_is_consistent_during_concurrent_writes(tmp_path: Path, emp
             await asyncio.to_thread(look_once)
             looks += 1
         await writing
-        assert looks > 0, "some looks were taken meanwhile"
+        assert looks > 0, "some reads ran during the writes"
 
     def look_once() -> None:
         durable = log.durable_offset
         with frozen_log(log.path) as seen:
             end = seen.next_offset
-            assert durable <= seen.durable_offset <= end, "what was durable is there"
+            assert durable <= seen.durable_offset <= end, "every durable event is visible"
             assert sum(1 for _ in seen.read()) == end, "no event is missing"
-            assert (seen.get(b"k") or b"0") == str(max(0, end - 300)).encode(), "state and events belong together"
+            assert (seen.get(b"k") or b"0") == str(max(0, end - 300)).encode(), "state and events match"
 
     write(1)
     asyncio.run(both())
@@ -278,7 +278,7 @@ def test_a_damaged_event_fails_the_read_with_any_options(
 
 
 def _unclean(source: Path, target: Path) -> Path:
-    """A copy of a log as `kill -9` leaves it: with everything in the write-ahead log."""
+    """A copy of a log after kill -9: all events are in the write-ahead log."""
     log = open_log(source)
     value = read_one(log, 0)
     for _ in range(50):

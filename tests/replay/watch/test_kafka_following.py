@@ -1,4 +1,4 @@
-"""Following a log in Kafka: each event comes once, and a watch alerts to violations in new records."""
+"""Following a log in Kafka: each event arrives once, and a watch alerts to violations in new records."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def parts() -> list[list[Recorded]]:
 
 @pytest.fixture
 def topic(kafka44: ReferenceKafka, parts: list[list[Recorded]]) -> str:
-    """A topic with them."""
+    """A topic with these partitions."""
     return make_topic(kafka44.bootstrap, [as_records(part) for part in parts])
 
 
 def decided(record: Recorded, source: int) -> bytes:
-    """One more decision with one event."""
+    """Another decision, with one event."""
     return encode_record(Decided(2, source, (encode_event(record.at_ms, record.cause, record.event),)))
 
 
 def last_source(part: list[Recorded]) -> int:
-    """The command after those that are decided in a partition."""
+    """The source offset after the commands decided in a partition."""
     fold = PartitionReader(0)
     for offset, value in enumerate(as_records(part)):
         fold.read(offset, value)

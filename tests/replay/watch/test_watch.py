@@ -1,4 +1,4 @@
-"""The continuous check: it alerts to what breaks an invariant as it is written, once, on stdout and over HTTP."""
+"""The continuous check: it alerts once to each new violation of an invariant, on stdout and over HTTP."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tests.support.processes import Process
 from tests.support.topicwright import COMMAND
 
 WITHIN_S = 600.0
-"""When a watch must be stuck. A poll takes some tenths of a second, and more if others use the machine."""
+"""After this time a watch must be stuck. A poll takes some tenths of a second, more on a busy machine."""
 VIOLATION = {
     "log_partition": 0, "shard": "a", "offset": 7, "topic": "a", "check": "topic-exists", "seen": "x", "expected": "y"
 }  # fmt: skip
 
 
 def write(log: RocksDbLog, records: Sequence[Recorded]) -> None:
-    """Append records, synced."""
+    """Append records and sync them."""
     for record in records:
         topic = getattr(record.event, "topic", None)
         value = encode_event(record.at_ms, record.cause, record.event)
@@ -51,18 +51,18 @@ def write(log: RocksDbLog, records: Sequence[Recorded]) -> None:
 
 
 def until(holds: Callable[[], bool], goes_on: Callable[[], bool]) -> None:
-    """Wait for it, for as long as what it comes from goes on."""
+    """Wait until `holds`; fail when `goes_on` is no longer true."""
     end = time.monotonic() + WITHIN_S
     while not holds():
         assert goes_on() or holds(), "the watch has ended"
-        assert time.monotonic() < end, "it did not come"
+        assert time.monotonic() < end, "the condition was never met"
         time.sleep(0.05)
 
 
 @contextmanager
 def following(watching: LogWatch, alerts: Alerts) -> Iterator[Callable[[int], None]]:
-    """Follow in another thread meanwhile. The value waits until the events before an offset are checked; what ends the
-    watch before is raised."""
+    """Follow a log in another thread during the block. The yielded function waits until the events before an offset are
+    checked; it raises the error that ended the watch."""
     stop = threading.Event()
 
     def checked(offset: int) -> None:
@@ -81,7 +81,7 @@ def following(watching: LogWatch, alerts: Alerts) -> Iterator[Callable[[int], No
 
 
 def got(http: str | None, path: str) -> str:
-    """A page of the watch."""
+    """Get a page of the watch."""
     with urllib.request.urlopen(f"http://{http}{path}", timeout=WITHIN_S) as answer:
         text: str = answer.read().decode()
     return text

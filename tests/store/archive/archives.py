@@ -1,4 +1,4 @@
-"""Logs with archives, for tests: a day's log, archived in small segments, of which the oldest are dropped."""
+"""Logs with archives of small segments, whose oldest events are dropped."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ OTHER = Writer(boot="other", where="process 7 of elsewhere", since_ms=1)
 
 
 def write_a_day(folder: Path, events: int = 1000) -> None:
-    """A log of at least so many events."""
+    """Write a log of at least `events` events."""
     log = open_log(folder)
     live_on(log, events)
     log.close()
 
 
 def live_on(log: RocksDbLog, events: int) -> None:
-    """Go on with a log until it has so many events."""
+    """Extend a log to at least `events` events."""
 
     async def write() -> None:
         day = await Day(log).start()
@@ -57,7 +57,7 @@ def live_on(log: RocksDbLog, events: int) -> None:
 
 
 def archiver(log: EventLog, place: ArchiveStore, writer: Writer = WRITER) -> Archiver:
-    """An archiver of a log, in small segments."""
+    """Returns an archiver with small segments."""
     return archiver_of(
         log,
         place,
@@ -69,7 +69,7 @@ def archiver(log: EventLog, place: ArchiveStore, writer: Writer = WRITER) -> Arc
 
 
 def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Segment]:
-    """Archive what is closed, and note it."""
+    """Archive all complete segments, and record them in the log."""
     at_work = archiver(log, open_store(str(url)), writer)
     log.write(Commit(own=status_changes(replace(archive_status(log), url=str(url)))))
     while (segment := at_work.step()) is not None:
@@ -78,14 +78,14 @@ def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> li
 
 
 def forget_all(log: RocksDbLog) -> None:
-    """Take what was dropped out of the indexes."""
+    """Remove all dropped segments from the indexes."""
     while (leaving := retention.IndexCleanup.next(log, segments_of(log))) is not None:
         for piece in leaving.slices(log.archive.index(leaving.segment)):
             piece()
 
 
 def take_snapshot(log: RocksDbLog, offset: int) -> None:
-    """Keep a snapshot of the log at an offset, or where the command there ends."""
+    """Take a snapshot at the first command boundary from `offset` on."""
     refold = StateRebuild(log, lambda: None)
     at = refold.go_to(offset)
     store_snapshot(log, snapshot_info(log, at), query_of_log(log).snapshot_pairs(at, refold.pairs()))
@@ -97,12 +97,12 @@ def query_of_log(log: RocksDbLog) -> Query:
 
 
 def open_any(folder: Path) -> RocksDbLog:
-    """The log in a folder, whatever its cluster."""
+    """Open the log in a folder, of any cluster."""
     return RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
 
 
 def assert_one_log(log: RocksDbLog, whole: RocksDbLog) -> None:
-    """Every way to read gives the same of both."""
+    """Every read returns the same from both logs."""
     end = whole.next_offset
     assert list(log.read()) == list(whole.read())
     assert [read_one(log, offset) for offset in range(0, end, 7)] == whole.read_many(range(0, end, 7))

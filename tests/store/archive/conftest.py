@@ -1,4 +1,4 @@
-"""A day's log, whole and with its older events in the archive alone."""
+"""A log with all events, and a copy whose older events are only in the archive."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def log(folder: Path) -> Iterator[RocksDbLog]:
 
 @pytest.fixture(scope="package")
 def cut_day(day: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a log of which all but the last segment is in `archive`, next to it, alone."""
+    """The folder of a log and its `archive`. Only the last segment is still in the log."""
     folder = tmp_path_factory.mktemp("cut")
     shutil.copytree(day, folder / "log")
     with closing(open_log(folder / "log")) as log:
@@ -62,7 +62,7 @@ def cut_day(day: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cut(cut_day: Path, tmp_path: Path) -> Iterator[RocksDbLog]:
-    """A copy of that log, and of its archive."""
+    """A copy of the log of `cut_day` and of its archive."""
     shutil.copytree(cut_day, tmp_path, dirs_exist_ok=True)
     with closing(open_log(tmp_path / "log")) as log:
         log.write(Commit(own=status_changes(replace(archive_status(log), url=str(tmp_path / "archive")))))

@@ -1,4 +1,4 @@
-"""Bases in a folder and in a real S3 server: the two newest stay, and are what was put."""
+"""Bases in a folder and on a real S3 server: the two newest are retained, and are restored unchanged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def writer_of(place: ArchiveStore) -> ManifestWriter:
 
 @pytest.fixture(params=["folder", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ArchiveStore]:
-    """A place that is there until the end of the test."""
+    """An empty store that lives as long as the test."""
     if request.param == "folder":
         yield Folder(tmp_path / "place")
         return
@@ -56,7 +56,7 @@ def test_the_two_newest_bases_are_retained_and_restorable(
     assert [one.offset for one in found] == [end, end - 1]
     assert len(found[0].parts) > 1
     left = {int(name[:20]) for name in place.names("state")}
-    assert left == {end, end - 1}, "no part of another is left"
+    assert left == {end, end - 1}, "no part of another base remains"
     download_base(place, found[0], tmp_path / "again")
     with closing(open_any(tmp_path / "again")) as log:
         assert (log.start_offset, log.next_offset) == (cut.start_offset, end)
@@ -65,7 +65,7 @@ def test_the_two_newest_bases_are_retained_and_restorable(
 
 
 def test_other_files_in_the_base_folder_are_not_deleted(tmp_path: Path) -> None:
-    """A copy of an object, by hand: no name of ours, so it is nobody's to remove, and in nobody's way."""
+    """Files under other names, such as manual copies, are neither deleted nor read."""
     place, names = Folder(tmp_path), (f"{1:020}.parquet.bak", f"{1:020}-copy of.parquet", "notes")
     (tmp_path / "state").mkdir()
     for name in names:
@@ -109,7 +109,7 @@ def test_a_base_with_unknown_keys_is_rejected(tmp_path: Path) -> None:
     put = write_base(writer_of(place), base_at(2), iter([(b"x", b"")]))
     with pytest.raises(ArchiveDamaged, match="which is none of a log"):
         download_base(place, put, tmp_path / "log")
-    assert [one.name for one in tmp_path.iterdir()] == ["place"], "nothing is left of it"
+    assert [one.name for one in tmp_path.iterdir()] == ["place"], "no part of the download remains"
 
 
 def test_a_signed_manifest_verifies_only_with_its_public_key(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""A log whose older events are archived: every reader sees one log; whoever dies, wherever, nothing is missing and
-nothing there twice; what was changed in the archive is found."""
+"""Readers see a log with archived events as one log. A crash at any step loses and duplicates no event. Changes in the
+archive are detected."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_archive_index_cache_is_bounded_over_all_logs(
 
 @pytest.mark.parametrize("after", range(1, 12))
 def test_concurrent_readers_find_all_segments(cut: RocksDbLog, after: int) -> None:
-    """After so many lines of the other's look."""
+    """The second reader starts after this many lines of the first."""
     looked, end = archive.Archive(cut), cut.start_offset
     segments = [one for one in segments_of(cut) if one.end <= end]
     found, lines, before = list[list[Segment]](), count(), sys.gettrace()
@@ -118,7 +118,7 @@ def test_queries_of_an_archived_log_equal_the_complete_log(cut: RocksDbLog, whol
         newest = [list(newest_of_topic(one, name, end)) for one in queries]
         assert newest[0] == newest[1], name
     assert _requests(cut) == _requests(whole)
-    assert len(requests_between(cut, 0, end)) < len(requests_between(whole, 0, end)) / 3, "in the archive alone"
+    assert len(requests_between(cut, 0, end)) < len(requests_between(whole, 0, end)) / 3, "the rest is archived"
 
 
 def test_current_topics_are_listed_without_archive_reads(cut: RocksDbLog, whole: RocksDbLog) -> None:
@@ -143,7 +143,7 @@ def test_an_audit_finds_a_replaced_local_copy_of_an_archived_event(cut: RocksDbL
     else:
         batch.put(pack(5), other)
     database.write(batch)
-    assert read_one(cut, 5) == other, "who looks at it is shown another one"
+    assert read_one(cut, 5) == other, "reads return the replaced event"
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert found.findings == ("the local copy of event 5 is not the event in the archive",)
 
@@ -156,10 +156,10 @@ def test_retention_drops_only_archived_events_before_a_snapshot(log: RocksDbLog,
     manifests = archive_all(log, tmp_path / "archive")
     assert not retention.drop(log, manifests, 10**15, 0, 0), "there is no snapshot"
     take_snapshot(log, SEGMENT + 10)
-    assert not retention.drop(log, manifests, manifests[0].last_ms, 0, -1), "nothing is old"
-    assert not retention.drop(log, manifests, 10**15, -1, -1), "there are no limits"
+    assert not retention.drop(log, manifests, manifests[0].last_ms, 0, -1), "no event is old enough"
+    assert not retention.drop(log, manifests, 10**15, -1, -1), "retention is unlimited"
     assert retention.drop(log, manifests, 10**15, 0, -1)
-    assert log.start_offset == SEGMENT, "the snapshot stands in the second segment"
+    assert log.start_offset == SEGMENT, "the snapshot is in the second segment"
     assert not retention.drop(log, manifests, 10**15, 0, 0)
 
 
@@ -212,7 +212,7 @@ def test_a_crash_while_events_are_dropped_loses_nothing(folder: Path, whole: Roc
 
 
 def _leave(segment: Segment, last: int, log: RocksDbLog) -> None:
-    """Some of the steps by which a segment leaves the indexes; those that were done are done again, as after death."""
+    """Run the first steps that remove a segment from the indexes. Finished steps are repeated, as after a crash."""
     leaving = retention.IndexCleanup.next(log, segments_of(log))
     assert leaving is not None
     assert leaving.segment == segment
@@ -222,7 +222,7 @@ def _leave(segment: Segment, last: int, log: RocksDbLog) -> None:
 
 
 def _requests(log: RocksDbLog) -> list[object]:
-    """All requests, and those of each kind."""
+    """Returns the pages of all requests, and of filtered ones."""
     end, questions = log.next_offset, Queries([query_of_log(log)])
     filters = [RequestFilter(), RequestFilter(principal="User:ann"), RequestFilter(outcome="rejected")]
     pages = [scan_requests(questions, one, (end,), until=(end,), since=(0,), limit=1000) for one in filters]
@@ -235,11 +235,11 @@ def _listed(log: RocksDbLog, which: RequestFilter) -> list[IndexedRequest]:
 
 
 def _answer_late(log: RocksDbLog, late: IndexedRequest) -> None:
-    """The newest event answers a request by a timeout."""
+    """The newest event answers a request with a timeout."""
     answer = CreateAnswered(RequestId(late.request_id), TopicName(late.topics[0]), 7, "late", 60_000)
     cause = Cause("ExpireRequest", RequestId(late.request_id))
     index = RequestIndex(log)
-    index._recent[late.request_id] = late  # the process that took it is the one that answers it
+    index._recent[late.request_id] = late  # the process that accepted the request answers it
     record = Recorded(Offset(log.next_offset - 1), 0, cause, answer)
     log.write(Commit(own=index.changes([record], [Entry(b"", "", late.request_id)])))
 
@@ -310,7 +310,7 @@ class Died(BaseException):
 
 
 class Dying(Folder):
-    """A folder whose process dies at one of its calls, before it is done or after."""
+    """A folder whose process dies before or after one of its writes."""
 
     def __init__(self, folder: Path, calls: int, after: bool) -> None:
         super().__init__(folder)
@@ -340,7 +340,7 @@ def test_a_crash_at_any_archiving_step_archives_each_segment_once(
         with suppress(Died):
             while (segment := dying.step()) is not None:
                 log.write(Commit(own=segment_changes(segment)))
-        assert store.left == 0, "it died"
+        assert store.left == 0, "the archiver died"
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, place, OTHER)
         assert [one.start for one in manifests] == list(range(0, SEGMENT * len(manifests), SEGMENT))

@@ -1,4 +1,4 @@
-"""What is changed in an archive is found; what is none, or another's, is refused: each with a clear error."""
+"""Changed, malformed and foreign archives are rejected, each with a clear error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.replay.history import CLUSTER_ID, open_log
 from tests.store.archive.archives import OTHER, SEGMENT, WRITER, archive_all, archiver, live_on, query_of_log
 from tests.support.ports import free_ports
 
-# --- what is wrong
+# --- damage
 
 
 def test_a_changed_byte_in_a_segment_is_detected(cut: RocksDbLog, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_changed_byte_in_a_segment_is_detected(cut: RocksDbLog, tmp_path: Path
     content = bytearray(one.read_bytes())
     content[len(content) // 2] ^= 1
     one.write_bytes(content)
-    assert read_one(cut, 5), "others can be read"
+    assert read_one(cut, 5), "other segments are readable"
     with pytest.raises(ArchiveDamaged, match=f"{one.name} is not as it was archived: restore it"):
         read_one(cut, SEGMENT + 5)
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
@@ -106,11 +106,11 @@ def test_an_archive_of_another_cluster_or_history_is_rejected(log: RocksDbLog, t
 
 
 def test_an_archive_starts_with_the_first_event_of_the_log(tmp_path: Path) -> None:
-    """A voter archives from its start on, and has no event before it follows somebody."""
+    """A voter starts its archiver before it has an event."""
     log, place = open_log(tmp_path / "log"), open_store(str(tmp_path / "archive"))
     at_work = archiver(log, place)
     assert at_work.step() is None
-    assert find_manifest(place) is None, "nobody knows its history yet"
+    assert find_manifest(place) is None, "an empty log has no history"
     live_on(log, 2 * SEGMENT)
     log.flush()
     segment = at_work.step()
@@ -122,7 +122,7 @@ def test_an_archive_starts_with_the_first_event_of_the_log(tmp_path: Path) -> No
 
 
 def test_a_diverged_copy_of_the_log_is_not_archived(folder: Path, day: Path, tmp_path: Path) -> None:
-    """The same first events, then others: as when a copy of the folder was started too."""
+    """Both copies of the folder were started, so their events differ after the first segment."""
     place = tmp_path / "archive"
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, place)
@@ -147,7 +147,7 @@ def test_two_services_with_one_archive_are_detected(log: RocksDbLog, tmp_path: P
     place = Folder(tmp_path / "archive")
     first, second = archiver(log, place), archiver(log, place, OTHER)
     assert first.step()
-    assert second.step(), "it takes over what is there"
+    assert second.step(), "it takes over the existing segment"
     with pytest.raises(ArchiveOfAnotherLog, match=r"another service archives to .*: process 7 of elsewhere"):
         first.step()
     assert second.step()
@@ -159,12 +159,12 @@ def test_a_log_with_dropped_events_rejects_an_empty_archive(cut: RocksDbLog, tmp
         archiver(cut, Folder(tmp_path / "elsewhere")).step()
     shutil.copytree(tmp_path / "archive", tmp_path / "elsewhere")
     moved = archiver(cut, Folder(tmp_path / "elsewhere"))
-    assert moved.step() is None, "all is there"
+    assert moved.step() is None, "the archive is complete"
     assert not moved.is_new_archive
 
 
 def test_a_complete_log_is_archived_again_at_a_new_url(log: RocksDbLog, tmp_path: Path) -> None:
-    """Also again after a power cut, when the new place has its first segment and the log does not know it."""
+    """Also after a power failure before the log recorded the first segment at the new URL."""
     before = archive_all(log, tmp_path / "archive")
     moved = archiver(log, Folder(tmp_path / "elsewhere"))
     assert moved.step() == before[0]
@@ -189,7 +189,7 @@ async def test_an_emptied_archive_is_filled_again_across_restarts(folder: Path, 
 
     await archived(3)
     shutil.rmtree(place)
-    assert len((await archived(1))._segments) == 1, "what was archived before is not there"
+    assert len((await archived(1))._segments) == 1, "the log forgets the segments of the emptied archive"
     one = await archived(3)
     assert (one.error, [each.start for each in one._segments]) == (None, [0, 256])
 

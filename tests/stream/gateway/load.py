@@ -1,9 +1,9 @@
-"""Real clients that change topics while what answers them may die, and what they must find in the end.
+"""Real clients that change topics while gateways or controllers are killed, and checks of the results.
 
-Each client works on topics of its own: it creates one, grows or alters some, and deletes what is old. A request that is
-not answered is sent again, until somebody answers. What was decided already is then answered as such: the topic exists,
-or is gone, or has as many partitions. Any other answer is wrong; so are events that do not come to just what the client
-requested, and a server that shows another topic.
+Each client has its own topics: it creates them, adds partitions or alters configs, and deletes old ones. It resends a
+request until it gets an answer. If an earlier attempt was already decided, the answer says so: the topic exists, is
+missing, or has that partition count. Any other answer is an error. So are events that differ from the requests, and a
+server that returns another topic.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.stream.checking import fold
 from tests.support.churn import QUIET
 
 WITHIN_S = 240
-"""So long may sending again take before a request counts as lost: Kafka may be gone for a minute."""
+"""The time limit of resends before a request counts as lost. Kafka may be down for a minute."""
 PARTITIONS, GROWN = 2, 4
 
 _LOST = frozenset(
@@ -46,22 +46,22 @@ _LOST = frozenset(
         KafkaError.NOT_CONTROLLER,
     )
 )
-"""What a client gets when it cannot know whether what it requested was decided."""
+"""Errors after which a client cannot know if its request was decided."""
 _LOST_BY_BROKERS = _LOST | {
     KafkaError._DESTROY_BROKER,
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.INVALID_REPLICATION_FACTOR,
 }
-"""The same through brokers, which may be too few just then."""
+"""The same through brokers, of which too few may be live at that time."""
 
 
 class Unexpected(Exception):
-    """An answer that nobody should get, or none at all."""
+    """The client got an unexpected answer, or none."""
 
 
 @dataclass
 class Wanted:
-    """What a client was answered about one of its topics."""
+    """The state of a topic according to the answers its client got."""
 
     name: str
     partitions: int = PARTITIONS
@@ -71,7 +71,7 @@ class Wanted:
 
 @dataclass
 class ClientReport:
-    """A client's requests, the errors that it found, and the seconds until it found another gateway."""
+    """A client's topics and errors, and the seconds until another gateway answered."""
 
     topics: list[Wanted] = field(default_factory=list)
     answers: int = 0
@@ -81,10 +81,9 @@ class ClientReport:
 
 
 class Changes(threading.Thread):
-    """One client, of which at most `kept` topics live at a time. Gateways answer it; or `by_brokers`, which pass its
-    requests on to whoever leads. A broker sends a request again by itself when its controller goes, so that what is
-    done already may be answered to a request that was sent once.
-    """
+    """A client that keeps at most `kept` topics. It sends to gateways or, with `by_brokers`, to brokers that forward to
+    the controller. A broker resends a request if its controller stops, so a request sent once may get the answer for
+    one already decided."""
 
     def __init__(
         self, name: str, bootstrap: str, factor: int, pause_s: float, *, kept: int = 40, by_brokers: bool = True
@@ -92,9 +91,9 @@ class Changes(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.report = ClientReport()
         self.creates: list[tuple[float, float]] = []
-        """Of each create that was answered at once: when it began, and how long it took; in seconds."""
+        """The start and the duration, in seconds, of each create answered at the first attempt."""
         self.altered: dict[str, str] = {}
-        """retention.ms of topics that live and were altered."""
+        """retention.ms of existing topics that were altered."""
         self._factor, self._pause_s, self._kept, self._by_brokers = factor, pause_s, kept, by_brokers
         bounded = {"socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 200}
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": name, **bounded, **QUIET})
@@ -111,7 +110,7 @@ class Changes(threading.Thread):
             self.over.wait(self._pause_s)
 
     def end(self) -> ClientReport:
-        """Send no more; what came of it, when all is answered."""
+        """Stop sending; returns the report when all requests are answered."""
         self.over.set()
         self.join(WITHIN_S * 3 + 30)
         if self.is_alive():
@@ -119,7 +118,7 @@ class Changes(threading.Thread):
         return self.report
 
     def _live(self, name: str, kind: int) -> None:
-        """A topic is made, changed in one way or another, and what is old goes."""
+        """Create a topic, change it by `kind`, and delete an old one."""
         admin, new, began = self._admin, NewTopic(name, PARTITIONS, self._factor), time.monotonic()
         times = self._until_answered(
             f"create {name}", lambda: admin.create_topics([new], request_timeout=10)[name], "TOPIC_ALREADY_EXISTS"
@@ -143,7 +142,7 @@ class Changes(threading.Thread):
             self._until_answered(
                 f"alter {name}",
                 lambda: admin.incremental_alter_configs([wanted], request_timeout=10)[wanted],
-                "NO_ERROR",  # it may be done again
+                "NO_ERROR",  # setting the config twice is no error
             )
             self.altered[name] = value
         if len(self.report.topics) > self._kept:
@@ -157,8 +156,8 @@ class Changes(threading.Thread):
             self.altered.pop(old.name, None)
 
     def _until_answered(self, what: str, request: Callable[[], Any], done_before: str) -> int:
-        """Send until somebody answers; how often that was. `done_before` is the answer where a request before was
-        decided after all."""
+        """Send until there is an answer; returns the number of attempts. `done_before` is the error that means an
+        earlier attempt was decided."""
         started, times = time.monotonic(), 0
         while True:
             times += 1
@@ -182,7 +181,7 @@ class Changes(threading.Thread):
 
 
 def altered_otherwise(client: Changes, bootstrap: str) -> list[str]:
-    """Configs of a client's topics that are not what it was answered."""
+    """Returns the topic configs that differ from the client's successful requests."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     wanted = {ConfigResource(ResourceType.TOPIC, name): value for name, value in client.altered.items()}
     if not wanted:
@@ -196,7 +195,7 @@ def altered_otherwise(client: Changes, bootstrap: str) -> list[str]:
 
 
 def shown_otherwise(reports: Iterable[ClientReport], gateway: str) -> list[str]:
-    """What a gateway shows of the clients' topics that is not what they were answered; it has a while to learn it."""
+    """Returns topics of a gateway that differ from the clients' answers. It has four minutes to catch up."""
     admin = AdminClient({"bootstrap.servers": gateway, "log_level": 0})
     wanted = {topic.name: 0 if topic.deleted else topic.partitions for one in reports for topic in one.topics}
     deadline = time.monotonic() + 240
@@ -211,7 +210,7 @@ def shown_otherwise(reports: Iterable[ClientReport], gateway: str) -> list[str]:
 
 
 def decided_otherwise(reports: Iterable[ClientReport], events: Sequence[Sequence[bytes | None]]) -> list[str]:
-    """What the events topic holds of the clients' topics that is not exactly what they requested."""
+    """Returns the topics whose events differ from the clients' requests."""
     happened: dict[str, Counter[type[Event]]] = {}
     kinds = (TopicCreated, PartitionsAdded, TopicDeleted)
     for partition, written in enumerate(events):

@@ -1,4 +1,4 @@
-"""A gateway over two partitions without Kafka: the test plays Kafka, and workers' part of the machine decides."""
+"""A gateway over two partitions without Kafka. The test transports records, and workers decide in the same process."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Clock:
 
 
 class Rig:
-    """A gateway over two partitions, a Kafka that the test plays, and the workers of both partitions."""
+    """A gateway over two partitions, its commands before delivery, and the workers of both partitions."""
 
     def __init__(self, folder: Path, quotas: MutationQuotas | None = None) -> None:
         self.clock = Clock()
         self.put: list[tuple[str, int, bytes, bytes, Done]] = []
         self.failed: list[str] = []
-        """The kinds of commands that something raised on."""
+        """The kinds of the commands that failed with an exception."""
         self.full = False
         self.workers = [Writing(_opened(folder / "worker", number)) for number in range(PARTITIONS)]
         own = Announcement(ANNOUNCEMENT_VERSION, "a-gateway", "p1", "gateway-a", 9092, "gateway-a:8080")
@@ -70,13 +70,13 @@ class Rig:
         self._read = [0] * PARTITIONS
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes, done: Done) -> None:
-        """The producer of the gateway under test."""
+        """Implements the producer of the gateway."""
         if self.full:
             raise NotProduced("too many commands are waiting for Kafka")
         self.put.append((topic, partition, key, value, done))
 
     def begin(self, brokers: int = 3) -> None:
-        """The workers take over, with live brokers; the gateway reads it and hears itself."""
+        """The workers take over with live brokers. The gateway reads their events and its own heartbeat."""
         for worker in self.workers:
             worker.fence()
             for broker in range(1, brokers + 1):
@@ -85,7 +85,7 @@ class Rig:
         self.on_heartbeat(self.members.own)
 
     def work(self, *, acknowledge_first: bool = True) -> None:
-        """Kafka takes what was put, workers decide it and brokers confirm, the gateway reads the decisions."""
+        """Deliver the produced commands; workers decide, brokers confirm, and the gateway reads the decisions."""
         put, self.put = [one for one in self.put if one[0] == "commands"], []
         acknowledged = []
         for _, partition, _, value, done in put:
@@ -104,7 +104,7 @@ class Rig:
             done(offset, None)
 
     def read(self, ended: bool = False) -> None:
-        """The gateway reads what the workers wrote."""
+        """The gateway reads all new records of the workers."""
         records = []
         for number, worker in enumerate(self.workers):
             worker.partition.commit()
@@ -121,7 +121,7 @@ class Rig:
         return self.node.submit(commands, timeout_ms)
 
     async def answers(self, *commands: Any) -> Reply:
-        """One request, decided and answered."""
+        """Send a request, deliver it, and return the reply."""
         pending = self.request(*commands)
         self.work()
         return await pending
@@ -137,7 +137,7 @@ def _opened(data: Path, number: int, **options: Any) -> PartitionState:
 
 
 def in_partition(number: int) -> str:
-    """A name that lives in a partition."""
+    """Returns a topic name of a partition."""
     return next(name for name in (f"t{i}" for i in range(99)) if partition_of(shard_key(name), PARTITIONS) == number)
 
 
@@ -146,6 +146,6 @@ def codes(answers: Iterable[Any]) -> dict[str, int]:
 
 
 def both(**fields: Any) -> list[CreateTopic]:
-    """One request for a topic in each partition."""
+    """Returns a request with one topic in each partition."""
     given = {"timeout_ms": 0, **fields}
     return [replace(create(in_partition(n), **given), request_id=RequestId("r")) for n in range(PARTITIONS)]

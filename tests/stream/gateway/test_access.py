@@ -1,4 +1,4 @@
-"""Who may do what, at a gateway: requests about the cluster, mutation quotas, refusals that are counted, listeners."""
+"""Access at a gateway: cluster requests, mutation quotas, counted refusals, listeners."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ADMIN: dict[str, Any] = {"at_ms": BORN_MS, "principal": "User:admin"}
 
 @pytest.fixture
 def rig_with_quota(tmp_path: Path) -> Iterator[Rig]:
-    """A gateway where alice may create or delete two partitions a second, two at once."""
+    """A gateway where alice has a controller mutation rate of 2 a second, with a burst of two."""
     one = Rig(tmp_path, MutationQuotas(windows_s=1.0))
     one.begin()
     alteration = QuotaAlteration((("user", "alice"),), (("controller_mutation_rate", 2.0),))
@@ -59,13 +59,12 @@ def creates(*acls: Acl, request: str = "c") -> CreateAcls:
 
 
 def create_by_alice(number: int, **fields: Any) -> Any:
-    """A create of two partitions in partition 1, where no quota is kept."""
+    """A create of two partitions in partition 1, which does not store quotas."""
     command = create(in_partition(1), timeout_ms=0, principal=ALICE, **fields)
     return replace(command, request_id=RequestId(f"a{number}"))
 
 
 def last_produced_command(rig: Rig) -> Any:
-    """The command that was put last."""
     return decode_command(rig.put[-1][3])
 
 
@@ -89,7 +88,7 @@ async def test_cluster_requests_are_decided_in_one_partition(rig: Rig) -> None:
     assert held == [True]
     rig.work(acknowledge_first=False)
     (answer,) = await gone
-    assert [each.acls for each in answer.details] == [(READS,), ()], "each filter is answered with what it found"
+    assert [each.acls for each in answer.details] == [(READS,), ()], "each filter has the ACLs that it matched"
     assert list(rig.gateway.cluster.acls) == [WRITES]
 
 
@@ -98,7 +97,7 @@ async def test_gateway_brokers_follow_the_slowest_partition_and_acls_do_not(new_
     new_rig.begin(brokers=1)
     new_rig.workers[CLUSTER_PARTITION].decide(*joined(2), creates(READS))
     new_rig.read()
-    assert list(new_rig.gateway.cluster.live) == [1], "the other partition has not heard of broker 2"
+    assert list(new_rig.gateway.cluster.live) == [1], "the other partition has not registered broker 2"
     assert READS in new_rig.gateway.cluster.acls
     new_rig.workers[1].decide(*joined(2), *joined(3))
     new_rig.read()
@@ -114,7 +113,7 @@ async def test_workers_refuse_requests_beyond_the_mutation_quota(rig_with_quota:
     outcomes: list[int] = []
     for number in range(3):
         outcomes += codes(await rig_with_quota.answers(create_by_alice(number, validate_only=True))).values()
-    assert outcomes == [0, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED], "a bucket may go below zero once"
+    assert outcomes == [0, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED], "a token bucket may go below zero once"
     other = replace(create_by_alice(9, validate_only=True), principal="User:bob")
     assert codes(await rig_with_quota.answers(other)) == {in_partition(1): 0}
     await asyncio.sleep(1.5)
@@ -164,7 +163,7 @@ async def test_an_exception_before_produce_fails_only_its_command(
         patch.setattr(MutationQuotas, "charge", charge)
         assert codes(await rig_with_quota.request(create_by_alice(1))) == {in_partition(1): -1}
     pending = rig_with_quota.request(fine, replace(unsendable, request_id=fine.request_id))
-    assert rig_with_quota.node._unacknowledged == {(fine.request_id, fine.topic)}, "nothing is kept of the other"
+    assert rig_with_quota.node._unacknowledged == {(fine.request_id, fine.topic)}, "the failed command is not tracked"
     noted = [decode_command(put[3]) for put in rig_with_quota.put]
     refused = [one.refusals[0] for one in noted if isinstance(one, RecordRefusals)]
     assert [(one.principal, one.client_id, one.resource, one.error_code, one.rule) for one in refused] == [
@@ -185,7 +184,7 @@ async def test_similar_refusals_are_counted_and_not_produced(rig: Rig) -> None:
     denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     for number in range(4):
         pending = rig.request(create_by_alice(number, denied=denied))
-        assert len(rig.put) == (1 if number == 0 else 0), "the first is put, and recorded by the workers"
+        assert len(rig.put) == (1 if number == 0 else 0), "the gateway produces only the first refusal"
         rig.work()
         assert codes(await pending) == {in_partition(1): denied}
     rig.node.stop_accepting()

@@ -1,5 +1,5 @@
-"""Empty folders of processes begin with a base where Kafka has the beginning no more: a gateway, and a worker that
-takes over. A gateway that has read everything lets go what is archived."""
+"""A gateway, and a worker that takes over, start from a base if their folders are empty and Kafka has deleted the first
+records. A gateway that has read all events drops those in the archive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create_many(gateway: Topicwright, first: int, count: int) -> None:
 
 
 def shown(gateway: Topicwright) -> list[Any]:
-    """What has to be the same on all gateways, of the whole log."""
+    """Returns the responses about the whole log that must be equal at all gateways."""
     size = get(gateway, "/v1/log/head?partition=0")["head"]["size"]
     proof = get(gateway, f"/v1/log/proof?partition=0&offset=5&size={size}")
     paths = ("/v1/topics?limit=1000", "/v1/topics/t7/events", "/v1/explain/t7", "/v1/events?limit=20")
@@ -43,7 +43,7 @@ def test_empty_folders_start_from_a_base_if_first_records_are_deleted(kafka44: R
     settings = {**SETTINGS, **archive, "log.events.retention.ms": "0"}
     with stream(tmp_path / "s", kafka44.bootstrap, "bases", settings) as running:
         worker, gateway = running.workers[0], running.start_gateway(settings)
-        for number in range(4):  # five events each: more than a worker retains
+        for number in range(4):  # five events each: more than workers retain
             create_many(gateway, number * 1100, 1100)
         worker.wait_for_line(r"base stored", within_s=300)
         assert _delete_records_covered_by_bases(kafka44, tmp_path / "archive") > 0
@@ -55,12 +55,12 @@ def test_empty_folders_start_from_a_base_if_first_records_are_deleted(kafka44: R
         successor = running.start_worker()
         assert started_with_a_base(successor)
         gateway.process.wait_for_line(r"archived events dropped", within_s=300)
-        assert shown(fresh) == shown(gateway), "what the gateway has let go it reads from the archive"
+        assert shown(fresh) == shown(gateway), "the gateway reads events that it dropped from the archive"
         create_many(fresh, 20_000, 10)
 
 
 def _delete_records_covered_by_bases(kafka: ReferenceKafka, archive: Path) -> int:
-    """Have Kafka delete the records before those that the older base goes on with, the first of which it returns."""
+    """Delete the records before the older base from Kafka; returns its first offset."""
     goes_on_at = read_manifest(Folder(archive / "partition-00000")).bases[0].kafka_offset
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for deleted in admin.delete_records([TopicPartition("bases.events", 0, goes_on_at)]).values():

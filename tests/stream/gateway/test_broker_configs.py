@@ -1,4 +1,4 @@
-"""Configs of brokers at a gateway: decided in the first partition, and in force in all when they are answered."""
+"""Broker configs at a gateway: one partition decides them; they are answered when effective in all partitions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def change(value: str | None, name: str = "", key: str = "unclean.leader.electio
 
 
 def sent(rig: Rig) -> list[tuple[int, str]]:
-    """What the gateway has sent: partition and kind of each command."""
+    """Returns the partition and kind of each command that the gateway has produced."""
     return [
         (number, type(decode_command(value)).__name__) for topic, number, _, value, _ in rig.put if topic == "commands"
     ]
 
 
 def in_force(rig: Rig) -> list[dict[str, str]]:
-    """The dynamic configs of all brokers that each partition decides by, as the gateway has read them."""
+    """Returns the cluster-wide dynamic configs in each partition, as the gateway has read them."""
     return [dict(each.store.durable_cluster.settings.dynamic_defaults) for each in rig.node.partitions]
 
 
@@ -90,7 +90,7 @@ async def test_another_gateway_completes_a_config_copy(rig: Rig) -> None:
     rig.workers[CLUSTER_PARTITION].decide(change("true"))
     rig.read()
     rig.node.heartbeat()
-    assert sent(rig) == [], "it may still be on its way"
+    assert sent(rig) == [], "the copy may still be in flight"
     rig.node.heartbeat()
     assert sent(rig) == [(OTHER, "CopyClusterState")]
     rig.work()
@@ -126,4 +126,4 @@ async def test_a_broker_config_change_is_answered_without_an_owner_of_a_partitio
     rig.work()
     await asyncio.sleep(31)
     (answer,) = await waiting
-    assert answer.code == 0, "it is decided, and reaches the partition when it has an owner"
+    assert answer.code == 0, "it is decided; the partition gets it when it has an owner"

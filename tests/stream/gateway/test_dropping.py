@@ -1,4 +1,4 @@
-"""Gateways drop old events of their own folder once the worker has archived them, and write nothing to its archive."""
+"""Gateways drop archived events from their own folders, and never write to a worker's archive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def files(folder: Path) -> dict[str, int]:
 
 
 async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -> Archiving:
-    """Take over all that is archived, and drop what may go."""
+    """Import all segments of the archive, and drop the events that retention allows."""
     settings = load_settings(overrides=(f"log.events.retention.ms={kept_ms}",))
     one = Archiving(gateway.log, settings, lambda: LATER_MS, place)
     while await one._once() == 0:
@@ -41,10 +41,10 @@ async def test_a_gateway_drops_archived_events_and_reads_them_from_the_archive(b
         ):
             place = based.archive(number)
             at_work = await drop(gateway, place)
-            assert (gateway.log.start_offset, at_work.error) == (0, None), "no snapshot stands after it"
+            assert (gateway.log.start_offset, at_work.error) == (0, None), "no snapshot after the archived events"
             take_snapshot(gateway.log, gateway.log.next_offset)
             at_work = await drop(gateway, place, kept_ms=-1)
-            assert gateway.log.start_offset == 0, "all is kept"
+            assert gateway.log.start_offset == 0, "retention keeps all events"
             at_work = await drop(gateway, place)
             assert at_work.error is None
             manifests = list(segments_of(gateway.log))
@@ -54,13 +54,13 @@ async def test_a_gateway_drops_archived_events_and_reads_them_from_the_archive(b
             assert_one_log(gateway.log, whole.log)
     with closing(based.gateway("other", 0, archive=False)) as gateway:
         at_work = await drop(gateway, based.archive(1))
-        assert "is the archive of another history" in (at_work.error or ""), "another partition's is another log's"
+        assert "is the archive of another history" in (at_work.error or ""), "it is the archive of another log"
         assert not list(segments_of(gateway.log))
-    assert files(folder) == before, "the archive is the worker's"
+    assert files(folder) == before, "only the worker writes to the archive"
 
 
 async def test_dropping_runs_concurrently_with_following(partitions: Partitions) -> None:
-    """The gateway begins before there is an archive, and drops while it reads on."""
+    """The gateway starts before there is an archive. It drops events while it follows."""
     place, settings = partitions.archive(0), load_settings(overrides=("log.events.retention.ms=0",))
     worker = await partitions.worker("a")
     gateway = partitions.gateway("gateway")
@@ -91,4 +91,4 @@ async def test_another_archive_replaces_the_recorded_segments(based: Partitions)
         new = Folder(based.folder / "elsewhere")
         await drop(gateway, new)
         assert (archive_status(gateway.log).url, list(segments_of(gateway.log))) == (new.url, [])
-        assert gateway.log.start_offset == 0, "nothing goes that is not there"
+        assert gateway.log.start_offset == 0, "events that the new archive lacks are not dropped"

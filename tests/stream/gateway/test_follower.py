@@ -1,4 +1,4 @@
-"""What a gateway's follower hands to the event loop at once."""
+"""Batches that a gateway's follower passes to the event loop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from controller.stream.gateway.kafka import BATCH_BYTES, read_batches
 
 
 def fetched(offset: int, size: int = -1) -> Any:
-    """A message as librdkafka gives it; without a size, the end of the partition."""
+    """A message as librdkafka returns it; without a size, the end-of-partition error."""
     error = KafkaError(KafkaError._PARTITION_EOF) if size < 0 else None
     fields = {"error": error, "topic": "events", "partition": 0, "offset": offset, "value": bytes(max(0, size))}
     return SimpleNamespace(**{name: lambda value=value: value for name, value in fields.items()})
 
 
 class Backlog:
-    """A consumer behind which all of this lies, and no more comes."""
+    """A consumer with a fixed backlog."""
 
     def __init__(self, sizes: list[int]) -> None:
         self._messages = [*(fetched(offset, size) for offset, size in enumerate(sizes)), fetched(len(sizes))]
@@ -37,4 +37,4 @@ def test_follower_batches_are_limited_in_bytes_and_the_last_has_the_end() -> Non
     assert [record.offset for batch in taken for record in batch.records] == list(range(len(sizes)))
     parts = [sum(len(record.value) for record in batch.records) for batch in taken]
     assert parts == [30_000, BATCH_BYTES * 2, BATCH_BYTES, 1]
-    assert [bool(batch.ended) for batch in taken] == [False, False, False, True], "the end is known with the last"
+    assert [bool(batch.ended) for batch in taken] == [False, False, False, True], "only the last batch has the end"

@@ -1,4 +1,4 @@
-"""A gateway's side of the stream without Kafka: what it puts, and whom it answers what, and when."""
+"""A gateway's commands and answers, without Kafka."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.stream.log.records import BORN_MS, create, joined
 async def test_a_gateway_is_caught_up_after_events_own_heartbeat_and_settings(new_rig: Rig) -> None:
     assert not new_rig.node.caught_up
     new_rig.read(ended=True)
-    assert not new_rig.node.caught_up, "no worker has said what the settings are"
+    assert not new_rig.node.caught_up, "no worker has recorded settings"
     new_rig.on_heartbeat(new_rig.members.own)
     for worker in new_rig.workers[:1]:
         worker.fence()
@@ -47,7 +47,7 @@ async def test_a_create_is_readable_before_its_response(rig: Rig) -> None:
     assert [one[2] for one in rig.put] == [in_partition(0).encode(), in_partition(1).encode()]
     rig.work()
     answers = await pending
-    assert codes(answers) == {in_partition(0): 7, in_partition(1): 7}, "created, and not waited for"
+    assert codes(answers) == {in_partition(0): 7, in_partition(1): 7}, "created, but not confirmed in time"
     await asyncio.sleep(0)
     assert seen == [sorted([in_partition(0), in_partition(1)])]
     assert all(answer.topic is not None and answer.topic.partitions for answer in answers)
@@ -82,11 +82,11 @@ async def test_a_request_without_a_decision_times_out(rig: Rig) -> None:
     pending = rig.request(*both(), timeout_ms=20_000)
     rig.acknowledge([(rig.put[0][4], 6)])
     answers = (await pending).answers
-    assert asyncio.get_running_loop().time() == pytest.approx(20 + GRACE_S), "a worker would have answered before"
+    assert asyncio.get_running_loop().time() == pytest.approx(20 + GRACE_S), "workers may answer first"
     assert [answer.code for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER]
     assert len(rig.node.replies) == 0
     rig.work()
-    assert rig.gateway.topic(in_partition(0)) is not None, "decided all the same, and seen"
+    assert rig.gateway.topic(in_partition(0)) is not None, "the command is decided later, and the gateway reads it"
 
 
 @on_virtual_time
@@ -126,7 +126,7 @@ async def test_stopping_gateway_rejects_requests_and_answers_waiting_ones(rig: R
     assert waiting.cancelled()
 
 
-# --- who else is there
+# --- other gateways
 
 
 def other(gateway_id: str, **fields: Any) -> Announcement:
@@ -145,7 +145,7 @@ async def test_metadata_lists_gateways_under_the_ids_of_simulated_brokers(rig: R
     nodes = rig.gateway.nodes()
     assert [node.host for node in nodes] == ["0-gateway", "gateway-a", "b-gateway", "c-gateway", "d-gateway"]
     assert [node.node_id for node in nodes] == [1, 2, 3, node_id_of("c-gateway"), node_id_of("d-gateway")]
-    assert rig.gateway.controller_id() == 2, "where this very gateway is reached"
+    assert rig.gateway.controller_id() == 2, "the broker id under which this gateway is listed"
 
 
 @on_virtual_time
@@ -155,10 +155,10 @@ async def test_gateways_without_heartbeats_are_removed_from_the_list(rig: Rig) -
     rig.on_heartbeat(other("c-gateway", leaving=True))
     assert [member.gateway_id for member in rig.members.live()] == ["a-gateway", "b-gateway"]
     rig.clock.now_s += SESSION_S + 1
-    assert len(rig.members.live()) == 2, "nothing was heard at all: that says nothing about the other"
+    assert len(rig.members.live()) == 2, "without any heartbeat, none counts as lost"
     rig.on_heartbeat(rig.members.own)
     assert [member.gateway_id for member in rig.members.live()] == ["a-gateway"]
-    assert list(rig.members._latest) == ["a-gateway"], "nothing is kept of those that died"
+    assert list(rig.members._latest) == ["a-gateway"], "expired gateways are forgotten"
     rig.members.on_heartbeat(b"\xc1 not an announcement")
     rig.members.on_heartbeat(encode_announcement(other("b-gateway", host="no-utf8")).replace(b"no", b"n\xff"))
     for host, port in (("b", 0), ("b", 1 << 40), ("", 1), ("h" * 40_000, 1)):

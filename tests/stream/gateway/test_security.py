@@ -1,4 +1,4 @@
-"""Logins, permissions and quotas across gateways: what is changed at one holds at the other."""
+"""SCRAM users, ACLs and quotas that are changed at one gateway apply at the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT_PASSWORD, ALICE_PASSWORD = "root-PLANTED-1", "alice-PLANTED-2"
 
 @pytest.fixture(scope="module")
 def running(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
-    """A worker, and two gateways that anybody on PLAINTEXT may use, and others with a login."""
+    """A worker and gateways with two listeners each: PLAINTEXT for anonymous clients, and SASL_PLAINTEXT."""
     folder = tmp_path_factory.mktemp("secured")
     set_password(folder / "users", "root", ROOT_PASSWORD)
     settings = {
@@ -46,7 +46,7 @@ def running(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def secured_address(gateway: Topicwright) -> str:
-    """Where the gateway listens for those who log in."""
+    """Returns the address of the SASL_PLAINTEXT listener."""
     found = re.search(r"^ready kafka=.*SASL_PLAINTEXT://([\d.:]+)", gateway.process.output, re.MULTILINE)
     assert found is not None
     return found[1]
@@ -64,7 +64,7 @@ def properties(gateway: Topicwright, mechanism: str, user: str, password: str) -
 
 
 def outcome(admin: Any, topic: str) -> int:
-    """The error code of a create."""
+    """Returns the error code of a create."""
     (future,) = admin.create_topics([NewTopic(topic, 1, 1)], request_timeout=30).values()
     try:
         future.result(40)
@@ -91,9 +91,9 @@ def test_scram_users_and_acls_of_one_gateway_apply_at_the_other(running: Stream,
         *(ResourceType.TOPIC, "pay.", ResourcePatternType.PREFIXED, "User:alice", "*"),
         *(AclOperation.CREATE, AclPermissionType.ALLOW),
     )
-    admin = AdminClient(as_root)  # kept: without it the request would end
+    admin = AdminClient(as_root)  # a reference is needed: without it the request is cancelled
     assert admin.create_acls([entry])[entry].result(30) is None
-    until("the other gateway knows", lambda: outcome(alice, "pay.orders") in {0, ErrorCode.TOPIC_ALREADY_EXISTS})
+    until("the other gateway has the ACL", lambda: outcome(alice, "pay.orders") in {0, ErrorCode.TOPIC_ALREADY_EXISTS})
     assert outcome(alice, "orders") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     events = json.dumps(events_at(one))
@@ -128,7 +128,7 @@ def test_counted_refusals_are_recorded_when_a_gateway_stops(running: Stream) -> 
 
 
 def events_at(gateway: Topicwright) -> list[Any]:
-    """All events of the partition where it is decided who may do what, over HTTP."""
+    """Returns all events of the cluster partition, over HTTP."""
     login = base64.b64encode(f"root:{ROOT_PASSWORD}".encode()).decode()
     path = f"http://{gateway.http}/v1/events?partition=0&from=0&limit=500"
     request = urllib.request.Request(path, headers={"Authorization": f"Basic {login}"})

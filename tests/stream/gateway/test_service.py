@@ -1,4 +1,4 @@
-"""Gateways as processes, with workers behind them, over a real Kafka: what their users see, also when one dies."""
+"""Gateway processes with workers over a real Kafka, as their clients see them, also when a gateway is killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_CONTROLLER, TIMED_OUT = 41, 7
 
 @pytest.fixture(scope="module")
 def running(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
-    """Two gateways and a worker; a gateway that does not on_heartbeat another for some seconds leaves it out."""
+    """A worker and two gateways. A gateway drops another from Metadata after 8 s without a heartbeat."""
     settings = {"num.partitions": "2"}
     with stream(tmp_path_factory.mktemp("gateways") / "s", kafka44.bootstrap, "gateways", settings, gateways=0) as one:
         for _ in range(2):
@@ -36,7 +36,7 @@ def running(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def described(address: str, name: str) -> int:
-    """The error code of the topic in Metadata."""
+    """Returns the topic's error code in Metadata."""
     with Wire(address) as wire:
         body = wire.call("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
     code: int = body["topics"][0]["error_code"]
@@ -47,12 +47,12 @@ def nodes(address: str) -> set[str]:
     with Wire(address) as wire:
         body = wire.call("Metadata", 12, topics=[])
     controller = {each["node_id"]: f"{each['host']}:{each['port']}" for each in body["brokers"]}[body["controller_id"]]
-    assert controller == address, "the controller that a gateway names is the gateway itself, which answers"
+    assert controller == address, "a gateway names itself as controller"
     return {f"{each['host']}:{each['port']}" for each in body["brokers"]}
 
 
 def page(gateway: Topicwright, path: str, fields: Mapping[str, str] | None = None) -> Read:
-    """A page as a browser is shown it, or (with `fields`) where a form that it sends leads to."""
+    """Returns a page or, with `fields`, the page that a form leads to."""
     body = None if fields is None else urlencode(fields).encode()
     request = urllib.request.Request(f"http://{gateway.http}{path}", body, {"accept": "text/html"})
     try:
@@ -70,7 +70,7 @@ def test_pages_cover_the_logs_of_all_partitions(running: Stream) -> None:
         assert name in page(gateway, "/topics", {"token": token, "name": name, "do": "create"}).text
     topic = get(gateway, "/v1/topics/paged.a")
     request, at = topic["created_by"]["request_id"], topic["created_at"]
-    mine = "/topics?name=paged.*"  # what the other tests have made may fill the first page
+    mine = "/topics?name=paged.*"  # topics of other tests may fill the first page
     paths = ["/", mine, f"{mine}&order=newest", "/topics/paged.a", "/requests", f"/requests/{request}", "/brokers"]
     paths += ["/brokers/1", "/events", "/events?topic=paged.a", "/explain/paged.a", "/policies", f"/diff?from={at}"]
     paths += [f"{path}{'&' if '?' in path else '?'}at={at}" for path in ("/", mine, "/topics/paged.a", "/events")]
@@ -82,7 +82,7 @@ def test_pages_cover_the_logs_of_all_partitions(running: Stream) -> None:
         links |= {link for link in found_here if "paged.a" in link or request in link or "/log/" in link}
     assert {f"/v1/log/head?partition={number}" for number in range(4)} <= links
     for link in sorted(links):
-        if parse_qs(urlsplit(link).query).get("at", [at])[0] >= at:  # a link to some minutes ago may be to before it
+        if parse_qs(urlsplit(link).query).get("at", [at])[0] >= at:  # links to an earlier time may precede the topic
             page(gateway, link.partition("#")[0])
 
 
@@ -95,7 +95,7 @@ def test_gateway_http_responses_equal_those_of_the_embedded_controller(running: 
         made = json.loads(answer.read())
         assert answer.status == 201
     until("the other gateway follows", lambda: described(other.kafka, "over.http") == 0)
-    until("and that it is ready", lambda: get(other, "/v1/topics/over.http")["status"] == "ready")
+    until("the topic is ready", lambda: get(other, "/v1/topics/over.http")["status"] == "ready")
     for gateway in (one, other):
         assert get(gateway, "/health/ready") == {"status": "ready", "reason": ""}
         topic = get(gateway, "/v1/topics/over.http")
@@ -153,12 +153,12 @@ def test_the_query_commands_read_from_a_gateway(running: Stream) -> None:
 def test_a_simulated_broker_stops_and_starts_through_any_gateway(running: Stream) -> None:
     one, other = running.gateways[:2]
     one.stop_broker(2)
-    until("the other gateway knows", lambda: get(other, "/v1/brokers")["live"] == [1, 3])
+    until("the other gateway has the change", lambda: get(other, "/v1/brokers")["live"] == [1, 3])
     name = "while-one-is-down"
     assert create(other.kafka, name) == {name: 0}
     started = urllib.request.Request(f"http://{other.http}/v1/simulated/brokers/2/start", method="POST")
     urllib.request.urlopen(started, timeout=60).close()
-    until("it is back", lambda: get(one, "/v1/brokers")["live"] == [1, 2, 3])
+    until("the broker is live again", lambda: get(one, "/v1/brokers")["live"] == [1, 2, 3])
 
 
 def test_a_killed_gateway_is_removed_from_metadata_and_returns(running: Stream) -> None:
@@ -167,13 +167,13 @@ def test_a_killed_gateway_is_removed_from_metadata_and_returns(running: Stream) 
     until("all three are listed", lambda: len(nodes(one.kafka)) == 3)
     until("a topic is created there", lambda: created(doomed.kafka, "before-the-kill"))
     doomed.process.kill()
-    until("it is left out", lambda: doomed.kafka not in nodes(one.kafka))
+    until("the killed gateway is removed", lambda: doomed.kafka not in nodes(one.kafka))
     assert create(one.kafka, "after-the-kill") == {"after-the-kill": 0}
     again = running.start_gateway(folder="doomed")
-    assert described(again.kafka, "after-the-kill") == 0, "read again from where its cache ends"
+    assert described(again.kafka, "after-the-kill") == 0, "it resumes at the end of its cache"
     until("it is listed again", lambda: again.kafka in nodes(one.kafka))
     again.process.stop()
-    until("a gateway that leaves is left out", lambda: again.kafka not in nodes(one.kafka))
+    until("a stopped gateway is removed", lambda: again.kafka not in nodes(one.kafka))
     listed = command("topics", "--data", again.data, "--json")
     assert listed.returncode == 0, listed.stderr
     assert "before-the-kill" in {topic["name"] for topic in json.loads(listed.stdout)["topics"]}
@@ -204,7 +204,7 @@ def test_invalid_gateway_settings_end_the_start(running: Stream, tmp_path: Path)
 
 
 def test_requests_without_a_worker_time_out(running: Stream) -> None:
-    """A gateway alone: its requests lie in Kafka until somebody decides them."""
+    """The worker is stopped. Its commands stay in Kafka until it continues."""
     (worker,) = running.workers
     worker.popen.send_signal(signal.SIGSTOP)
     try:

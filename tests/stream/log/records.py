@@ -17,7 +17,7 @@ SETTINGS = (("num.partitions", "1"),)
 
 
 def create(name: str, at_ms: int = BORN_MS, **fields: Any) -> CreateTopic:
-    """A create of a topic of two partitions, under a request named after it."""
+    """A create of two partitions; the request id is derived from the name."""
     fields = {"num_partitions": 2, "replication_factor": 1, "timeout_ms": 1000, **fields}
     topic_id = TopicId(name.encode().rjust(16, b".")[-16:])
     return CreateTopic(
@@ -26,7 +26,7 @@ def create(name: str, at_ms: int = BORN_MS, **fields: Any) -> CreateTopic:
 
 
 def joined(broker_id: int) -> list[AnyCommand]:
-    """A broker registers and is live."""
+    """The commands that register a broker and unfence it."""
     stamps: dict[str, Any] = {"request_id": RequestId("b"), "at_ms": BORN_MS, "broker_id": BrokerId(broker_id)}
     return [
         RegisterBroker(**stamps, incarnation="i", rack=None, endpoints=()),
@@ -35,21 +35,21 @@ def joined(broker_id: int) -> list[AnyCommand]:
 
 
 class Writing:
-    """A worker without Kafka: decides on a partition and keeps the records that it would write."""
+    """A worker without Kafka: it decides on a partition and collects the records that it would write."""
 
     def __init__(self, partition: PartitionState) -> None:
         self.partition = partition
         self.topic: list[bytes] = []
 
     def fence(self, epoch: int = 1, release: str = "1.0") -> None:
-        """Take the partition over, with settings."""
+        """Take the partition over, and record settings."""
         event = encode_event(BORN_MS, Cause("ChangeSettings", RequestId("s")), SettingsChanged(SETTINGS, release))
         value = encode_record(Fence(epoch, f"w{epoch}", release, EVENT_VERSION, (event,)))
         assert self.partition.accept(len(self.topic), value) is not None
         self.topic.append(value)
 
     def decide(self, *commands: AnyCommand) -> None:
-        """Decide commands one after another, a record each."""
+        """Decide commands in order, one record each."""
         for command in commands:
             source = self.partition.reader.next_source
             decision = decide(self.partition.state, command)

@@ -1,4 +1,4 @@
-"""Commands as bytes: each comes back as it was; what is no command is kept apart from what is from a newer release."""
+"""Commands round-trip. Invalid bytes and commands of a newer release raise different errors."""
 
 from __future__ import annotations
 

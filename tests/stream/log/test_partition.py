@@ -1,4 +1,4 @@
-"""One partition of the events topic as a local log: written by one, read by others, dropped and read again."""
+"""A partition of the events topic as a local log: one worker writes it, readers apply it, drop it and read it again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OpenIn = Callable[..., PartitionState]
 
 @pytest.fixture
 def open_in(tmp_path: Path) -> Iterator[OpenIn]:
-    """Opens partition 2 in a folder of this name; it is closed with the test."""
+    """Opens partition 2 in a folder of this name; the fixture closes it."""
     with ExitStack() as held:
 
         def open_one(name: str, **options: Any) -> PartitionState:
@@ -45,7 +45,7 @@ def open_in(tmp_path: Path) -> Iterator[OpenIn]:
 
 @pytest.fixture
 def writing(open_in: OpenIn) -> Writing:
-    """A worker that has taken partition 2 over; its brokers 1 and 2 are live."""
+    """A worker that owns partition 2; brokers 1 and 2 are live."""
     worker = Writing(open_in("worker"))
     worker.fence()
     worker.decide(*joined(1), *joined(2))
@@ -54,7 +54,7 @@ def writing(open_in: OpenIn) -> Writing:
 
 
 def read_all(state: PartitionState, topic: list[bytes], commit_every: int = 1) -> list[tuple[Answer, ...]]:
-    """Take the rest of a topic; the answers of each record that counts."""
+    """Apply the rest of a topic; returns the answers of each record that counts."""
     accepted = []
     for offset in range(state.reader.kafka_offset, len(topic)):
         one = state.accept(offset, topic[offset])
@@ -87,7 +87,7 @@ def test_answers_contain_the_topic_of_the_decision(writing: Writing, open_in: Op
     assert [(each.topic_name, each.code) for each in answers] == [("a", 7), ("a", 36), ("dry", 0), ("a", 0)]
     assert [each.topic.name if each.topic else None for each in answers] == ["a", None, "dry", "a"]
     assert answers[0].topic is not None
-    assert answers[0].topic.created_offset >= 0, "the topic as the reader has it, with its place in the log"
+    assert answers[0].topic.created_offset >= 0, "the reader's topic, with its offset in the log"
 
 
 def test_a_fault_counts_as_decided(writing: Writing, open_in: OpenIn) -> None:
@@ -101,7 +101,7 @@ def test_a_fault_counts_as_decided(writing: Writing, open_in: OpenIn) -> None:
 
 @pytest.mark.parametrize("keep", range(7))
 def test_reopening_continues_at_the_last_commit(writing: Writing, tmp_path: Path, keep: int) -> None:
-    """Closed after any record, with more accepted and not committed: nothing is lost or applied twice."""
+    """Closed after any record, with more records applied but not committed. No event is lost or applied twice."""
     writing.decide(create("a"), create("b"))
     data = tmp_path / "again"
     first = opened(data)
@@ -172,7 +172,7 @@ def test_cache_without_events_is_replaced(open_in: OpenIn) -> None:
 def test_a_cache_before_the_first_kafka_record_is_retained(
     writing: Writing, tmp_path: Path, open_in: OpenIn, damaged: bool
 ) -> None:
-    """Kafka was trimmed beyond it, so nothing can be read again; also a damaged one is more than nothing."""
+    """Kafka has deleted later records too, so the cache cannot be rebuilt. A damaged cache is also retained."""
     folder, first = tmp_path / "worker/partition-00002", writing.partition.reader.kafka_offset + 1
     writing.partition.close()
     if damaged:

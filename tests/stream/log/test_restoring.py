@@ -1,4 +1,4 @@
-"""What is written of a folder when the events topic is restored: readers come to the same state, workers go on."""
+"""Restoring the events topic from a folder: readers reach the same state, and workers continue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_readers_of_a_restored_events_topic_reach_the_same_state(
     assert head_of(after.log) == head_of(before.log)
     assert after.store.durable_slice(None, 100) == before.store.durable_slice(None, 100)
     assert after.reader.next_source == next_source
-    assert after.reader.epoch > before.reader.epoch, "records of workers from before count no more"
+    assert after.reader.epoch > before.reader.epoch, "records of earlier workers no longer count"
     epoch = after.reader.epoch + 1
     for record in (Fence(epoch, "w", "1.0", EVENT_VERSION, (), next_source), Decided(epoch, next_source, ())):
         assert after.accept(after.reader.kafka_offset, encode_record(record)) is not None
@@ -70,5 +70,5 @@ def test_restore_starts_at_an_existing_command(tmp_path: Path) -> None:
     state.close()
     here = position.next_source
     assert _next_source(position, 0, here + 5) == (here, 0)
-    assert _next_source(position, 0, 0) == (0, 0), "the topic was created again"
-    assert _next_source(position, here + 2, here + 5) == (here + 2, 2), "two were deleted before they were decided"
+    assert _next_source(position, 0, 0) == (0, 0), "the topic was recreated"
+    assert _next_source(position, here + 2, here + 5) == (here + 2, 2), "two undecided commands were deleted"

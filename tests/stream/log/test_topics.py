@@ -1,4 +1,4 @@
-"""The topics that hold the log: made as they must be, and refused where they are otherwise; and missed when they go."""
+"""The commands and events topics: created with required configs, rejected with others, reported when deleted."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from tests.support.reference_kafka import ReferenceKafka
 
 FOREVER = {"retention.ms": "-1"}
 EMPTY = Path(os.devnull)
-"""A folder that holds nothing."""
+"""A folder without content."""
 
 
 @pytest.fixture
 def wanted() -> ServeSettings:
-    """Topics of names that no other test has."""
+    """Settings with topic names that no other test has."""
     name = f"topics-{uuid.uuid4().hex[:12]}"
     return load_settings(overrides=(f"stream.commands.topic={name}.commands", f"stream.events.topic={name}.events"))
 
@@ -51,7 +51,7 @@ def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, confi
 
 
 def prepared(kafka: ReferenceKafka, wanted: ServeSettings) -> Topics:
-    """As the services do it: the broker that answers may not know yet what was just made."""
+    """Prepare the topics as services do; retries, because a broker may not know new topics at once."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -65,7 +65,7 @@ def test_created_topics_pass_the_checks(kafka44: ReferenceKafka, wanted: ServeSe
     made = prepared(kafka44, wanted)
     names = wanted.stream_commands_topic, wanted.stream_events_topic
     assert (made.commands, made.events, made.partitions) == (*names, 4)
-    assert prepared(kafka44, wanted) == made, "and again: nothing is made twice"
+    assert prepared(kafka44, wanted) == made, "the second call creates nothing"
     with pytest.raises(TopicsMismatch, match=r"has 3 replicas a partition, and stream\.replication\.factor=2"):
         prepared(kafka44, replace(wanted, stream_replication_factor=2))
 
@@ -111,7 +111,7 @@ def test_mismatching_topics_are_rejected(
 
 @pytest.fixture
 def watch() -> TopicWatch:
-    """A watch over topics whose events have the id `one`."""
+    """A watch over topics; the events topic has the id `one`."""
     return TopicWatch({}, Topics("commands", "events", 4, "cluster", "one"), is_archived=False)
 
 
@@ -146,7 +146,7 @@ def test_recreated_topic_is_detected(watch: TopicWatch) -> None:
 
 
 class Admin:
-    """Each look comes to what is next: an id of both topics, or an exception."""
+    """Each poll returns the next of `looks`, an id of both topics, or raises it."""
 
     looks: list[str | Exception]
     made = 0
@@ -209,7 +209,7 @@ async def test_a_consumer_whose_fetch_is_in_back_off_is_closed(kafka44: Referenc
 
 
 async def test_a_hanging_kafka_client_is_abandoned(kafka44: ReferenceKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one whose broker is gone, or whose `stop` fails."""
+    """A client hangs if its broker is gone, or if its `stop` fails."""
     monkeypatch.setattr(transport, "_CLOSE_S", 0.01)
     for stop in (asyncio.Event().wait, asyncio.get_running_loop().create_future, failing):
         producer = AIOKafkaProducer(bootstrap_servers=kafka44.bootstrap)

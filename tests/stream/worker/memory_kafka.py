@@ -1,4 +1,4 @@
-"""The two topics in memory; for tests of the engine."""
+"""The commands and events topics in memory, for tests of the engine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TOPICS = Topics("commands", "events", 2, "cluster-1", "events-1")
 
 
 class MemoryKafka:
-    """Both topics by partition. `first_command` is the offset of the oldest command that retention has left,
-    `first_record` that of the oldest record of the events."""
+    """Both topics by partition. Retention has deleted commands before `first_command` and events before
+    `first_record`."""
 
     def __init__(self, partitions: int = TOPICS.partitions) -> None:
         self.commands: list[list[bytes]] = [[] for _ in range(partitions)]
@@ -26,7 +26,7 @@ class MemoryKafka:
         self.first_command = self.first_record = 0
 
     def put(self, *commands: AnyCommand) -> None:
-        """Put requests for topics to the partitions of these, other commands to all."""
+        """Append each topic command to the partition of its topic, and other commands to all partitions."""
         for command in commands:
             value = encode_command(command)
             if isinstance(command, TopicCommand):
@@ -36,13 +36,13 @@ class MemoryKafka:
                     partition.append(value)
 
     def fetch(self, partition: int, start: int, count: int = 1000) -> list[Sourced]:
-        """Commands as a driver delivers them."""
+        """Returns commands as a driver delivers them."""
         values = self.commands[partition][start : start + count]
         return [Sourced(partition, offset, value) for offset, value in enumerate(values, start)]
 
 
 class MemoryTransport(Transport):
-    """The connection to it, which never fails: the stream simulator has one that does."""
+    """A transport to `MemoryKafka` that never fails. The stream simulator has one that does."""
 
     def __init__(self, kafka: MemoryKafka) -> None:
         self.kafka = kafka
@@ -51,7 +51,7 @@ class MemoryTransport(Transport):
         """The partition of each append, in order."""
 
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
-        assert not self.closed, "a closed transport is not used"
+        assert not self.closed, "a closed transport must not be used"
         self.appends.append(partition)
         outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         outcome.set_result(len(self.kafka.events[partition]))
@@ -60,7 +60,7 @@ class MemoryTransport(Transport):
         return outcome
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
-        assert start >= self.kafka.first_record, "Kafka would say OFFSET_OUT_OF_RANGE"
+        assert start >= self.kafka.first_record, "Kafka would answer OFFSET_OUT_OF_RANGE"
         for at in range(start, end, 3):
             await asyncio.sleep(0)
             portion = self.kafka.events[partition][at : min(at + 3, end)]

@@ -1,4 +1,4 @@
-"""Workers on a stage: real engines over topics in memory, fed by hand."""
+"""Real worker engines over topics in memory; the test delivers the commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL = tuple(range(TOPICS.partitions))
 
 
 class Nothing:
-    """A leader that only decides; also its own brokers."""
+    """Owner tasks that do nothing, and brokers without commands."""
 
     def __init__(self, cluster: DryRunner | None, engine: Engine, partition: PartitionState) -> None:
         self.brokers, self.cluster, self.history = self, cluster, None
@@ -46,7 +46,7 @@ class Nothing:
 
 
 class Stage:
-    """One worker. Several on the same `kafka` are workers of one group; the test is the group."""
+    """One worker. Workers on the same `kafka` form a group, whose assignments the test makes."""
 
     def __init__(
         self,
@@ -96,19 +96,19 @@ class Stage:
         self.transports.append(MemoryTransport(self.kafka))
         return self.transports[-1]
 
-    # --- as a driver does
+    # --- called by a driver
 
     async def claim(self, *partitions: int) -> None:
-        """Take partitions over; all of them unless named."""
+        """Take over the named partitions, or all."""
         assert await self.engine.claim(partitions or ALL, lambda: True)
 
     async def work(self, partition: int | None = None, count: int = 1000) -> None:
-        """Decide what is there, up to `count` commands of each partition."""
+        """Decide pending commands, up to `count` of each partition."""
         for each in sorted(self.engine.leaders) if partition is None else (partition,):
             await self.engine.handle(self.kafka.fetch(each, self.engine.next_source(each), count))
 
     async def settle(self) -> None:
-        """Decide until nobody puts anything any more."""
+        """Decide until no new commands are produced."""
         quiet = 0
         while quiet < 5:
             behind = [p for p in self.engine.leaders if self.engine.next_source(p) < len(self.kafka.commands[p])]
@@ -118,7 +118,7 @@ class Stage:
         assert not self.failures, self.failures
 
     async def decide(self, *commands: AnyCommand) -> None:
-        """Put commands, and decide them."""
+        """Produce commands, and decide them."""
         self.kafka.put(*commands)
         await self.work()
 
@@ -128,7 +128,7 @@ class Stage:
     def state(self, partition: int) -> PartitionState:
         return self.engine._states[partition]
 
-    # --- reported by the engine
+    # --- called by the engine
 
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None:
         return None
@@ -151,36 +151,36 @@ Claimed = Callable[..., Awaitable[Stage]]
 
 
 def kafka_with_brokers() -> MemoryKafka:
-    """Topics in which two brokers join, in every partition, before anything else."""
+    """Topics whose first commands register two brokers in every partition."""
     made = MemoryKafka()
     made.put(*joined(1), *joined(2))
     return made
 
 
 def home(name: str) -> int:
-    """The partition of a topic."""
+    """Returns the partition of a topic."""
     return partition_of(shard_key(name), TOPICS.partitions)
 
 
 def events_of(worker: Stage, partition: int) -> list[Recorded]:
-    """The events of a partition, as a worker has them."""
+    """Returns the events of a partition in a worker's log."""
     return [decode_event(offset, value) for offset, value in worker.state(partition).log.read()]
 
 
 def topic_of(worker: Stage, name: str) -> Any:
-    """A topic, as a worker has it."""
+    """Returns a topic in a worker's state."""
     return worker.state(home(name)).store.durable_named(name)
 
 
 def check(kafka: MemoryKafka) -> Found:
-    """What the topics hold must be whole; the commands that are not decided yet are counted as lost."""
+    """Check both topics; undecided commands count as lost."""
     found = check_topics(kafka.commands, kafka.events)
     assert found.counts["decided twice"] == found.counts["out of order"] == 0, found.counts
     return found
 
 
 def check_all_decided(kafka: MemoryKafka) -> Found:
-    """Every command was decided once, every request answered once, and the auditor has nothing to say."""
+    """Check that every command is decided once and every request answered once, without violations."""
     found = check(kafka)
     assert found.counts["lost"] == 0, found.counts
     assert not found.wrong, found.wrong[:10]

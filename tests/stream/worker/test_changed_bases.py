@@ -1,5 +1,5 @@
-"""Bases that somebody has changed who can write to their place, hashes and all: nobody begins with one that has another
-tree than its events and the archive, and `verify` of the place finds what is changed beside the tree."""
+"""Bases that somebody with write access changed, including their hashes. A base is rejected if its Merkle tree differs
+from its events or the archive. `verify` finds changes outside the tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def newest_event(pairs: Pairs) -> bytes:
 
 
 def turned(pairs: Pairs, key: bytes) -> None:
-    """The last byte of a value is another one."""
+    """Change the last byte of a value."""
     pairs[key] = pairs[key][:-1] + bytes((pairs[key][-1] ^ 1,))
 
 
@@ -42,7 +42,7 @@ def first_under(pairs: Pairs, prefix: bytes) -> bytes:
 
 
 def with_another_tree(pairs: Pairs, log: RocksDbLog) -> None:
-    """An event is another one, and the tree is that of the events as they are then."""
+    """Change an event, and rebuild the Merkle tree over the changed events."""
     key = newest_event(pairs)
     turned(pairs, key)
     values = [value for _, value in log.read(0, log.next_offset - 1)]
@@ -86,7 +86,7 @@ class Changing:
         return write_base(writer, self.base, ordered(pairs))
 
     def put_with_another_tree(self) -> Head:
-        """And the head as it was."""
+        """Upload the base with another tree; returns the original tree head."""
         with closing(open_any(self._folder)) as log:
             head = Head(
                 log=f"{TOPICS.cluster_id}/0", size=log.next_offset, root=head_of(log, log.next_offset)[1].hex(), at_ms=0
@@ -107,7 +107,7 @@ async def test_base_with_another_tree_is_rejected(based: Partitions, tmp_path: P
             assert based.began_at == changing.older.kafka_offset, what
     changing.put(lambda _: None)
     with closing(based.gateway("fresh")):
-        assert based.began_at == changing.base.kafka_offset, "as it was put"
+        assert based.began_at == changing.base.kafka_offset, "the unchanged base is accepted"
 
 
 async def test_verify_finds_changes_of_a_base_outside_its_merkle_tree(

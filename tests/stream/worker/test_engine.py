@@ -1,4 +1,4 @@
-"""The engine of a worker: claims, batches, and everything that other workers and Kafka can do to it meanwhile."""
+"""The engine of a worker: takeovers, batches, fencing by other workers, and errors of Kafka."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_each_command_is_decided_once(kafka: MemoryKafka, worker: Stage) -
 
 
 async def test_a_partition_has_one_append_in_flight(kafka: MemoryKafka, worker: Stage) -> None:
-    """Messages of several partitions may come in turns; two appends to one of them could overtake each other."""
+    """Messages of several partitions are interleaved. Two appends in flight to one partition could be reordered."""
     [transport] = worker.transports
     transport.appends.clear()
     in_turns = [each for pair in zip(kafka.fetch(0, 0), kafka.fetch(1, 0), strict=True) for each in pair]
@@ -45,7 +45,7 @@ async def test_a_partition_has_one_append_in_flight(kafka: MemoryKafka, worker: 
 
 
 async def test_a_gap_in_delivered_commands_releases_the_partitions(kafka: MemoryKafka, worker: Stage) -> None:
-    """They are there, so the partitions are claimed anew; nothing that came after them was decided."""
+    """Kafka still has the missing commands, so partitions are taken over again. No command after the gap is decided."""
     here = [name for n in range(99) if home(name := f"t{n}") == 0]
     for number in range(3):
         kafka.put(*(create(name, timeout_ms=0) for name in here[number * 3 : number * 3 + 3]))
@@ -77,7 +77,7 @@ async def test_commands_deleted_before_delivery_fail_the_worker(kafka: MemoryKaf
 
 
 async def test_redelivered_commands_within_a_batch_are_dropped(kafka: MemoryKafka, claimed: Claimed) -> None:
-    """As after a seek back: what was on its way is followed by the same once more."""
+    """After a seek back, a batch in flight is delivered again."""
     worker = await claimed(0)
     await worker.engine.handle([*kafka.fetch(0, 0, 3), *kafka.fetch(0, 1)])
     assert worker.engine.next_source(0) == 4
@@ -89,7 +89,7 @@ async def test_commands_of_other_partitions_are_ignored(kafka: MemoryKafka, clai
     assert kafka.events[0] == []
     await worker.engine.revoke()
     await worker.engine.handle(kafka.fetch(1, 0))
-    assert len(kafka.events[1]) == 1, "the fence alone"
+    assert len(kafka.events[1]) == 1, "only the fence"
 
 
 async def test_a_cancelled_takeover_leaves_no_active_partition(kafka: MemoryKafka, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_a_cancelled_takeover_leaves_no_active_partition(kafka: MemoryKafk
     await worker.close()
 
 
-# Others.
+# Other workers.
 
 
 async def test_a_fenced_worker_loses_its_partitions(kafka: MemoryKafka, claimed: Claimed) -> None:
@@ -112,14 +112,14 @@ async def test_a_fenced_worker_loses_its_partitions(kafka: MemoryKafka, claimed:
         await zombie.work()
     assert zombie.engine.leaders == {}
     await heir.work()
-    assert check_all_decided(kafka).counts["ignored"] == 1, "what the zombie wrote"
+    assert check_all_decided(kafka).counts["ignored"] == 1, "the zombie's record"
 
 
-# Restarts, releases, settings.
+# Restarts, releases and settings.
 
 
 async def test_settings_are_the_first_event_and_recorded_only_on_change(kafka: MemoryKafka, tmp_path: Path) -> None:
-    """Two releases with other settings take turns, as in a rolling upgrade: each partition says who decided how."""
+    """Two releases alternate, as in a rolling upgrade. Each partition records the settings of its owner."""
     old = Stage(kafka, tmp_path, "old")
     new = Stage(kafka, tmp_path, "new", release="2.0", decision_settings=(("num.partitions", "3"),))
     for number, worker in enumerate((old, old, new, new, old)):
@@ -141,7 +141,7 @@ async def test_a_worker_rejects_a_fence_of_a_newer_event_version(kafka: MemoryKa
     worker = Stage(kafka, tmp_path)
     with pytest.raises(RecordFromNewerVersion, match=r"release 9\.0.*run 9\.0, or a later one"):
         await worker.claim()
-    assert len(kafka.events[0]) == 1, "and it writes nothing after it"
+    assert len(kafka.events[0]) == 1, "the worker writes nothing after it"
     await worker.close()
 
 
@@ -151,7 +151,7 @@ async def test_a_worker_rejects_commands_of_a_newer_version(kafka: MemoryKafka, 
     kafka.commands[home("a")].append(bytes((COMMAND_VERSION + 1,)) + encode_command(newer)[1:])
     with pytest.raises(CommandFromNewerVersion, match="upgrade workers before gateways"):
         await worker.work()
-    assert check(kafka).counts["lost"] == 1, "a newer worker will decide it"
+    assert check(kafka).counts["lost"] == 1, "left for a newer worker"
 
 
 async def test_commands_deleted_by_retention_fail_the_takeover(kafka: MemoryKafka, tmp_path: Path) -> None:

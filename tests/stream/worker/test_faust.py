@@ -1,9 +1,9 @@
-"""Faust's consumer as we change it: no command is passed over, whenever rebalances and seeks come in between, and lost
-partitions are claimed again. Faust's own loop delivers the messages here, from a topic in memory.
+"""Our changes to Faust's consumer: rebalances and seeks lose no command, and lost partitions are taken over again.
+Faust's own loop delivers the messages, from a topic in memory.
 
-The private parts of Faust that we use are as they were when the seam was written. A failure of that test after an
-upgrade means: read the part again, in Faust and in `faust_seam`, for the reason that its row gives; change the seam
-where that is needed; then record the new fingerprint."""
+Fingerprints detect changes of Faust's private methods. If the test fails after an upgrade, read the method in Faust and
+in `faust_seam`, with the reason in its row. Change the seam if needed, then record the new fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ HERE = TP("commands", 0)
 
 
 class Feeding:
-    """The consumer over one partition of `size` messages, and what it has handed on that is not old."""
+    """The consumer over a partition of `size` messages, and the offsets it delivered."""
 
     def __init__(self, driver: FaustDriver, consumer: Any, size: int, chance: random.Random) -> None:
         self.driver = driver
         self.consumer = consumer
         self.size = size
         self.decided = 0
-        """What the events prove."""
+        """Number of commands decided, according to the events topic."""
         self.position = 0
         self.seen: list[int] = []
         self.blocked = asyncio.Event()
@@ -56,7 +56,7 @@ class Feeding:
         self._chance = chance
 
     def poll(self) -> None:
-        """Raise what has ended Faust's loop."""
+        """Raise the exception that ended Faust's loop."""
         assert self.running is not None
         if self.running.done():
             self.running.result()
@@ -73,7 +73,7 @@ class Feeding:
         await self._a_while()
 
     async def hand_on(self, message: Any) -> None:
-        """As Faust's conductor: it waits for room, and may be given up meanwhile."""
+        """Deliver a message as Faust's conductor does: it waits for capacity, and a seek may cancel it."""
         await self.blocked.wait()
         await self._a_while()
         if message.seek == self.consumer.seeks:
@@ -102,7 +102,7 @@ def _record(offset: int) -> Any:
 
 @asynccontextmanager
 async def feeding(monkeypatch: pytest.MonkeyPatch, size: int = 400, seed: int = 1) -> AsyncIterator[Feeding]:
-    """Faust's loop under way, without Kafka."""
+    """Faust's loop running without Kafka."""
     engine: Any = SimpleNamespace(leaders={0}, context=SimpleNamespace(data=Path()))
     driver = FaustDriver(cast(Engine, engine), Group("127.0.0.1:1", "workers", HERE.topic, 1, 6000))
     app = driver._app = driver._make_app()
@@ -127,7 +127,7 @@ async def feeding(monkeypatch: pytest.MonkeyPatch, size: int = 400, seed: int = 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_rebalances_lose_no_commands(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Rebalances that stop the flow, or find it stopped, or going; seeks; messages that wait for room."""
+    """Rebalances in every state of the flow, seeks, and messages that wait for capacity."""
     chance = random.Random(seed)
     async with feeding(monkeypatch, 1000, seed) as one:
         while one.decided < one.size:
@@ -194,7 +194,7 @@ async def test_lost_partitions_are_taken_over_again(monkeypatch: pytest.MonkeyPa
             each.cancel()
         await asyncio.gather(*working, return_exceptions=True)
     assert not driver._failed.done(), driver._failed.exception()
-    assert engine.claims == [{0}] * 5, "one of them was in vain"
+    assert engine.claims == [{0}] * 5, "one takeover failed"
     assert claimed == [99, 199, 299, 399]
 
 
@@ -203,7 +203,7 @@ READ_FOR = {"faust-streaming": "0.15.3", "mode-streaming": "0.7.1", "aiokafka": 
 
 
 class Part(NamedTuple):
-    """An internal method or attribute of Faust. `fingerprint_of` gives the fingerprint; attributes have none."""
+    """An internal method or attribute of Faust. Methods have a fingerprint (`fingerprint_of`)."""
 
     of: type
     name: str
@@ -222,7 +222,7 @@ OVERRIDDEN = (
     Part(_THREAD, "_commit", "f7c55492", "a commit that fails does not crash the worker"),
     Part(_THREAD, "on_thread_stop", "668ec5bf", "closes aiokafka's consumer also without Kafka"),
 )
-"""Methods that we override: ours must do what Faust's do."""
+"""Methods that we override. Ours must do the same."""
 
 USED = (
     Part(_CONSUMER, "_get_active_partitions", "22968d96", "what is to be fetched"),
@@ -254,7 +254,7 @@ RESTED_ON = (
     Part(App, "_on_partitions_revoked", "004fa86f", "stops the flow and clears the agents' queues before a rebalance"),
     Part(Service, "crash", "0c40fcdb", "sets _crashed and crash_reason"),
 )
-"""Methods that we do not touch, whose behaviour we depend on."""
+"""Methods that we neither override nor call, but depend on."""
 
 PARTS = (*OVERRIDDEN, *USED, *RESTED_ON)
 METHODS = tuple(part for part in PARTS if part.fingerprint)
@@ -266,7 +266,7 @@ def name_of(part: Part) -> str:
 
 
 def fingerprint_of(part: Part) -> str:
-    """What a method does, whatever its comments and layout: a hash of its syntax tree without docstrings."""
+    """Returns a hash of a method's syntax tree without docstrings, so comments and layout do not count."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(getattr(part.of, part.name))))
     [function] = tree.body
     assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -279,8 +279,8 @@ def fingerprint_of(part: Part) -> str:
 def test_private_method_of_faust_is_unchanged(part: Part) -> None:
     releases = ", ".join(f"{name} {version(name)} (read: {read})" for name, read in READ_FOR.items())
     assert fingerprint_of(part) == part.fingerprint, (
-        f"{name_of(part)} has changed: {releases}. Read it beside controller/stream/worker/faust_seam.py. "
-        f"We rest on it because: {part.why}. Then record {fingerprint_of(part)!r}"
+        f"{name_of(part)} has changed: {releases}. Compare it with controller/stream/worker/faust_seam.py. "
+        f"We depend on it because: {part.why}. Then record {fingerprint_of(part)!r}"
     )
 
 
@@ -320,7 +320,7 @@ def test_every_private_faust_attribute_in_use_is_listed() -> None:
 
 
 def test_only_the_faust_seam_uses_private_attributes() -> None:
-    """The driver has private parts of its own only; nothing else of the product imports Faust."""
+    """The driver uses only private attributes of its own. No other product module imports Faust."""
     tree = ast.parse(Path(driver_faust.__file__).read_text(encoding="utf-8"))
     others = {
         ast.unparse(node)

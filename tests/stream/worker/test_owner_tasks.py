@@ -1,4 +1,4 @@
-"""The tasks of a partition's owner besides deciding, and its status."""
+"""Owner tasks of a partition, and its status."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def started(claimed: Claimed, name: str = "a", brokers: int = 3, **options
 
 
 def answers(worker: Stage) -> Counter[tuple[str, int]]:
-    """The terminal answers in the log, by topic and code."""
+    """Counts the terminal answers in the log by topic and code."""
     events = (record.event for record in worker.records)
     return Counter((event.topic, event.error_code) for event in events if isinstance(event, CreateAnswered))
 
@@ -81,7 +81,7 @@ async def test_a_create_is_ready_with_the_record_that_decides_it(kafka: MemoryKa
         ("CreateAnswered", "ConfirmMetadata"),
     ]
     assert next(r.event.brokers for r in about_it if isinstance(r.event, MetadataPropagated)) == (1, 3)
-    assert len(kafka.commands[0]) + len(kafka.commands[1]) == commands, "nobody had to put a command"
+    assert len(kafka.commands[0]) + len(kafka.commands[1]) == commands, "no command was produced"
     await worker.settle()
     check_all_decided(kafka)
 
@@ -102,7 +102,7 @@ async def test_a_failed_synchronous_confirmation_does_not_fail_the_create(
     assert re.fullmatch(r"ConfirmMetadata of request applied-a-7-\w+: ValueError: a bug", fault.why)
     monkeypatch.undo()
     await worker.settle()
-    assert answers(worker) == {("a", 0): 1}, "they say it again, by a command"
+    assert answers(worker) == {("a", 0): 1}, "brokers confirm again, by a command"
     check_all_decided(kafka)
 
 
@@ -117,14 +117,14 @@ async def test_a_new_owner_neither_registers_nor_unfences_brokers_again(kafka: M
     assert sum(isinstance(event, BrokerRegistered) for event in events) == 3
     kafka.put(create("a"))
     await second.settle()
-    assert answers(second) == {("a", 0): 1}, "the stopped broker is not waited for"
+    assert answers(second) == {("a", 0): 1}, "the create does not wait for the stopped broker"
 
 
 async def test_a_new_owner_unfences_a_broker_that_was_only_registered(kafka: MemoryKafka, claimed: Claimed) -> None:
     first = await started(claimed, "first", brokers=1)
     await first.close()
     for partition in range(2):
-        # as if the worker had died after its first two commands: registered, and not live yet
+        # as if the worker had died after its first two commands: registered, but not live
         del kafka.commands[partition][1:]
         del kafka.events[partition][2:]
     second = await started(claimed, "second", brokers=1)
@@ -159,7 +159,7 @@ async def test_a_new_owner_answers_creates_past_their_deadline(
     await worker.close()
     await heir.claim()
     await heir.settle()
-    assert answers(heir) == {("slow", 7): 1}, "the deadline had passed when the partition was taken over"
+    assert answers(heir) == {("slow", 7): 1}, "the deadline had passed before the takeover"
     check_all_decided(kafka)
 
 
@@ -174,17 +174,17 @@ async def test_rejected_commands_are_reported(
     monkeypatch.setattr(MemoryTransport, "put", refuse)
     kafka.put(create("a"))
     await worker.work()
-    for _ in range(100):  # the loop comes to the task that puts them
+    for _ in range(100):  # lets the loop run the task that produces them
         await asyncio.sleep(0)
     assert worker.losses == ["Kafka rejected commands: no room"]
     monkeypatch.undo()
     await worker.claim()
     await worker.settle()
-    assert answers(worker) == {("a", 0): 1}, "what was dropped is said again by whoever claims"
+    assert answers(worker) == {("a", 0): 1}, "the next owner produces the dropped commands again"
 
 
 async def _without_confirmations(worker: Stage, kafka: MemoryKafka, command: Any) -> None:
-    """Decide a create whose confirmations nobody decides."""
+    """Decide a create, but none of its confirmations."""
     kafka.put(command)
     await worker.work()
     assert not any(isinstance(record.event, TopicReady) for record in worker.records)

@@ -1,4 +1,4 @@
-"""A batch of commands as a worker decides it: poison commands, clocks that differ, policies."""
+"""Decisions on a batch of commands: poison commands, clock skew, policies, dry runs, duplicates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.stream.worker.stage import (
     topic_of,
 )
 
-# Poison.
+# Poison commands.
 
 
 async def test_poison_commands_are_recorded_and_skipped(
@@ -90,7 +90,7 @@ async def test_a_command_with_inapplicable_events_is_a_fault_without_a_change(
 async def test_deleting_a_topic_with_many_partitions_fits_into_a_record(
     kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have come to more than a record holds in steps. It can be deleted all the same, with its id as answer."""
+    """Several requests can grow a topic beyond one record. A deletion fits, as its answer has only the id."""
     monkeypatch.setattr(partition, "RECORD_BYTES_MAX", partition.ROOM_BYTES + 1000)
     stamps: dict[str, Any] = {"at_ms": BORN_MS, "topic": TopicName("t")}
     await worker.decide(create("t", num_partitions=20, timeout_ms=0))
@@ -117,7 +117,7 @@ async def test_cluster_commands_are_decided_only_in_the_cluster_partition(kafka:
 async def test_acls_found_by_delete_acls_filters_count_towards_the_record_size(
     kafka: MemoryKafka, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two filters that find the same: the event has it once, the answer twice."""
+    """Two filters match the same ACL: the event has it once, the answer twice."""
     worker = await claimed()
     allowed = Acl(2, 3, "t" * 249, "User:alice", "*", 3, 3)
     stamps: dict[str, Any] = {"request_id": RequestId("c"), "at_ms": BORN_MS}
@@ -131,7 +131,7 @@ async def test_acls_found_by_delete_acls_filters_count_towards_the_record_size(
     assert isinstance(events_of(worker, 0)[-1].event, AclsDeleted)
 
 
-# Time.
+# Event times.
 
 
 async def test_event_times_of_a_partition_never_decrease(claimed: Claimed) -> None:
@@ -147,7 +147,7 @@ async def test_event_times_of_a_partition_never_decrease(claimed: Claimed) -> No
 
 
 class Judge:
-    """Refuses names that begin with "no"; notes which requests come together."""
+    """Refuses names that begin with "no"; records the requests of each batch."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -172,13 +172,13 @@ async def test_policies_judge_each_batch_of_commands_once(kafka: MemoryKafka, cl
     kafka.commands[0] += [encode_command(create(name, timeout_ms=0)) for name in names]
     kafka.commands[0].append(encode_command(create(names[0], num_partitions=0, timeout_ms=0)))
     await worker.work()
-    assert judge.batches == [names], "what is refused without a policy is not shown to it"
+    assert judge.batches == [names], "a request rejected without a policy is not judged"
     codes = {name: topic_of(worker, name) is not None for name in names}
     assert codes == {name: name.startswith("yes") for name in names}
 
 
 async def test_a_create_after_a_deletion_in_its_batch_is_judged_late(kafka: MemoryKafka, claimed: Claimed) -> None:
-    """The topic stands in its own way until the command before deletes it."""
+    """The create fails validation until the deletion before it in the batch is decided."""
     judge = Judge()
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
     worker = await claimed(decision_settings=settings, judge=judge)
@@ -191,11 +191,11 @@ async def test_a_create_after_a_deletion_in_its_batch_is_judged_late(kafka: Memo
     assert topic_of(worker, "yes").pending_create is None
 
 
-# A cluster that carries out.
+# Target cluster.
 
 
 class Cluster:
-    """Refuses names that begin with "no"; fails on "bug"; notes which requests come together."""
+    """Refuses names that begin with "no", fails on "bug", and records the requests of each batch."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -232,17 +232,17 @@ async def test_creates_are_dry_run_at_the_target_cluster(kafka: MemoryKafka, cla
 
 
 async def test_a_failed_dry_run_is_a_fault(claimed: Claimed) -> None:
-    """And not the end of the worker: the next one would end in the same way."""
+    """The worker continues, because the next owner would fail in the same way."""
     worker = await claimed(home("bug"), decision_settings=CARRIED_OUT, cluster=Cluster())
     await worker.decide(create("bug", timeout_ms=0))
     assert [fault.why for fault in worker.faults] == ["CreateTopic of request r-bug: ZeroDivisionError: no such luck"]
 
 
-# Copies.
+# Duplicates.
 
 
 async def test_duplicate_deletion_spares_a_recreated_topic(worker: Stage) -> None:
-    """The request's other commands are no copies: neither another kind for the same topic nor the same for another."""
+    """Commands of the same request for another topic, or of another kind, are not duplicates."""
     command: CreateTopic = create("a", timeout_ms=0)
     delete = DeleteTopic(request_id=command.request_id, at_ms=BORN_MS, topic=command.topic, api="DeleteTopics")
     other = replace(command, topic=TopicName("b"))
@@ -260,7 +260,7 @@ async def test_duplicate_without_events_is_decided_again(worker: Stage) -> None:
 async def test_duplicates_are_detected_by_a_new_owner(
     kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each request leaves three events here: of four the last three have one of the newest eight."""
+    """Each request leaves three events. Of four requests, the last three have one among the newest eight."""
     for module in (codec, partition):
         monkeypatch.setattr(module, "RECENT_EVENTS", 8)
     monkeypatch.setattr(codec, "_FORGET_EVERY", 1)

@@ -1,5 +1,5 @@
-"""Partitions that are archived by their owners: empty folders begin with a base, and have what those have that read
-everything; whoever owns the partition next goes on; what is damaged, missing or another's is passed over."""
+"""Partitions archived by their owners. Empty folders start from a base and equal those that read all events. The next
+owner continues the archive. Damaged, missing or foreign bases are skipped."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from tests.stream.worker.stage import Stage, check_all_decided
 SEGMENT = 256
 KEPT_EVENTS = 300
 _OTHERWISE_KEPT = (ARCHIVE_KEY, POSITION, REQUEST, FACET)
-"""State keys that a log with an archive keeps otherwise than one without."""
+"""State keys that differ between a log with an archive and one without."""
 
 
 class Partitions:
-    """Workers over topics in memory whose partitions are archived in a folder."""
+    """Workers over topics in memory, whose partitions are archived in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class Partitions:
         return found
 
     def begin_as(self, other: Partitions) -> None:
-        """With copies of its topics and its archive."""
+        """Start with copies of another's topics and archive."""
         shutil.copytree(other.folder / "archive", self.folder / "archive")
         self.kafka = copy.deepcopy(other.kafka)
 
@@ -75,7 +75,7 @@ class Partitions:
         return Folder(self.folder / "archive" / f"partition-{partition:05}")
 
     async def worker(self, name: str) -> Stage:
-        """A worker that has taken everything over."""
+        """Returns a worker that owns all partitions."""
         one = Stage(self.kafka, self.folder, name, brokers=2, settings=self.settings)
         await one.claim()
         await one.settle()
@@ -92,15 +92,15 @@ class Partitions:
         return next(bases(self.place(partition), TOPICS.cluster_id, TOPICS.events_id), None)
 
     async def until_base(self, worker: Stage, after: int = 0) -> None:
-        """Wait until each partition has a base of a later start."""
+        """Wait until each partition has a base that starts after this offset."""
         for partition in range(TOPICS.partitions):
             while (one := self.newest(partition)) is None or one.start <= after:
-                worker.now_ms += 1  # what is archived is older then, and may be dropped
+                worker.now_ms += 1  # ages the archived events, so that they may be dropped
                 await asyncio.sleep(0.01)
                 assert not worker.failures, worker.failures
 
     def gateway(self, name: str, partition: int = 0, *, archive: bool = True, first_record: int = 0) -> PartitionState:
-        """A gateway's copy of a partition, which has read all that there is."""
+        """Returns a gateway's copy of a partition that has read all events."""
         state = PartitionState.open(
             self.folder / name,
             partition,
@@ -122,7 +122,7 @@ def state_of(log: RocksDbLog) -> dict[bytes, bytes]:
 
 
 def assert_same(one: PartitionState, other: PartitionState) -> None:
-    """A partition that started from a base has all that one has that read everything."""
+    """A partition that started from a base equals one that read all events."""
     assert one.log.start_offset > 0 == other.log.start_offset
     assert state_of(one.log) == state_of(other.log)
     assert one.reader.position == other.reader.position
@@ -180,7 +180,7 @@ async def test_a_partition_is_taken_over_while_the_archive_is_unreachable(partit
 
 
 async def test_new_owner_continues_the_archive(partitions: Partitions) -> None:
-    """Also while one that was replaced does not know it yet."""
+    """A replaced worker does not know it yet, and still archives."""
     first, second = await partitions.worker("a"), Stage(partitions.kafka, partitions.folder, "b", brokers=2)
     await second.claim()
     await partitions.create(second, 300)
@@ -211,14 +211,14 @@ def turn_a_byte(file: Path) -> None:
 
 
 def parts(partitions: Partitions, copies: str = "bases") -> list[Path]:
-    """The files of the bases or the snapshots of partition 0, in the order of their offsets."""
+    """Returns the files of the bases or snapshots of partition 0 by offset."""
     place = partitions.place()
     found = getattr(read_manifest(place), copies)
     return [Path(place.url) / copy.part_name(part) for copy in found for part in copy.parts]
 
 
 def change(partitions: Partitions, by: Callable[[Manifest], Manifest]) -> None:
-    """Another manifest of partition 0."""
+    """Rewrite the manifest of partition 0."""
     place = partitions.place()
     place.write(MANIFEST, msgspec.json.encode(by(read_manifest(place))))
 
@@ -235,7 +235,7 @@ DAMAGED: dict[str, Callable[[Partitions], object]] = {
 
 
 async def two_bases(partitions: Partitions) -> None:
-    """Two of partition 0, and events since."""
+    """Write two bases of each partition, and events after them."""
     worker = await partitions.worker("a")
     await partitions.create(worker, 300)
     await partitions.until_base(worker)
@@ -245,7 +245,7 @@ async def two_bases(partitions: Partitions) -> None:
     await worker.close()
     for thread in threading.enumerate():
         if thread.name.startswith("archive"):
-            thread.join(60)  # what it is putting is there, or not at all
+            thread.join(60)  # an upload in progress is complete or missing
 
 
 async def test_damaged_bases_are_skipped(based: Partitions) -> None:
@@ -265,7 +265,7 @@ async def test_damaged_bases_are_skipped(based: Partitions) -> None:
         for file in parts(based):
             turn_a_byte(file)
         with closing(based.gateway("fresh")) as one:
-            assert based.began_at == 0, "without a base Kafka is read from the first record on"
+            assert based.began_at == 0, "without a base the reader starts at Kafka's first record"
             assert state_of(one.log) == state_of(whole.log)
         (place / MANIFEST).write_text("{")
         with closing(based.gateway("fresh too")):
@@ -277,7 +277,7 @@ async def test_deleted_first_records_require_a_base(based: Partitions) -> None:
     with closing(based.gateway("behind", archive=False)):
         pass
     with closing(based.gateway("behind", first_record=newest.kafka_offset)):
-        assert based.began_at > newest.kafka_offset, "it has all that it needs"
+        assert based.began_at > newest.kafka_offset, "the folder already has all events that it needs"
     with pytest.raises(
         FirstRecordsDeleted, match=r"begins at record 5 in Kafka, .*: no log\.archive\.url is set\. Set"
     ):
@@ -321,7 +321,7 @@ async def test_an_empty_gateway_downloads_snapshots_of_the_archive(based: Partit
     turn_a_byte(parts(based, "snapshots")[0])
     with closing(based.gateway("fresh")) as one:
         snapshots = one.snapshots(10_000, based.archive(0))
-        snapshots._thread.shutdown()  # once all is copied
+        snapshots._thread.shutdown()  # waits for all downloads
         snapshots.close()
         assert snapshot_offsets(one.log) == put[1:]
         for offset in put[1:]:
@@ -329,4 +329,4 @@ async def test_an_empty_gateway_downloads_snapshots_of_the_archive(based: Partit
                 snapshot.check()
         fetched = one.log.archive.fetched
         assert Query(one.log, lambda: one.store).topics_at(put[1], "", 5).rows
-        assert one.log.archive.fetched == fetched, "a page of the past begins at the snapshot"
+        assert one.log.archive.fetched == fetched, "a page of the past starts at the snapshot"

@@ -1,4 +1,4 @@
-"""`topicwright worker` as a process, on a real Kafka: starting, stopping, saying how it is, and bad input."""
+"""`topicwright worker` as a process on a real Kafka: start, stop, health and metrics, invalid input."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ class Group(Stream):
         return f"{self.names}.events"
 
     def start(self, driver: str = "plain", data: str = "a", settings: Settings | None = None) -> Process:
-        """A worker that may not be ready yet."""
+        """Returns a worker that may not be ready yet."""
         argv = self._argv("worker", data, {**self.common, **(settings or {})})
         return self.held.enter_context(self._process([*argv, "--driver", driver, "--brokers", "simulated:3"]))
 
     def ready(self, driver: str = "plain", data: str = "a", settings: Settings | None = None) -> tuple[Process, str]:
-        """A worker that is ready, and where it answers over HTTP."""
+        """Returns a ready worker and its HTTP address."""
         worker = self.start(driver, data, settings)
         return worker, worker.wait_for_line(r"^ready http=(\S+)$", within_s=90)[1]
 
     def put(self, *names: str, poison: bool = False, times: int = 1) -> None:
-        """Put creates of topics, each so many times over, and put a poison command to each partition."""
+        """Produce each create `times` times, and with `poison` one poison command to each partition."""
         producer = Producer({"bootstrap.servers": self.kafka, "acks": "all", "enable.idempotence": True})
         for name in names:
             at_ms, home = time.time_ns() // 1_000_000, partition_of(shard_key(name), PARTITIONS)
@@ -72,7 +72,7 @@ class Group(Stream):
         assert producer.flush(30) == 0
 
     def decided(self) -> dict[str, int]:
-        """Wait until all commands are decided, and check both topics; the counts."""
+        """Wait until all commands are decided, and check both topics; returns the counts."""
         topics: list[Any] = []
 
         def all_decided() -> bool:
@@ -85,12 +85,12 @@ class Group(Stream):
         return dict(found.counts)
 
     def read(self) -> tuple[Any, Any]:
-        """Both topics."""
+        """Returns the values of both topics."""
         commands = read_topic(self.kafka, self.commands, PARTITIONS)
         return commands, read_topic(self.kafka, self.events, PARTITIONS)
 
     def make(self, name: str, partitions: int, **configs: str) -> None:
-        """Make a topic by hand."""
+        """Create a topic with an admin client."""
         admin = AdminClient({"bootstrap.servers": self.kafka})
         config = {key.replace("_", "."): value for key, value in configs.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
@@ -104,7 +104,7 @@ def group_of(folder: Path, kafka: str, held: ExitStack) -> Group:
 
 @pytest.fixture
 def group(kafka44: ReferenceKafka, tmp_path: Path) -> Iterator[Group]:
-    """Workers on the shared Kafka, ended with the test."""
+    """Workers on the shared Kafka; the fixture stops them."""
     with ExitStack() as held:
         yield group_of(tmp_path, kafka44.bootstrap, held)
 
@@ -125,7 +125,7 @@ def test_worker_decides_reports_health_and_leaves_the_group(group: Group, driver
     passed = [line for line in _lines(worker) if line.get("event") == "command skipped"]
     assert len(passed) == PARTITIONS
     assert "not a command" in passed[0]["why"]
-    assert [path.name for path in group.folder.iterdir()] == ["a"], "it writes nowhere else"
+    assert [path.name for path in group.folder.iterdir()] == ["a"], "the worker writes only into its data folder"
 
 
 def _lines(worker: Process) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ def _lines(worker: Process) -> list[dict[str, Any]]:
 
 
 def test_a_rolling_change_of_worker_settings_and_driver_is_recorded(group: Group) -> None:
-    """A rolling change: the worker that owns a partition decides by its settings, and the events say which."""
+    """During a rolling change, each partition records the settings of the worker that owns it."""
     _, first = group.ready("plain", "a", {"num.partitions": "3"})
     refused = group.start("plain", "a")
     group.put("before")
@@ -160,7 +160,7 @@ def test_a_worker_fails_on_events_of_a_newer_release(group: Group) -> None:
     worker = group.start("faust")
     assert worker.wait(100) == FAILED, worker.output[-3000:]
     assert "written by release 9.0" in worker.output
-    assert read_topic(group.kafka, group.events, PARTITIONS)[2][1:] == [], "and writes nothing there"
+    assert read_topic(group.kafka, group.events, PARTITIONS)[2][1:] == [], "the worker writes nothing there"
 
 
 def test_a_worker_records_signed_tree_heads_of_its_partitions(group: Group, tmp_path: Path) -> None:
@@ -192,13 +192,13 @@ def test_a_worker_waits_for_kafka_at_start(tmp_path: Path) -> None:
         worker = group.start(settings={"log.level": "info"})
         worker.wait_for_line("waiting for Kafka", within_s=60)
         assert worker.popen.poll() is None
-        assert worker.stop(within_s=120) == 0, "and it can be stopped"
+        assert worker.stop(within_s=120) == 0, "a waiting worker stops on SIGTERM"
 
 
 @pytest.mark.parametrize("lost", ["commands", "events"])
 def test_a_deleted_topic_fails_workers_and_gateways(kafka44: ReferenceKafka, tmp_path: Path, lost: str) -> None:
-    """Whether Kafka makes another under the same name at once, as it does here on any request, or not. A worker may
-    learn it from its next claim of a partition before it looks at the topic."""
+    """Kafka may recreate the topic at once (auto.create.topics.enable). A worker may detect the loss at a takeover,
+    before its watch polls."""
     names = f"gone-{time.time_ns()}"
     with ExitStack() as held:
         one = Stream(tmp_path, kafka44.bootstrap, names, {}, "plain", ROOT, held)
