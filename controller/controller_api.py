@@ -2,8 +2,8 @@
 
 `ControllerPort` submits commands and reads durable state. Two classes implement it: `Controller` in the process that
 decides, and `GatewayNode`, which sends commands to the workers and follows their events. Handlers do not know which of
-the two they work with. `ControllerApi` adds what every handler needs: which nodes a client is shown, permissions, and
-the time, id and permission stamps of a command. It decides nothing.
+the two they work with. `ControllerApi` wraps a port and adds the nodes in responses to clients, and permission checks.
+It decides nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 PARTITIONS_PER_PORTION = 500
-"""A large request is decided in parts of at most so many partitions, so that other requests need not wait for it."""
+"""A large request is decided in portions of at most this many partitions, so that other requests are decided between
+them."""
 K = TypeVar("K")
 V = TypeVar("V")
 

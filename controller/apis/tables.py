@@ -49,12 +49,12 @@ _LISTS = frozenset(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
-"""Requests for lists of everything: a connection processes one at a time."""
+"""Requests that may return all topics, ACLs, quotas or users: a connection processes one at a time."""
 
 
 def controller_listener(api: ControllerApi, versions_max: Mapping[str, int]) -> HandlerTable:
     """The controller's own listener. `versions_max` caps the versions of APIs by name (`api.versions.max`)."""
-    handlers = {**_reading(api), **records.reads(api), **administration(api)}
+    handlers = {**_read_handlers(api), **records.reads(api), **administration(api)}
     return _listener(handlers, versions_max, api.is_node)
 
 
@@ -101,7 +101,7 @@ def cluster_listener(
     broker_apis = link.spoken.api_keys
     forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
     is_node = api.is_node if broker_id is None else _at_broker(api, broker_id)
-    table = dict(_listener({**_reading(api), **administration(api)}, versions_max, is_node))
+    table = dict(_listener({**_read_handlers(api), **administration(api)}, versions_max, is_node))
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
     table |= to_brokers(api, table, broker_apis, forward, broker_id)
@@ -122,18 +122,19 @@ def cluster_listener(
 def broker_listener(api: ControllerApi, versions_max: Mapping[str, int], broker_id: int) -> HandlerTable:
     """A simulated broker's listener."""
     return _listener(
-        {**_reading(api), **records.reads(api), **NOT_CONTROLLER_HANDLERS},
+        {**_read_handlers(api), **records.reads(api), **NOT_CONTROLLER_HANDLERS},
         versions_max,
         _at_broker(api, broker_id),
     )
 
 
 def _at_broker(api: ControllerApi, broker_id: int) -> Callable[[str, int], bool]:
-    """The check that a client at this broker's listener expects this broker (KIP-1242)."""
+    """Returns a check that a client at this broker's listener expects this cluster and broker (KIP-1242)."""
     return lambda cluster_id, node_id: (cluster_id, node_id) == (api.cluster_id, broker_id)
 
 
-def _reading(api: ControllerApi) -> dict[int, Handler]:
+def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
+    """The handlers of reads: topics, brokers, configs, ACLs, quotas and reassignments."""
     return {
         **descriptions(api),
         ApiKey.METADATA: MetadataHandler(api),

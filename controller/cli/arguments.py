@@ -61,12 +61,12 @@ def _reported(run: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is None and error.errno in _OF_WRITING:
+        if error.filename is None and error.errno in _WRITE_ERRORS:
             print(flush=True)  # raises again if it is standard output
         return print_error(error_text(error))
 
 
-_OF_WRITING: Final = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
+_WRITE_ERRORS: Final = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
 """The errors of a write to a full or failed disk, perhaps through standard output."""
 
 

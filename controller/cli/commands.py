@@ -38,7 +38,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "events": Command("reads.events", "list the events of the log, or follow it"),
         "explain": Command("reads.topics", "explain the history of a topic, or the result of a request"),
         "requests": Command("reads.events", "list requests with their senders and outcomes, newest first"),
-        "brokers": Command("reads.brokers", "list brokers, live and fenced, with the reason"),
+        "brokers": Command("reads.brokers", "list live and fenced brokers, with the reason for each state"),
         "settings": Command("reads.brokers", "list the settings that decisions depend on"),
         "rules": Command("reads.rules", "show, test, apply and compare the rules for changes of topics"),
         "diff": Command("reads.brokers", "compare the cluster at two points in time"),

@@ -119,12 +119,12 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     order = "Stop a Kafka controller before it leaves, a Topicwright voter afterwards."
     leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].description} {order}")
-    leaving.add_argument("--data", type=Path, metavar="DIR", help="data folder of the leaving voter; it stays as it is")
+    leaving.add_argument("--data", type=Path, metavar="DIR", help="data folder of the leaving voter; it is not changed")
     leaving.add_argument(
         "--id",
         type=int,
         metavar="NODE",
-        help="node id, if the voter's folder is lost; also frees the registration of a former controller (KIP-919)",
+        help="node id, if the voter's folder is lost; also ends the feature limits of a former controller (KIP-919)",
     )
     leaving.set_defaults(func=later("work.quorum", "leave"))
     showing = commands.add_parser("quorum", description=COMMANDS["quorum"].description)
@@ -229,9 +229,12 @@ def _register_verify(commands: Parsers[argparse.ArgumentParser]) -> None:
         help="a proof from `prove`, the folder of a stopped service, an archive or backup, or the HTTP address of a "
         "running service",
     )
-    parser.add_argument("--key", type=Path, metavar="PEM", help="public key that must have signed the heads")
+    parser.add_argument("--key", type=Path, metavar="PEM", help="public key that must have signed the tree heads")
     parser.add_argument(
-        "--head", type=Path, metavar="FILE", help="a head saved earlier: a response of GET /v1/log/head, or a proof"
+        "--head",
+        type=Path,
+        metavar="FILE",
+        help="a tree head saved earlier: a response of GET /v1/log/head, or a proof",
     )
     parser.add_argument("--partition", type=count, metavar="N", help="partition of the log, if it has several")
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties for the login, as for `topics`")

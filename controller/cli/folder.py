@@ -35,7 +35,7 @@ from events.logs.log import LogLocked
 from events.logs.rocksdb_recovery import lock_holder
 from events.logs.tree_heads import Head
 from events.names import RequestId
-from projections.queries.proving import head_of, last_signed
+from projections.queries.proving import head_of, signed_head_covering
 from projections.queries.query import Queries, Query
 
 if TYPE_CHECKING:
@@ -182,4 +182,4 @@ def open_log(folder: Path) -> FrozenLog:
 
 def _recorded_head(part: Query, offset: int) -> Head:
     """The last signed head in the log that covers the offset; else an unsigned head over the whole log."""
-    return last_signed(part, offset) or head_of(part, part.as_of(part.end()).at_ms or 0)
+    return signed_head_covering(part, offset) or head_of(part, part.as_of(part.end()).at_ms or 0)

@@ -20,7 +20,7 @@ from projections.queries.events import EventFilter, Listing, Place, cursor_of, l
 from projections.views.events import EventView, event_view
 
 FOLLOWERS_MAX = 64
-OF_ONE_MAX = FOLLOWERS_MAX // 2  # per client address, so that others have room
+FOLLOWERS_PER_HOST_MAX = FOLLOWERS_MAX // 2
 EVENTS_PER_CHUNK = 200
 POLL_S = 0.05  # the maximum delay of an event
 HEARTBEAT_S = 10.0  # proxies close silent connections, often after 60 s
@@ -68,7 +68,7 @@ class Followers:
     ) -> AsyncIterator[bytes]:
         """Stream events from an offset, a cursor, or now, while `may_see` returns True. Raises BadPlace, and Refused if
         there are too many followers."""
-        if len(self) >= FOLLOWERS_MAX or self._by_host[client_host.get()] >= OF_ONE_MAX:
+        if len(self) >= FOLLOWERS_MAX or self._by_host[client_host.get()] >= FOLLOWERS_PER_HOST_MAX:
             message = f"too many clients follow the events: {len(self)}"
             raise refused(503, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
         events = listing(self._queries, EventFilter(topic, request_id), partition)

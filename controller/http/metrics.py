@@ -40,7 +40,7 @@ from prometheus_client.utils import floatToGoString
 
 from controller.controller_api import ControllerApi
 from controller.release import RELEASE
-from projections.text.names import error_word
+from projections.text.names import error_name
 from projections.views.view import HealthView
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
@@ -115,7 +115,7 @@ class Metrics(Collector):
         self._commit_commands = histogram("commit_commands", "Commands in one commit.", buckets=COUNTS).labels()
         self._commit_events = histogram("commit_events", "Events in one commit.", buckets=COUNTS).labels()
         answers = counter("answers", "Topics answered, by error.", ("api", "error"))
-        self._answers = cache(lambda api, code: answers.labels(api, error_word(code)))
+        self._answers = cache(lambda api, code: answers.labels(api, error_name(code)))
         waits = histogram("answer_wait_seconds", "Time from a request to the answer for a topic.", ("api",), WAITS_S)
         self._waits = cache(waits.labels)
         text = "Time that a policy took for one topic."

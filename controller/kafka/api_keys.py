@@ -1,4 +1,8 @@
-"""The supported Kafka APIs, the family of each, and the message classes whose names differ from Kafka's."""
+"""The supported Kafka APIs, and the message classes whose names differ from Kafka's.
+
+The codec, `controller.kafka.generate` and the listeners read this table. A family is a group of APIs whose message
+classes are in one module of `controller/kafka/messages`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,7 @@ GENERATED: Final = [Path(__file__).with_name("messages") / f"{family}.py" for fa
 
 
 class ApiKey(enum.IntEnum):
-    """Kafka's number of each supported API, the first and the last version that the codec reads and writes, and the
-    module of its messages."""
+    """Kafka's number of each supported API, the first and the last version that the codec supports, and the family."""
 
     min_version: int
     max_version: int

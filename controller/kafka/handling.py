@@ -18,6 +18,8 @@ from controller.kafka.session import Session
 
 
 class NoResponse(enum.Enum):
+    """The type of `NO_RESPONSE`, so that mypy can tell it from a message."""
+
     NO_RESPONSE = enum.auto()
 
 

@@ -1,4 +1,4 @@
-"""The identity of a client, for authorization, quotas and events."""
+"""The identity and address of a client connection, for authorization, quotas and events."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """`principal` is `TYPE:NAME`; `host` is the IP address without a port, as in ACLs."""
+    """The identity of a connected client. `principal` is `TYPE:NAME`; `host` is the IP address, as in ACLs."""
 
     principal: str = ANONYMOUS
     host: str = ""
     listener: str = "PLAINTEXT"
     expires_at_s: float | None = None
-    """When the session must be re-authenticated (KIP-368), on the connection's clock; None: never."""
+    """The deadline for re-authentication (KIP-368), on the connection's clock; None if there is none."""
 
 
 @lru_cache(maxsize=4096)
@@ -35,16 +35,16 @@ def normal_host(text: str) -> str:
 
 
 Peer = tuple[str, int] | tuple[str, int, int, int] | None
-"""The peer name of a socket."""
+"""The peer of a socket, as `getpeername` returns it: host and port first; None if it is unknown."""
 
 
 def host_of(peer: Peer) -> str:
-    """The client's address as in ACLs; empty without one."""
+    """The client's IP address, as in ACLs; "" if it is unknown."""
     return normal_host(str(peer[0])) if peer else ""
 
 
 def address_of(peer: Peer) -> str:
-    """host:port of the client."""
+    """The client's host:port, for logs; `unknown` if there is no peer."""
     if not peer:
         return "unknown"
     host, port = peer[:2]

@@ -1,8 +1,8 @@
 """Rules for client commands. Each function returns a rejection, or None.
 
 Codes are those of Kafka 4.x (ReplicationControlManager, Topic.validate), and messages begin with Kafka's text. Where
-KIP-4, KIP-409 or the independence of topics need something else, the rule says so. `topics` sets the order of the
-rules.
+KIP-4, KIP-409 or the independence of topics requires a difference, the rule's docstring or message names it.
+`controller.machine.topics` calls the rules in order.
 """
 
 from __future__ import annotations

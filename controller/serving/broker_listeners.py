@@ -43,7 +43,7 @@ MakeHandlers = Callable[[ControllerApi, Mapping[str, int], BrokerId], HandlerTab
 
 
 class _Servers:
-    """The servers for single brokers, by a key of their kind."""
+    """The servers for single brokers. The key is `LISTENER/BROKER` or, for simulated brokers, the broker id."""
 
     def __init__(self, listening: KafkaListeners) -> None:
         self._listening = listening
@@ -82,7 +82,7 @@ class BrokerListeners(_Servers):
         await asyncio.gather(*self._starting)
 
     def open(self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
-        """Accept requests with the handlers made for each broker, and show these listeners to clients of `api`. With
+        """Accept requests with the handlers made for each broker, and name these listeners in responses of `api`. With
         the setting `none`, open no ports. Raises SettingsError if the known brokers need more ports than there are."""
         self._listening.counts.descriptors_per_connection = 2  # a forwarded request also has one to a broker
         if not self._ports:
@@ -101,7 +101,7 @@ class BrokerListeners(_Servers):
         key = f"{at.name}/{broker_id}"
         server = self._servers.get(key) or self._listen(key) or self._inherit(key)
         if server is None:
-            self._lacks_ports(key)
+            self._report_missing_port(key)
             return None
         if not server.handlers and self._make_handlers is not None:
             server.handlers = self._make_handlers(at, broker_id)
@@ -157,7 +157,7 @@ class BrokerListeners(_Servers):
                 unfinished.write(msgspec.json.encode(self._remembered))
         return server
 
-    def _lacks_ports(self, key: str) -> None:
+    def _report_missing_port(self, key: str) -> None:
         if self.error is None:
             needed = len(self._known()) * len(self._own)
             self.error = f"cluster.broker.ports has {len(self._ports)} ports; the cluster's brokers need {needed}"

@@ -1,7 +1,8 @@
-"""Differences between two points in time: topics a page at a time, brokers, settings and access.
+"""Differences between two points in time, for `topicwright diff` and `/v1/diff`: topics in pages, brokers, settings,
+ACLs, and the events that changed quotas, users, configs, features or rules.
 
-A page compares the topics that have an event in between. If the two points are far apart, the index of shards finds
-these, one key at a time; otherwise the page reads the events in between. A value that changed and changed back is no
+A page compares the topics that have an event between the two points. If these are far apart, the index of shards finds
+the topics; otherwise the page reads all events between them. A value that changed and changed back is no
 difference.
 """
 
@@ -32,7 +33,7 @@ from projections.views.overviews import (
 from projections.views.rows import TopicRow
 
 PASSED_MAX, FOLDED_MAX = 10_000, 1000
-"""A page scans at most PASSED_MAX shard keys, and folds the events of at most FOLDED_MAX."""
+"""A page scans at most PASSED_MAX shard keys, and rebuilds the topics of at most FOLDED_MAX of them."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
 """A name, and its topic before and after; None if there is none."""
@@ -48,8 +49,8 @@ def _values(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], .
 def topic_differences(
     query: Queries, start: Ends, end: Ends, after: str, limit: int, may_show: MayShow
 ) -> tuple[list[TopicDifference], ShardKey | None]:
-    """Up to `limit` topics that differ, ordered by shard key, after one of these ("" for the first page); and the key
-    after which the next page starts, None at the end."""
+    """Returns the topics that differ, and the shard key after which the next page starts (None at the end). A page has
+    about `limit` topics, ordered by shard key, whose keys are greater than `after` ("" for the first page)."""
     found: list[TopicDifference] = []
     keys = merge(*(_touched(part, low, high, after) for part, low, high in zip(query.parts, start, end, strict=True)))
     reached, some, folded = ShardKey(after), list[ShardKey](), 0
@@ -87,7 +88,7 @@ def _of_keys(
 
 
 def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[ShardKey, bool]]:
-    """Shard keys in order, after one of them; true for those that have events between two offsets."""
+    """Shard keys greater than `after`, in order, each with True if it has events between the two offsets."""
     if end - start > SCANNED_MAX:
         keys_here = part.log.shard_keys(after)
         while some := list(islice(keys_here, KEYS_AT_ONCE)):
@@ -118,7 +119,7 @@ _OTHERS = (
 
 
 def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
-    """Brokers, settings and access, by the events of the first partition."""
+    """Differences of brokers, settings and access. The cluster events are read from the first partition."""
     part, low, high = query.parts[0], start[0], end[0]
     before, after = query.cluster_at(start), query.cluster_at(end)
     offsets = list(islice(shard_offsets(part.log, CLUSTER_SHARD, low, max(low, high)), SCANNED_MAX + 1))

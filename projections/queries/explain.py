@@ -24,7 +24,7 @@ from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, T
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
 from projections.queries.query import NotFound, NoTopic, Queries, Query
-from projections.text.names import error_name
+from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
 from projections.text.wording import client_text, event_text, many, recorded_text
 from projections.views.events import STEPS_FIRST, CauseView, ExplanationView, StepView
@@ -82,7 +82,8 @@ def explain_request(query: Queries, request_id: str, at: str | None = None) -> E
         summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {request.requested_at}"
         return chain.explanation(request.request_id, "request", summary)
     outcomes = ", ".join(
-        f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
+        f"{one.topic} {one.status}" + (f" {error_name_and_code(one.code)}" if one.code else "")
+        for one in request.topics[:10]
     )
     more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
     who = client_text(request.principal, request.client_id)

@@ -67,7 +67,7 @@ class TopicPage(msgspec.Struct, frozen=True):
 
 
 class Past:
-    """The past of one log. `rest` is called now and then during a query, and may raise to end it."""
+    """The past of one log. A query calls `rest` at regular intervals; `rest` may raise to end the query."""
 
     def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
         self._log = log
@@ -77,7 +77,7 @@ class Past:
         self._archived: Snapshot | None = None
 
     def under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
-        """The topics under some shard keys; None if there is none, or the caller may not see it."""
+        """The topic of each shard key at the offset `end`; None if there is none or the caller may not see it."""
 
         def rows(snapshot: Snapshot | None) -> list[TopicRow | None]:
             there = [(key, None if snapshot is None else snapshot_topic(snapshot, key)) for key in keys]
@@ -107,11 +107,11 @@ class Past:
         )
 
     def cluster(self, end: int) -> ClusterRow:
-        """Brokers and settings."""
+        """Brokers and settings at the offset `end`."""
         return self._from_nearest(end, lambda snapshot: self._cluster_from(snapshot, end))
 
     def decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
-        """The events at some offsets; pauses now and then."""
+        """The events at some offsets; calls `rest` after every EVENTS_PER_REST events."""
         left = iter(offsets)
         while some := list(islice(left, EVENTS_PER_REST)):
             yield from map(decode_event, some, self._log.read_many(some))

@@ -1,6 +1,7 @@
 """Merkle proofs of a log or a partition: tree heads, events with audit paths, and leaves.
 
-They read only durable events of the log, so they may run in any thread.
+The HTTP endpoints under `/v1/log` and `topicwright prove` use them; `topicwright verify` checks the results. All
+functions read only durable events, so any thread may call them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def unsigned(head: Head) -> Head:
 
 
 class Consistency(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tree head, and the proof that an older one covers a prefix of its events (RFC 9162, 2.1.4)."""
+    """A tree head, and the proof that the events of an older head are its first events (RFC 9162, 2.1.4)."""
 
     head: Head
     consistency: tuple[bytes, ...] | None = None
@@ -60,7 +61,7 @@ class Leaves(msgspec.Struct, frozen=True):
 
 
 def part_of(query: Queries, partition: int | None, topic: str | None = None) -> Query:
-    """The log to prove from: the only one, that of a topic, or a partition. Raises BadPlace."""
+    """The log with the events to prove: the only log, a topic's partition, or a given partition. Raises BadPlace."""
     parts = listing(query, EventFilter(topic), partition).parts
     if len(parts) > 1:
         raise BadPlace(f"partition: each partition has its own tree: name one, 0 to {len(parts) - 1}")
@@ -82,8 +83,9 @@ def head_since(part: Query, at_ms: int, since: int | None, sign: Sign = unsigned
     return Consistency(head, tuple(TreeReader(part.log).consistency(_checked_size(since, head.size), head.size)))
 
 
-def last_signed(part: Query, past: int) -> Head | None:
-    """The first signed tree head over more than `past` events; None without one."""
+def signed_head_covering(part: Query, past: int) -> Head | None:
+    """The first signed tree head in the log over more than `past` events: it covers the event at offset `past`. None if
+    there is none."""
     for count, offset in enumerate(shard_offsets(part.log, CLUSTER_SHARD, past + 1, part.end())):
         event = decode_event(offset, read_one(part.log, offset)).event
         if isinstance(event, HeadSigned) and event.size > past:

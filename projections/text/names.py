@@ -31,13 +31,13 @@ Outcome = Literal[RequestStatus, "done"]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 
 
+def error_name_and_code(code: int) -> str:
+    """Kafka's name of an error code with its number, as `TOPIC_ALREADY_EXISTS (36)`; `NONE` for 0."""
+    return f"{error_name(code)} ({code})" if code else "NONE"
+
+
 def error_name(code: int) -> str:
-    """Kafka's name of an error code with its number, as `TOPIC_ALREADY_EXISTS (36)`."""
-    return f"{error_word(code)} ({code})" if code else "NONE"
-
-
-def error_word(code: int) -> str:
-    """Kafka's name of an error code; `ERROR_n` for an unknown one."""
+    """Kafka's name of an error code, without the number; `ERROR_n` for an unknown code n."""
     from controller.machine.errors import ErrorCode  # takes msgspec
 
     try:
@@ -56,13 +56,13 @@ def topic_id_bytes(text: str) -> bytes:
     return urlsafe_b64decode(text + "==")
 
 
-_ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, line separators, characters that set the direction of text, and surrogates."""
 
 
 def escaped(text: str) -> str:
     """Untrusted text with escapes for characters that could move the cursor, set the title or reverse the text."""
-    return text if _ACTS.search(text) is None else _ACTS.sub(_escape, text)
+    return text if _UNSAFE.search(text) is None else _UNSAFE.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ from events.catalog import Event, Partition, Recorded, ReplicaMetadata
 from events.codec import configs_without_secrets
 from events.external_decision import external_decision
 from events.names import is_placeholder
-from projections.text.names import error_name
+from projections.text.names import error_name_and_code
 
 PARTITIONS_SHOWN_MAX = 6
 """The most partitions to list one by one."""
@@ -47,7 +47,7 @@ def event_text(event: Event) -> str:
     sentence = _SENTENCES.get(type(event))
     if sentence is None:
         return _of_topic(event)
-    error, configs = error_name(getattr(event, "error_code", 0)), _configs(getattr(event, "configs", ()))
+    error, configs = error_name_and_code(getattr(event, "error_code", 0)), _configs(getattr(event, "configs", ()))
     return sentence.format(e=event, who=_who(event), configs=configs, error=error)
 
 
@@ -68,7 +68,7 @@ def _of_topic(event: Event) -> str:
             return _created(event)
         case catalog.CreateAnswered() as e:
             message = f": {e.message}" if e.message else ""
-            outcome = "success" if not e.error_code else error_name(e.error_code)
+            outcome = "success" if not e.error_code else error_name_and_code(e.error_code)
             return f"{e.topic}: answered in {e.waited_ms} ms: {outcome}{message}"
         case catalog.MetadataPropagated() as e:
             return f"{_brokers(e.brokers)} applied the creation of {e.topic}"
@@ -80,7 +80,7 @@ def _of_topic(event: Event) -> str:
             placed = f", placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.cordoned_brokers else ""
             return f"{grown}{placed}; {_replicas(e.partitions, e.first)}"
         case catalog.ChangeRejected() as e:
-            refusal = f"but is refused with {error_name(e.error_code)} by {e.rule}: {e.message}"
+            refusal = f"but is refused with {error_name_and_code(e.error_code)} by {e.rule}: {e.message}"
             return f"{_who(e)} requests {e.topic} {change_text(e.request.change)}, {refusal}"
         case catalog.RulesObserved() as e:
             return _rules_observed(e)
@@ -90,7 +90,9 @@ def _of_topic(event: Event) -> str:
             return f"the cluster has {e.topic} with {size}, {_replicas(e.partitions)}{configs} ({e.reason})"
         case catalog.ChangeCarriedOut() as e:
             if e.error_code:
-                return f"the cluster refuses the change of {e.topic} with {error_name(e.error_code)}: {e.message}"
+                return (
+                    f"the cluster refuses the change of {e.topic} with {error_name_and_code(e.error_code)}: {e.message}"
+                )
             return f"the cluster has applied the change of {e.topic}"
         case _:
             return _of_cluster(event)
@@ -333,5 +335,5 @@ def quotas_text(event: QuotasChanged) -> str:
 def refusals_text(event: RequestsRefused) -> str:
     times = "once" if event.count == 1 else f"{event.count} times"
     denied = f"{event.operation} on {event.resource}" if event.operation else event.resource
-    error = error_name(event.error_code)
+    error = error_name_and_code(event.error_code)
     return f"{event.principal} is refused {event.api}, {denied}, {times} with {error} by {event.rule}"

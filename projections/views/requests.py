@@ -17,7 +17,7 @@ from events import catalog
 from events.catalog import Recorded
 from events.external_decision import FOLLOW, external_decision
 from events.names import TopicName
-from projections.text.names import RequestStatus, error_word, topic_id_text
+from projections.text.names import RequestStatus, error_name, topic_id_text
 from projections.text.points_in_time import iso
 from projections.text.wording import change_text, create_text
 from projections.views.topics import PolicyView, policy_view
@@ -193,7 +193,7 @@ def _answered(view: RequestTopicView, record: Recorded, code: int, message: str)
     return replace(
         view,
         offset=record.offset,
-        error=error_word(code),
+        error=error_name(code),
         code=code,
         message=message,
         answered_at=iso(record.at_ms),

@@ -11,7 +11,7 @@ from controller.machine.decision import Answer
 from controller.machine.state import Topic
 from events.catalog import Partition, Verdict
 from events.names import BrokerId, is_placeholder
-from projections.text.names import TopicStatus, error_word, topic_id_text
+from projections.text.names import TopicStatus, error_name, topic_id_text
 from projections.views.rows import CreatedBy, TopicRow
 from projections.views.view import AsOfView, ErrorView, view_of
 
@@ -226,7 +226,7 @@ def created(answer: Answer, live: Live, validate_only: bool) -> CreatedView:
     assert made is not None, "a create that was not refused shows its topic"
     given = {
         **_of_state(made),
-        "error": error_word(answer.code),
+        "error": error_name(answer.code),
         "name": made.name,
         "validate_only": validate_only,
         "status": "validated" if validate_only else "pending" if answer.code else "ready",
@@ -241,7 +241,7 @@ def altered(answer: Answer, known: Topic | None, validate_only: bool) -> Altered
     cluster comes without it."""
     topic = answer.topic or known
     assert topic is not None, "a change that succeeded found its topic"
-    error = error_word(answer.code)
+    error = error_name(answer.code)
     return view_of(AlteredView, answer, **_of_state(topic), error=error, name=topic.name, validate_only=validate_only)
 
 
@@ -250,9 +250,9 @@ def deleted(answer: Answer, known: Topic | None) -> DeletedView:
     answers when the topic is gone."""
     gone = answer.topic or known
     assert gone is not None, "a delete that succeeded found its topic"
-    error, topic_id = error_word(answer.code), topic_id_text(gone.topic_id)
+    error, topic_id = error_name(answer.code), topic_id_text(gone.topic_id)
     return view_of(DeletedView, answer, error=error, name=answer.topic_name, topic_id=topic_id)
 
 
 def refusal(answer: Answer) -> ErrorView:
-    return view_of(ErrorView, answer, error=error_word(answer.code))
+    return view_of(ErrorView, answer, error=error_name(answer.code))

@@ -87,7 +87,7 @@ async def test_the_last_isr_member_leads_again_when_it_returns() -> None:
     stage.brokers.stop_broker(first)
     stage.brokers.start_broker(second)
     await stage.settle()
-    assert topic(stage, "a").partitions[0].leader == -1, "the second may have missed records"
+    assert topic(stage, "a").partitions[0].leader == -1, "the second replica may lack records"
     stage.brokers.start_broker(first)
     await stage.settle()
     assert topic(stage, "a").partitions[0].leader == first
@@ -115,7 +115,7 @@ def test_placeholders_are_filled_as_brokers_join(together: bool) -> None:
         stage.brokers.add()
         if not together:
             await stage.settle()
-            assert in_sync(stage, "a") == [{1, 2}] * 4, "the first that joins, and in sync soon after"
+            assert in_sync(stage, "a") == [{1, 2}] * 4, "the first broker must join the ISR"
         stage.brokers.add()
         await stage.settle()
         assert in_sync(stage, "a") == [{1, 2, 3}] * 4
@@ -127,7 +127,7 @@ def test_placeholders_are_filled_as_brokers_join(together: bool) -> None:
 
 @on_virtual_time
 async def test_a_stale_isr_report_is_repeated() -> None:
-    """The leader reports 2 and 3 in sync, but 3 is fenced before that is decided: 2 must not wait for 3."""
+    """The leader reports 2 and 3 in sync, but 3 is fenced before the decision: 2 must still join the ISR."""
     stage = await Stage().start()
     await stage.create("a", num_partitions=1, replication_factor=3)
     leader, *followers = topic(stage, "a").partitions[0].replicas
@@ -155,7 +155,7 @@ async def test_a_stopped_broker_loses_unapplied_metadata() -> None:
     stage.brokers.stop_broker(3)
     stage.brokers.start_broker(3)
     [answer] = await request
-    assert answer.waited_ms == 1_500, "it began anew"
+    assert answer.waited_ms == 1_500, "the broker must apply the metadata again after its restart"
 
 
 @on_virtual_time

@@ -188,7 +188,8 @@ def test_contexts_are_added_used_and_removed(run: Run, tmp_path: Path, monkeypat
     assert "127.0.0.1:3 " in run("topics")[2]
     assert "127.0.0.1:4 " in run("topics", "--http", "127.0.0.1:4")[2], "a flag overrides the context"
     monkeypatch.setenv("TOPICWRIGHT_HTTP", "nonsense")
-    assert "TOPICWRIGHT_HTTP or the context in use: 'nonsense' is not [https://]HOST:PORT" in run("topics")[2]
+    err = run("topics")[2]
+    assert "the address in TOPICWRIGHT_HTTP or in the context in use is invalid: 'nonsense' is not [https://]" in err
     monkeypatch.delenv("TOPICWRIGHT_HTTP")
     monkeypatch.delenv("TOPICWRIGHT_CONTEXT")
     code, _, err = run("topics", "--context", "none")

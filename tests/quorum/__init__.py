@@ -1,1 +1,1 @@
-"""The quorum: its log, its peers."""
+"""Tests of the quorum: consensus, log, peers, and real Kafka controllers."""

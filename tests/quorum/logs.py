@@ -1,4 +1,4 @@
-"""Logs of a voter to test with: batches and snapshots."""
+"""Logs of a voter for tests: batches and snapshots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUORUM = QuorumLeader(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
 
 
 def epoch_begun(quorum: QuorumLeader) -> list[Pair]:
-    """The control records with which a leader that is the only voter begins its epoch."""
+    """The control records that begin the epoch of a leader that is the only voter."""
     place = Listener(name=CONTROLLER_LISTENER, host=quorum.host, port=quorum.port)
     voters = VoterSet.of([Voter(quorum.node_id, quorum.directory_id, (place,))])
     pairs = [leader_change_record(quorum.node_id, voters, [quorum.node_id])]
@@ -39,7 +39,7 @@ def epoch_begun(quorum: QuorumLeader) -> list[Pair]:
 
 
 def opened(folder: Path, segment_bytes: int = 1 << 20, retention_bytes: int = 0) -> QuorumFiles:
-    """The log in a folder, which is made if it is not there; it keeps no more than it must, unless that is said."""
+    """Open the log in a folder, which is created if missing. By default it retains nothing before its snapshots."""
     (folder / PARTITION).mkdir(parents=True, exist_ok=True)
     return QuorumFiles(folder / PARTITION, segment_bytes, retention_bytes)
 
@@ -50,12 +50,12 @@ def some(base: int, count: int = 1, epoch: int = 1, size: int = 20) -> bytes:
 
 
 def led(base: int, epoch: int) -> bytes:
-    """The control batch that an epoch begins with."""
+    """The control batch that begins an epoch."""
     return encode_batch(base, epoch, 1000 + base, epoch_begun(QUORUM)[:1], is_control=True)
 
 
 def snapshot(epoch: int, records: Sequence[Pair] = ((None, b"r" * 20),)) -> bytes:
-    """The bytes of a snapshot: who votes, and some records."""
+    """The bytes of a snapshot with the voter set and some records."""
     head = [snapshot_header(5), *epoch_begun(QUORUM)[1:]]
     parts = [encode_batch(0, epoch, 5, head, is_control=True), encode_batch(len(head), epoch, 5, records)]
     foot = encode_batch(len(head) + len(records), epoch, 5, [snapshot_footer()], is_control=True)
@@ -63,6 +63,6 @@ def snapshot(epoch: int, records: Sequence[Pair] = ((None, b"r" * 20),)) -> byte
 
 
 def kept(log: QuorumFiles, wanted: SnapshotId, data: Iterable[bytes]) -> None:
-    """Write a snapshot of what is in the log, and keep it."""
+    """Write a snapshot and add it to the log."""
     log.write_snapshot(wanted, data)
     assert log.keep_snapshot(wanted)

@@ -1,4 +1,4 @@
-"""Voters over real sockets, files and time: to test with."""
+"""Voters over real sockets, files and time, for tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.kafka.server.listener import table, until
 from tests.quorum.logs import opened
 
 PATIENCE_S = 60.0
-FETCH_TIMEOUT_S = 5.0  # a busy machine may keep a leader from its voters for seconds
+FETCH_TIMEOUT_S = 5.0  # a busy machine may delay a leader for seconds
 SERVED = (
     ApiKey.VOTE,
     ApiKey.BEGIN_QUORUM_EPOCH,
@@ -35,14 +35,14 @@ SERVED = (
 
 
 class Seat:
-    """One voter's folder and listener; its node may come and go."""
+    """A voter's folder and listener, which outlive its node."""
 
     def __init__(self, node_id: int, folder: Path) -> None:
         self.id, self.folder = node_id, folder
         self.node: QuorumNode | None = None
         self.log: QuorumFiles
         self.pages: Callable[[Any], Awaitable[Message]] | None = None
-        """What responds to those who missed events."""
+        """The handler of catch-up requests."""
         self.server = KafkaServer("127.0.0.1", 0, table(dict.fromkeys(SERVED, self._handle)))
 
     async def _handle(self, context: RequestContext, request: Message) -> Answer:
@@ -54,7 +54,7 @@ class Seat:
 
     @property
     def running(self) -> QuorumNode:
-        assert self.node is not None, "it runs"
+        assert self.node is not None, "the node is not running"
         return self.node
 
     @property

@@ -1,4 +1,4 @@
-"""A client of a running quorum: nodes that join and leave it, its metadata log, and responses that get lost."""
+"""The client of a running quorum: join and leave, reads of its metadata log, and lost responses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def registered(*node_ids: int) -> list[Pair]:
 
 
 class Leader:
-    """A leader whose log begins with a snapshot, and has two batches since, of which it sends one at a time."""
+    """A leader whose log has a snapshot and two later batches; it sends one batch per fetch response."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -57,7 +57,7 @@ class Leader:
         self.directories: dict[int, bytes] = {}
         self.asked: list[tuple[int, int]] = []
         self.missed = 0
-        """How many removals it commits, but does not apply."""
+        """The number of removals that the leader commits but does not apply."""
 
     @property
     def handlers(self) -> dict[ApiKey, Handler]:
@@ -176,7 +176,7 @@ async def test_leave_fails_if_the_node_votes_again_or_still_runs(monkeypatch: py
 
 
 async def test_leave_repeats_a_removal_that_the_leader_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Kafka controller that had another log up to there (`KRaftControlRecordStateMachine.truncateNewEntries`)."""
+    """A Kafka controller loses it after a truncation (`KRaftControlRecordStateMachine.truncateNewEntries`)."""
     monkeypatch.setattr(client_module, "RETRY_S", 0.01)
     async with asked() as (leader, client):
         leader.voters |= {LEFT: NOW_MS, FREED: NOW_MS}
@@ -227,5 +227,5 @@ async def test_join_rejects_an_unsupported_feature_level(tmp_path: Path, level: 
         with pytest.raises(QuorumError, match=why):
             await member.find()
         await member.stop()
-    assert not (tmp_path / "voter").exists(), "nothing was made"
+    assert not (tmp_path / "voter").exists(), "a rejected join must not create the folder"
     assert list(leader.voters) == [LEADER]

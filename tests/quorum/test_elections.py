@@ -1,5 +1,5 @@
-"""Elections, votes, leadership transfers (KIP-595, KIP-996) and roles that need more than a trace; staggered fetch
-responses and delayed voters, and the election after the leader dies."""
+"""Elections, votes and leadership transfers (KIP-595, KIP-996) that traces cannot test; staggered fetch responses,
+delayed voters, and the election after the death of a leader."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.simulation.quorum.world import CLUSTER, ELECTION_TIMEOUT_S, FETCH_TIM
 def test_a_leadership_transfer_starts_while_the_leader_delays_a_fetch() -> None:
     world = settled(priorities={1: 0, 2: 2, 3: 0})
     target = world.replicas[2]
-    for delay_s in (0.0, 0.1, 0.2, 0.3, 0.4):  # within the half second for which a fetch is delayed
+    for delay_s in (0.0, 0.1, 0.2, 0.3, 0.4):  # within the half second of a delayed fetch
         target.kill(power=True)
         world.run_until(world.now + 6)
         target.boot()
@@ -54,7 +54,7 @@ def test_a_leadership_transfer_starts_while_the_leader_delays_a_fetch() -> None:
 
 
 def test_a_leadership_transfer_seldom_fails_on_a_busy_leader() -> None:
-    """A leader that appends fifty times a second: the transfer begins after a fetch that returned nothing."""
+    """The leader appends fifty times a second. A transfer begins after an empty fetch response."""
     world = settled(priorities={1: 0, 2: 1, 3: 0})
     target, lost = world.replicas[2], 0
 
@@ -72,7 +72,7 @@ def test_a_leadership_transfer_seldom_fails_on_a_busy_leader() -> None:
         target.boot()
         world.run_until(world.now + 0.5)
         lost += quorum_of(target).transfers_failed
-        assert quorum_of(target).transfers_failed or leader_of(world) is target, "it takes over immediately"
+        assert quorum_of(target).transfers_failed or leader_of(world) is target, "the target must take over immediately"
     assert lost <= 2
 
 
@@ -115,7 +115,7 @@ def test_a_late_fetch_response_of_a_resigned_leader_does_not_extend_the_fetch_ti
     following(follower).replied(follower.now(), FETCH, said)
     assert core.role is Role.FOLLOWER
     world.run_until(world.now + 0.9 * FETCH_TIMEOUT_S)
-    assert core.role is not Role.FOLLOWER, "it becomes candidate, in spite of a later response"
+    assert core.role is not Role.FOLLOWER, "the late response extended the fetch timeout"
 
 
 def test_the_preferred_successor_becomes_candidate_when_its_log_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_quorum_modules_have_no_import_cycles() -> None:
         imports[module] = found | {node.module for node in nodes if node.module}
     while leaves := {each for each, used in imports.items() if not (used & imports.keys()) - {each}}:
         imports = {each: used for each, used in imports.items() if each not in leaves}
-    assert not imports, f"a circle: {sorted(imports)}"
+    assert not imports, f"import cycle: {sorted(imports)}"
 
 
 def test_a_replica_follows_one_leader_an_epoch() -> None:
@@ -193,11 +193,11 @@ def test_a_replica_follows_one_leader_an_epoch() -> None:
         core._run(0.0, ToFollower(second))
     leader = leader_of(world)
     quorum_of(leader)._run(leader.now(), ToResigned(()))
-    assert discovered(quorum_of(leader), second) is None, "it led this epoch"
+    assert discovered(quorum_of(leader), second) is None, "a resigned leader must not follow in its epoch"
 
 
 def busy(world: World, seconds: float, every_s: float = 0.02) -> None:
-    """So long under a steady load."""
+    """Run for `seconds` with an append every `every_s`."""
     leader, end = leader_of(world), world.now + seconds
     while world.now + every_s < end:
         leader.append(b"more")
@@ -207,7 +207,7 @@ def busy(world: World, seconds: float, every_s: float = 0.02) -> None:
 
 @pytest.mark.parametrize("every_s", [0.02, 0.15, 9.0], ids=["steady", "seldom", "idle"])
 def test_the_first_election_after_a_leader_death_succeeds(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with slow votes. Kafka's voters add no jitter to their fetch timeout."""
+    """Votes are slow, and the fetch timeout has no jitter, as for Kafka's voters."""
     monkeypatch.setattr(follower, "JITTER", 0.0)
     split = []
     for step in range(20):
@@ -223,7 +223,7 @@ def test_the_first_election_after_a_leader_death_succeeds(every_s: float, monkey
         took_s = world.now - died_at
         if quorum_of(leader_of(world)).epoch > epoch + 1 or took_s > FETCH_TIMEOUT_S + ELECTION_TIMEOUT_S / 2:
             split.append((step, took_s))
-    assert len(split) <= 2, f"of 20: {split}"
+    assert len(split) <= 2, f"split votes in 20 elections: {split}"
 
 
 def test_all_voters_are_caught_up_under_load() -> None:

@@ -1,5 +1,5 @@
-"""Epochs and leaders in responses, and on disk, that a voter rejects: none may exhaust the epochs. Requests are in
-`traces/epochs.txt`."""
+"""A voter rejects invalid epochs and leaders in responses and on disk, so that none exhausts the epochs. Requests are
+tested in `traces/epochs.txt`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_negative_leader_id_is_ignored() -> None:
 
 
 def test_voters_elect_leaders_up_to_the_last_epoch() -> None:
-    """A quorum whose epoch rose in small steps."""
+    """The epoch reaches its maximum in small steps."""
     world = settled()
     for replica in world.replicas.values():
         replica.does(lambda quorum, replica=replica: quorum._run(replica.now(), ToUnattached(EPOCH_MAX - 3)))  # type: ignore[misc]
@@ -100,7 +100,7 @@ def test_a_log_in_the_last_epoch_is_rejected_with_advice(tmp_path: Path) -> None
 
 
 def opened_member(data: Path) -> Member:
-    """The only voter of its quorum. Without a leader it starts an election after ten minutes."""
+    """The only voter of its quorum, with an election timeout of ten minutes."""
     given = ["node.id=1", "controller.quorum.election.timeout.ms=600000"]
     member = Member(data, load_settings(overrides=given), None, "PLAINTEXT")
     member.open(InMemoryLog("cluster"), Endpoint("CONTROLLER", "127.0.0.1", 9093), AsyncMock())

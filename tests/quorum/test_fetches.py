@@ -1,4 +1,4 @@
-"""Fetches of followers and brokers (KIP-595, KIP-1166) that need more than a trace in `traces`."""
+"""Fetches of followers and brokers (KIP-595, KIP-1166) that traces cannot test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.metadata_files import fetch_of
 
 
 def test_many_observers_do_not_displace_voters() -> None:
-    """More brokers than are recorded must not depose a leader."""
+    """Fetches of more brokers than the leader records must not make it resign."""
     world = settled()
     leader = leader_of(world)
     epoch = quorum_of(leader).epoch
@@ -49,9 +49,9 @@ def test_delayed_fetches_end_at_a_new_high_watermark_or_a_quarter_of_the_timeout
     assert 14 <= len([each for each in seen if isinstance(each.request, quorum_messages.FetchRequest)]) <= 17
     leader.append(b"x")
     world.run_until(world.now + 0.05)
-    assert [each.watermark for each in world.replicas.values()].count(leader.disk.end) == 2, "a majority"
+    assert [each.watermark for each in world.replicas.values()].count(leader.disk.end) == 2, "expected: a majority"
     world.run_until(world.now + FETCH_TIMEOUT_S / 4)
-    assert {each.watermark for each in world.replicas.values()} == {leader.disk.end}, "and all after their delay"
+    assert {each.watermark for each in world.replicas.values()} == {leader.disk.end}, "expected: all, after the delay"
 
 
 def test_fetch_responses_are_limited_for_slow_connections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A voter's log in files: next to the simulator's disk, through crashes at any byte, damage, and disks that fail."""
+"""A voter's log in files: compared with the simulator's disk, after crashes at any byte, damage and disk failures."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ def _is_same(log: QuorumFiles, model: Disk) -> None:
     assert list(log.control_batches()) == list(model.control_batches())
     for epoch in range(model.last_epoch + 2):
         end = model.end_of_epoch(epoch)
-        assert log.end_of_epoch(epoch) == end, f"the end of epoch {epoch}"
+        assert log.end_of_epoch(epoch) == end, f"wrong end of epoch {epoch}"
         for offset in {0, end.offset, end.offset + 1}:
-            assert log.mismatch(offset, epoch) == model.mismatch(offset, epoch), f"{offset} of {epoch}"
+            assert log.mismatch(offset, epoch) == model.mismatch(offset, epoch), f"offset {offset}, epoch {epoch}"
     for offset in range(0, model.end + 1, 3):
         for limit in (0, 150, 1 << 20):
             read, wanted = log.read(offset, limit), model.read(offset, 1 << 30)
-            assert wanted.startswith(read), f"other bytes from {offset}"
-            assert bool(read) == bool(wanted), f"nothing from {offset}"
-            assert len(read) <= limit or len(list(decode_batches(read))) == 1, f"too much from {offset}"
+            assert wanted.startswith(read), f"wrong bytes from offset {offset}"
+            assert bool(read) == bool(wanted), f"no bytes from offset {offset}"
+            assert len(read) <= limit or len(list(decode_batches(read))) == 1, f"too many bytes from {offset}"
 
 
 # --- crashes
@@ -122,7 +122,7 @@ def test_an_unflushed_tail_is_truncated_at_any_byte(tmp_path: Path, rest: bytes)
 
 
 def _edges() -> list[int]:
-    """Where batches end."""
+    """The end positions of batches."""
     return list(accumulate(map(len, BATCHES)))[:-1]
 
 
@@ -177,13 +177,13 @@ def test_appending_invalid_bytes_changes_nothing(data: st.DataObject) -> None:
             taken = ()
         assert [_but_for_epoch(each.data) for each in taken] in [
             [_but_for_epoch(each) for each in BATCHES[3 : 3 + count]] for count in range(3)
-        ], "damage was taken"
+        ], "a damaged batch was appended"
         assert b"".join(each.data for each in log.batches()) == b"".join(BATCHES[:3]) + b"".join(e.data for e in taken)
         log.close()
 
 
 def _but_for_epoch(batch: bytes) -> bytes:
-    """Kafka's checksum covers all but what comes before it; of that, the epoch shows only where it goes back."""
+    """The batch without its epoch: it is not in the checksum, and a changed epoch is only detected if it decreases."""
     return batch[:12] + batch[16:]
 
 
@@ -209,12 +209,12 @@ def test_batches_that_do_not_continue_the_log_are_rejected(tmp_path: Path, batch
     log.close()
 
 
-# --- disks that fail
+# --- disk failures
 
 
 @contextmanager
 def _files_no_larger_than(size: int) -> Iterator[None]:
-    """No file of this process grows further: the kernel writes what fits, and then refuses, as on a full disk."""
+    """Limit the size of this process' files: beyond it the kernel fails writes, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -295,5 +295,5 @@ def test_log_files_do_not_hold_records_in_memory(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert again.end == 8_000
-    assert kept < 40_000, f"{kept} bytes are kept for a log of 1.3 MB"
+    assert kept < 40_000, f"{kept} bytes of memory for a log of 1.3 MB"
     again.close()

@@ -1,4 +1,4 @@
-"""A controller's folder: whose it is, under which directory id, and what it must never forget."""
+"""A controller's folder: its owner, its directory id, and its quorum state."""
 
 from __future__ import annotations
 

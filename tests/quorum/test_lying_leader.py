@@ -1,4 +1,4 @@
-"""A voter checks data of a lying leader before it writes a byte: the voter lives, and its folder opens again."""
+"""A voter checks data of a lying leader before it writes any: it continues, and its folder can be opened again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ IMPOSSIBLE: dict[str, Pair] = {
 
 
 class Follower:
-    """A voter, with its log in files, that follows the liar."""
+    """A voter with its log in files that follows the liar."""
 
     def __init__(self, folder: Path, seed: int = 1) -> None:
         self.folder, self.now = folder, 100.0
@@ -79,7 +79,7 @@ class Follower:
         self.open()
 
     def open(self) -> None:
-        """Start, on what is there."""
+        """Start the voter with the log in its folder."""
         self.log = opened(self.folder)
         options = Options(cluster_id="cluster", me=VOTERS[0], static=VOTERS)
         self.core = Consensus(self.log, options, self._chance)
@@ -102,18 +102,18 @@ class Follower:
         self.does(lambda: self.core.request(self.now, "x", request))
 
     def begin(self) -> None:
-        """The liar leads the next epoch."""
+        """Make the liar the leader of the next epoch."""
         self.request(begin_request(LIAR, self.core.epoch + 1))
         assert self.core.leader_id == LIAR
 
     def reply(self, liar: Liar) -> None:
-        """A lie in response to what was sent last."""
+        """Respond to the last sent request with the liar's random response."""
         sent = self.sent[-1]
         response = liar.response(sent.request, self.core)
         self.does(lambda: self.core.reply(self.now, sent.token, response))
 
     def respond(self, part: Any) -> None:
-        """The liar's response to what was sent last."""
+        """Respond to the last sent request with `part`."""
         self.does(lambda: self.core.reply(self.now, self.sent[-1].token, response_of(part, self.core.epoch)))
 
 
@@ -174,7 +174,7 @@ def test_a_snapshot_with_an_invalid_control_record_is_rejected(follower: Followe
 
 
 class Liar:
-    """Makes requests and responses that are true but for some of their fields."""
+    """Creates requests and responses of which some fields are wrong."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -286,7 +286,7 @@ def test_a_voter_survives_an_invalid_leader_and_restarts(tmp_path: Path, seed: i
                     follower.begin()
                 case _ if follower.sent:
                     follower.reply(liar)
-        except CommittedLost:  # what is documented to end it
+        except CommittedLost:  # documented: the voter ends
             follower.log.close()
             follower.open()
         if chance.random() < 0.05:

@@ -1,4 +1,4 @@
-"""Voters over real sockets, files and time, and changes of the voter set (KIP-853) that need more than a trace."""
+"""Voters over real sockets, files and time, and changes of the voter set (KIP-853) that traces cannot test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.simulation.quorum.world import CLUSTER
 
 
 async def commit(seats: list[Seat], value: bytes) -> int:
-    """The offset of a record that whoever leads commits: on a busy machine leaders change."""
+    """Commit a record with the current leader, which may change on a busy machine; returns the offset."""
     while True:
         leader = await led(seats)
         with contextlib.suppress(NotLeader):
@@ -48,7 +48,7 @@ async def test_committed_records_reach_all_voters_and_survive_the_leader(tmp_pat
         seat.boot(seats)
         await until(lambda: are_alike(seats, last + 1))
         logs = {each.log.read(0, 1 << 20) for each in seats}
-        assert len(logs) == 1, "byte for byte"
+        assert len(logs) == 1, "the logs must be equal byte for byte"
 
 
 async def test_a_disk_failure_ends_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Connections to other controllers, against listeners of ours and sockets that do as a broken peer does."""
+"""Connections to other controllers, tested with Topicwright listeners and with sockets that act as broken peers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ VOTE = VoteRequest(cluster_id="cluster", voter_id=3)
 
 
 class Noted:
-    """What peers call back with."""
+    """Records the callbacks of peers."""
 
     def __init__(self) -> None:
         self.spoken: list[Mapping[int, int]] = []
         self.troubles: list[str | None] = []
 
     def peers(self, security: Security | None = None) -> Peers:
-        """Peers that note here."""
+        """Peers with callbacks to this object."""
         return Peers(
             security or Security(),
             lambda _, versions, __: self.spoken.append(versions),
@@ -60,7 +60,7 @@ async def test_peer_requests_use_the_newest_common_version() -> None:
     assert await peers.send(address, "vote", VOTE, PATIENCE_S) == VoteResponse(error_code=1)
     assert await peers.send(address, "vote", VOTE, PATIENCE_S) == VoteResponse(error_code=1)
     newest = APIS[ApiKey.API_VERSIONS].max_version
-    assert noted.spoken == [{ApiKey.VOTE: 1, ApiKey.API_VERSIONS: newest}], "once for each connection"
+    assert noted.spoken == [{ApiKey.VOTE: 1, ApiKey.API_VERSIONS: newest}], "expected: one report per connection"
     assert await peers.send(address, "fetch", FetchRequest(), PATIENCE_S) is None
     assert noted.troubles == [f"127.0.0.1:{server.port} and this release have no common version of Fetch"]
     peers.close()
@@ -126,7 +126,7 @@ async def test_a_peer_that_fails_and_recovers_is_reported_once_each() -> None:
 
 @asynccontextmanager
 async def _socket(does: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Any]]) -> AsyncIterator[Any]:
-    """A listener that does one thing with each connection, and closes it."""
+    """A listener that calls `does` for each connection and then closes it."""
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -158,7 +158,7 @@ async def test_a_peer_that_closes_is_retried_with_a_growing_back_off() -> None:
         while loop.time() - begun < 2 * BACKOFF_S_MAX:
             assert await peers.send(address, "vote", VOTE, 2 * BACKOFF_S_MAX) is None
         peers.close()
-    assert accepted <= 8, "after 50, 100, 200, 400, 800 ms, then a second each"
+    assert accepted <= 8, "expected back-off: 50, 100, 200, 400, 800 ms, then a second each"
 
 
 def _versions(correlation_id: int = 1) -> bytes:

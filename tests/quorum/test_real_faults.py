@@ -1,5 +1,5 @@
-"""Whatever happens to the leader of a quorum with voters of ours, under creates, a producer and a group: also config
-values with blanks, which stop no Kafka voter that takes over from ours and are found where Kafka stores them."""
+"""Faults of a Topicwright leader during creates, with a producer and a consumer group. Also config values with blanks:
+they do not stop a Kafka voter that takes over, and Topicwright reports them if Kafka stored them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -35,8 +35,8 @@ WITHIN_S = 240.0
 
 @contextmanager
 def quorum_led_by_topicwright(folder: Path, ours: int, **settings: str) -> Iterator[QuorumCluster]:
-    """Three voters, so many of them `ours`, and one broker: without a controller three take both cores, and the voters
-    that are to elect one get neither."""
+    """Three voters, `ours` of them Topicwright's, and one broker: without a controller, three brokers would use both
+    cores and starve the election."""
     our_settings = [f"{key.replace('_', '.')}={value}" for key, value in (SNAPSHOTS | settings).items()]
     kafkas = {**SNAPSHOTS, "offsets.topic.replication.factor": "1"}
     with Network() as network:
@@ -47,13 +47,13 @@ def quorum_led_by_topicwright(folder: Path, ours: int, **settings: str) -> Itera
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorumCluster]:
-    """One of ours, for all tests: each begins once it leads."""
+    """A quorum with one Topicwright voter, shared by tests; each begins when that voter leads."""
     with quorum_led_by_topicwright(tmp_path_factory.mktemp("quorum"), 1) as running:
         yield running
 
 
 def survives(cluster: QuorumCluster, *faults: str) -> int:
-    """No acknowledged record is lost and all logs are equal; how many bytes of log there are."""
+    """Inject faults; check that no acknowledged record is lost and all logs are equal. Returns the bytes of log."""
     cluster.wait_ready()
     with load_on(cluster) as load:
         for fault in faults:
@@ -72,13 +72,13 @@ def survives(cluster: QuorumCluster, *faults: str) -> int:
 
 
 def test_a_quorum_survives_faults_of_its_only_topicwright_voter(cluster: QuorumCluster) -> None:
-    """In the soak it is also stopped for a while."""
+    """The soak also tests SIGSTOP."""
     assert survives(cluster, "kill", "cut-out", "disk") > 20_000
     cluster.start(cluster.ours[0].node_id)
 
 
 def test_a_quorum_survives_the_death_of_its_topicwright_leader(tmp_path: Path) -> None:
-    """Its place in the log is gone when it comes back, and it gets the events from the other nevertheless."""
+    """After its restart the log at its offset is deleted; it copies the events from the other Topicwright voter."""
     with quorum_led_by_topicwright(tmp_path, 2, metadata_max_retention_bytes="1") as cluster:
         assert survives(cluster, "kill") > 1_000
 
@@ -113,7 +113,7 @@ def unreadable(cluster: QuorumCluster) -> int:
 
 
 def restart_the_broker(cluster: QuorumCluster) -> None:
-    """Its partitions lose their leader and get it back, for which the controller reads their configs."""
+    """Kill and restart the broker, so that the controller reads configs to elect leaders of its partitions."""
     broker = cluster.brokers[1]
     broker.kill()
     broker.start()
@@ -137,7 +137,7 @@ def test_kafka_leads_with_records_of_topicwright_and_unsupported_records_are_nam
     ours.process.kill()
     led = led_by_kafka(cluster)
     restart_the_broker(cluster)
-    assert led_by_kafka(cluster) == led, "it never gave up the lead"
+    assert led_by_kafka(cluster) == led, "the Kafka leader has changed"
 
     create(cluster, "kafkas", min_insync_replicas=" 2", unclean_leader_election_enable=" true")
     ours.start()
@@ -157,5 +157,5 @@ def test_kafka_leads_with_records_of_topicwright_and_unsupported_records_are_nam
     ours.process.kill()
     led = led_by_kafka(cluster)
     restart_the_broker(cluster)
-    assert led_by_kafka(cluster) == led, "it never gave up the lead"
+    assert led_by_kafka(cluster) == led, "the Kafka leader has changed"
     cluster.start(ours.node_id)

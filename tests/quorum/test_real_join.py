@@ -1,4 +1,4 @@
-"""`topicwright join` among real Kafka controllers: its vote counts, its log is theirs, and it comes and goes."""
+"""`topicwright join` with real Kafka controllers: the voter votes, copies their log, restarts and leaves."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def leader_of(controllers: str) -> int | None:
 
 
 def others(quorum: KafkaQuorum) -> tuple[Controller, Controller]:
-    """The leader, if Kafka's, and the other of Kafka's two controllers."""
+    """Kafka's two controllers, the leader first if it is one of them."""
     leader = until(lambda: leader_of(quorum.bootstrap), 120, "there is a leader")
     first, second = quorum.controllers
     return (first, second) if first.node_id == leader else (second, first)
 
 
 def alike(one: Path, other: Path) -> bool:
-    """Whether one log is the beginning of the other, and neither is empty."""
+    """True if one log is a prefix of the other, and neither is empty."""
     a, b = (one / LOG).read_bytes(), (other / LOG).read_bytes()
     return bool(a and b) and a[: len(b)] == b[: len(a)]
 
@@ -87,15 +87,15 @@ def _another_folder_and_another_cluster_are_rejected(quorum: KafkaQuorum, ours: 
 
 
 def _registers_again(quorum: KafkaQuorum) -> None:
-    """A voter whose registration is removed."""
+    """The voter registers again after its registration was removed."""
     metadata = quorum.controllers[0].metadata
 
     def registered() -> list[bool]:
-        """Of each record about the voter's registration, whether there is one from then on."""
+        """One value per registration record of the voter: True if it registers, False if it removes."""
         found = (each for each in records_at(metadata) if isinstance(each, REGISTRATIONS))
         return [isinstance(each, kinds.RegisterControllerRecord) for each in found if each.controller_id == VOTER]
 
-    known = until(lambda: registered()[-1:] == [True] and registered(), 120, "it is registered")
+    known = until(lambda: known if (known := registered())[-1:] == [True] else [], 120, "it is registered")
     words = ("unregister-controller", "--id", str(VOTER), "--bootstrap-controller", quorum.bootstrap)
     kafka_tools().output("kafka-cluster", *words)
     until(lambda: registered() == [*known, False, True], 120, "it is registered again")
@@ -109,7 +109,7 @@ def _survives_a_pause_and_a_kill_with_a_torn_tail(quorum: KafkaQuorum, ours: Vot
     time.sleep(8)  # four fetch timeouts
     os.kill(process.pid, signal.SIGCONT)
     until(lambda: _is_caught_up(quorum), 120, "it follows again")
-    assert _leader_and_epoch(quorum) == before, "and has disturbed nobody"
+    assert _leader_and_epoch(quorum) == before, "the pause caused an election"
     assert process.popen.poll() is None, process.output
 
     process.kill()
@@ -134,24 +134,24 @@ def _leader_and_epoch(quorum: KafkaQuorum) -> str:
 
 
 def _is_caught_up(quorum: KafkaQuorum) -> bool:
-    """Whether the leader shows our voter as one that fetched just now, and lacks nothing, or next to it."""
+    """True if the leader shows that the Topicwright voter fetched just now and lags by one record at most."""
     rows = (line.split() for line in shown(quorum.bootstrap).splitlines())
     return any(row[2] == "voter" and int(row[4]) <= 1 and float(row[5]) < 2 for row in rows if row[:1] == [f"{VOTER}"])
 
 
 def _with_all_listed(text: str) -> str:
-    """The text if it lists all controllers: a new leader does not send its log before it has committed in its epoch."""
+    """The text if it lists all controllers, else empty: a new leader sends no log before a commit in its epoch."""
     return "" if "cannot be listed" in text else text
 
 
 def _all_fetch(quorum: KafkaQuorum) -> bool:
-    """True if both followers fetched just now: a controller that has just started may not have yet."""
+    """True if both followers fetched just now, also one that has just started."""
     ages_s = re.findall(r"^\d+ .* voter .* ([0-9.]+) s ago\b", shown(quorum.bootstrap), re.MULTILINE)
     return len(ages_s) == 2 and all(float(each) < 2 for each in ages_s)
 
 
 def _elects(quorum: KafkaQuorum, ours: Voter) -> None:
-    """Of three voters two are left, and it takes two to elect one."""
+    """After the leader's death, the vote of the Topicwright voter is needed to elect one of the other two voters."""
     leader, left = others(quorum)
     leader.kill()
     until(lambda: leader_of(left.address) in (left.node_id, VOTER), 120, "one of the two that are left leads")
@@ -160,7 +160,7 @@ def _elects(quorum: KafkaQuorum, ours: Voter) -> None:
 
 
 def _is_killed_and_starts_again(ours: Voter) -> None:
-    """By the same words: it is a voter still."""
+    """Kill and restart with the same command: the node is still a voter."""
     assert ours.process is not None
     ours.process.kill()
     ours.start()
@@ -169,7 +169,7 @@ def _is_killed_and_starts_again(ours: Voter) -> None:
     assert [line.split()[2] for line in text.splitlines() if line.startswith(f"{VOTER} ")] in (["voter"], ["leader"])
     assert re.match(r"leader \d+ since 20\d\d-\d\d-\d\dT[\d:.]+Z, epoch \d+, ", text), text
     rows = [line.split() for line in text.splitlines()[2:]]
-    assert {row[0]: row[-1] for row in rows} == {"3001": "-", "3002": "-", str(VOTER): "0"}, "their priorities"
+    assert {row[0]: row[-1] for row in rows} == {"3001": "-", "3002": "-", str(VOTER): "0"}, "wrong priorities"
 
 
 def _leaves_no_quorum_whose_other_voters_are_silent(quorum: KafkaQuorum) -> None:
@@ -203,7 +203,7 @@ def _leaves(quorum: KafkaQuorum, ours: Voter) -> None:
 
 
 def _leads_and_hands_over(quorum: KafkaQuorum) -> None:
-    """Of the oldest release whose voters can change; the other tests are of the newest."""
+    """Runs with the oldest release with a dynamic voter set; other tests use the newest."""
     with voter(quorum, quorum.folder / "leader", "quorum.priority=1", node_id=VOTER + 1) as leader:
         leader.start()
         leader.votes()
@@ -215,7 +215,7 @@ def _leads_and_hands_over(quorum: KafkaQuorum) -> None:
 
 
 def test_a_voter_joins_by_controller_quorum_voters(tmp_path: Path) -> None:
-    """Of the oldest release."""
+    """Runs with the oldest supported release."""
     (port,) = free_ports(1)
     static = kafka_quorum(tmp_path, version="3.7.2", kraft_version=0, others=(f"{VOTER}@127.0.0.1:{port}",))
     with static as quorum:

@@ -1,5 +1,5 @@
-"""Every kind of record that our controller writes is caused by real clients and replayed by Kafka's own controllers,
-which end where they cannot take one: they live, and their snapshots say what our log says."""
+"""Real clients cause every record type that Topicwright writes, and Kafka's controllers replay them. A Kafka controller
+ends if it cannot replay a record. These must keep running, and their snapshots must equal Topicwright's log."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SETTINGS = {
     **GUARDED,
 }
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
-"""Kafka's numbers of what has configs."""
+"""Kafka's resource types of configs."""
 SET, DELETE = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 READS = ("importing.py", "importing_cluster.py")
-"""Files whose records go into no log."""
+"""Source files that only read records."""
 SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.timeout.ms=60000\n"
 
 
@@ -70,7 +70,7 @@ def test_kafka_controllers_replay_every_record_type_of_topicwright(tmp_path: Pat
         for controller in cluster.quorum.controllers:
             seen = set(map(type, records_at(controller.metadata)))
             assert kinds.UnregisterControllerRecord in seen
-            assert {each.__name__ for each in written_kinds() - seen} == set(), "of each kind there is one"
+            assert {each.__name__ for each in written_kinds() - seen} == set(), "record types that no client caused"
 
 
 def _kafkas_live(cluster: QuorumCluster) -> None:
@@ -80,8 +80,8 @@ def _kafkas_live(cluster: QuorumCluster) -> None:
 
 
 def written_kinds() -> set[type[MetadataRecord]]:
-    """The kinds that are made anywhere in our controller of real brokers, as its source says, but where what others
-    wrote is read; and NoOpRecord, which carries the events of each batch."""
+    """The record types that the source of `controller.brokers.kraft` and `controller.quorum` creates, except in READS;
+    and NoOpRecord, which embeds the events of each batch."""
     known = {each.__name__: each for each in kinds.RECORDS.values()}
     found: set[type[MetadataRecord]] = {kinds.NoOpRecord}
     paths = [path for package in (kraft, quorum) for path in Path(package.__path__[0]).rglob("*.py")]
@@ -92,7 +92,7 @@ def written_kinds() -> set[type[MetadataRecord]]:
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
                 found |= {known[name]} if name in known else set()
-    assert len(found) > 15, "they are found"
+    assert len(found) > 15, "too few record types found in the source"
     return found
 
 
@@ -139,7 +139,7 @@ def _quotas(address: str, rate: float = 1000.0) -> None:
 
 
 def _levels(wire: Wire) -> None:
-    """From those of 4.3 to those of 4.4."""
+    """Raise the feature levels from 4.3 to 4.4."""
     for name, level in (("metadata.version", 33), ("share.version", 2)):
         _finalize(wire, name, level, UPGRADE)
 
@@ -165,20 +165,20 @@ def _producer(cluster: QuorumCluster) -> None:
 
 
 def _cluster_tool(cluster: QuorumCluster, command: str, node_id: int) -> str:
-    """The error that `kafka-cluster.sh` prints."""
+    """Run `kafka-cluster.sh`; returns the printed error, empty if it succeeds."""
     to = f"127.0.0.1:{cluster.brokers[1].port}"
     code, output = kafka_tools().run("kafka-cluster", command, "--id", str(node_id), "--bootstrap-server", to)
     return "" if code == 0 else output
 
 
 def _controllers(cluster: QuorumCluster) -> None:
-    """One's registration is removed, which has it register again; one that never was cannot be."""
+    """Remove the registration of a controller, which then registers again; removing an unknown one is an error."""
     assert _cluster_tool(cluster, "unregister-controller", cluster.quorum.controllers[0].node_id) == ""
     assert "Controller ID 3999 is not currently registered." in _cluster_tool(cluster, "unregister-controller", 3999)
 
 
 def _brokers(cluster: QuorumCluster) -> None:
-    """One shuts down, is forgotten, comes back, dies and comes back."""
+    """Shut a broker down, unregister and restart it; then kill it, restart it and kill it again."""
     broker = cluster.brokers[3]
     broker.stop()
     until(lambda: _cluster_tool(cluster, "unregister", 3) == "", 120, "it is forgotten")
@@ -196,7 +196,7 @@ def _in_sync(cluster: QuorumCluster, topic: str) -> bool:
 
 
 def _until_snapshots_of(cluster: QuorumCluster, end: int, address: str) -> None:
-    """Write on until every voter has a snapshot of all below an offset."""
+    """Write records until every voter has a snapshot up to an offset."""
     rate = 1000.0
 
     def newest(partition: Path) -> int:
@@ -212,13 +212,13 @@ def _until_snapshots_of(cluster: QuorumCluster, end: int, address: str) -> None:
 
 
 def _a_transaction_that_its_leader_left_open_is_ended(cluster: QuorumCluster) -> None:
-    """After all brokers and voters died."""
+    """Kill all brokers and voters, and leave an open transaction in the log of the Topicwright voter, the leader."""
     (ours,) = cluster.ours
     processes = [each.process for each in cluster.brokers.values()]
     for process in (*processes, *(each.process for each in cluster.members.values())):
         assert process is not None
         process.kill()
-    log = QuorumFiles(ours.metadata)  # its last words as the leader that it was, which nobody else has
+    log = QuorumFiles(ours.metadata)  # the last records of the killed leader, which no other voter has
     topic = kinds.TopicRecord(name="never", topic_id=b"n" * 16)
     for record in (kinds.BeginTransactionRecord(name="left open"), topic):
         log.append(encode_batch(log.end, log.last_epoch, 1_700_000_000_000, [(None, encode_record(record))]))
@@ -226,7 +226,7 @@ def _a_transaction_that_its_leader_left_open_is_ended(cluster: QuorumCluster) ->
     log.close()
     for controller in cluster.quorum.controllers:
         with (controller.folder / "controller.properties").open("a") as file:
-            file.write(SLOW)  # ours stands first
+            file.write(SLOW)  # the Topicwright voter starts the first election
     for node_id in cluster.members:
         cluster.start(node_id)
     cluster.wait_ready()

@@ -1,4 +1,4 @@
-"""A node that leaves a real Kafka quorum blocks no upgrade (KIP-919): Kafka 4.4 goes from level 4.3 to 4.4 after it."""
+"""A node that left a real Kafka quorum does not block upgrades (KIP-919): Kafka 4.4 then goes from level 4.3 to 4.4."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def topicwright(quorum: KafkaQuorum, name: str, *words: str | Path) -> subproces
 
 
 def kafka(quorum: KafkaQuorum, tool: str, *words: str) -> str:
-    """The output of a tool of Kafka's."""
+    """The output of a Kafka tool."""
     return kafka_tools(quorum.version).run(tool, "--bootstrap-controller", quorum.bootstrap, *words)[1]
 
 
@@ -46,7 +46,7 @@ def refused(node_id: int) -> str:
 
 
 def left(quorum: KafkaQuorum) -> list[str]:
-    """The controllers that left and block upgrades, as `topicwright quorum` shows them."""
+    """The controllers that left and block upgrades, from the output of `topicwright quorum`."""
     shown = topicwright(quorum, "quorum")
     assert shown.returncode == 0, shown.stderr
     table = shown.stdout.partition("Controllers that left")[2].splitlines()[2:-1]
@@ -54,11 +54,11 @@ def left(quorum: KafkaQuorum) -> list[str]:
 
 
 def ranges(quorum: KafkaQuorum) -> dict[int, dict[str, int]]:
-    """The highest level of each feature, of each registered controller, in the log of a Kafka controller."""
+    """Node id → feature → highest supported level, from the registrations in a Kafka controller's log."""
     files = quorum.controllers[0].metadata.glob("*.log")
     batches = (batch for file in sorted(files) for batch in decode_batches(file.read_bytes()))
     found: Registered = {}
-    with suppress(BrokenBatch):  # it is being written
+    with suppress(BrokenBatch):  # the last batch is being written
         fold(found, batches)
     return {node: {each.name: each.max_supported_version for each in one.features} for node, one in found.items()}
 
@@ -73,13 +73,13 @@ def test_removed_controllers_do_not_block_feature_upgrades(tmp_path: Path) -> No
         quorum.version = NEWEST
         assert old.process is not None
         old.process.wait_for_line("Our registration has been persisted", within_s=240)
-        assert refused(old.node_id) in upgrade(quorum), "4.3 does not know the level of 4.4"
+        assert refused(old.node_id) in upgrade(quorum), "a 4.3 controller does not support the level of 4.4"
         with voter(quorum, tmp_path / "voter") as ours:
             process = ours.start()
             ours.votes()
             remove_topicwright_voter(quorum, ours)
             process.wait_for_line("registered without limits", within_s=120)
-            ours.start()  # it joins again, and is registered with what it supports
+            ours.start()  # it joins again and registers its supported levels
             ours.votes()
             again = topicwright(quorum, "leave", "--id", str(old.node_id))
             assert again.returncode == 1

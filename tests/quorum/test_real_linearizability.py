@@ -1,7 +1,7 @@
-"""Clients create, delete and describe one topic while the leaders of three Topicwright voters are killed: their answers
-must be those of one topic. A broker that only sends heartbeats makes creates possible.
+"""Clients create, delete and describe one topic while leaders of three Topicwright voters are killed. The answers must
+be linearizable. Creates need a live broker: here one that only sends heartbeats.
 
-`python -m tests.quorum.test_real_linearizability KILLS` does it for longer.
+`python -m tests.quorum.test_real_linearizability KILLS` runs it for longer.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from tests.support.wire import Wire
 
 TOPIC: Final = "orders"
 CONFIG: Final = "retention.ms"
-"""Its value is the topic's id for `Operation`: unlike Kafka's id, the client knows it without an answer."""
+"""Its value is the topic's id in `Operation`, because the client knows it even without an answer."""
 CLUSTER: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 CLIENTS: Final = 3
 REPLY_S: Final = 5.0
 
 
 class Voter(Node):
-    """A voter on ports and in a folder of its own; the first one is started alone, and the others join it."""
+    """A voter with its own ports and folder. The first one starts alone, and the others join it."""
 
     def __init__(self, node_id: int, folder: Path, kafka_port: int, http_port: int, first: str | None) -> None:
         self.kafka, self.http = f"127.0.0.1:{kafka_port}", f"127.0.0.1:{http_port}"
@@ -59,7 +59,7 @@ class Voter(Node):
         self.process: Process | None = None
 
     def start(self, ending: ExitStack) -> None:
-        """Start it, until the block ends at the latest."""
+        """Start the voter; `ending` stops it at the latest."""
         self.process = ending.enter_context(Process(self._argv, cwd=self._folder))
         self.process.wait_for_line("^ready ", within_s=240)
 
@@ -74,7 +74,7 @@ class Quorum:
         self._numbers = itertools.count(1_000_000)
 
     def described_leader(self) -> Voter | None:
-        """The leader, as some voter names it."""
+        """The voter that reports to be the leader of all three, or None."""
         for each in self.voters:
             with suppress(OSError), urllib.request.urlopen(f"http://{each.http}/v1/quorum", timeout=REPLY_S) as answer:
                 shown = json.load(answer)
@@ -88,7 +88,7 @@ class Quorum:
         return leader
 
     def run(self, turn: Callable[[Voter, Wire], bool], pause_s: float) -> None:
-        """Take turns at the leader; after one that failed, ask for the leader again."""
+        """Call `turn` with the leader repeatedly; after a failure, find the leader again."""
         while not self.is_over.wait(pause_s):
             leader = self.described_leader()
             if leader is not None:
@@ -123,8 +123,8 @@ class Quorum:
     def _change(
         self, request: Operation, unchanged: tuple[int, str], wire: Wire, api: str, version: int, **body: Any
     ) -> bool:
-        """A change, or the error by which it changes nothing. Others, such as NOT_CONTROLLER and REQUEST_TIMED_OUT, do
-        not show if the leader decided it."""
+        """Record a change, or the error code that means no change. After other errors, such as NOT_CONTROLLER and
+        REQUEST_TIMED_OUT, the leader may have decided the request."""
         code = ErrorCode.REQUEST_TIMED_OUT
         try:
             answer = wire.call(api, version, timeout_ms=2000, **body)
@@ -138,7 +138,7 @@ class Quorum:
         return request.ended < math.inf
 
     def _describe(self, leader: Voter, wire: Wire) -> bool:
-        """Read the topic over HTTP. The answer counts if the voter still leads after it, as a commit shows."""
+        """Read the topic over HTTP. The answer counts only if a later commit shows that the voter still leads."""
         began = time.monotonic()
         try:
             with urllib.request.urlopen(f"http://{leader.http}/v1/topics/{TOPIC}", timeout=REPLY_S) as answer:
@@ -157,7 +157,7 @@ class Quorum:
     # --- the broker
 
     def broker(self, leader: Voter, wire: Wire) -> bool:
-        """A heartbeat of a broker that has always applied everything; it registers where it is unknown."""
+        """Send a heartbeat of a broker that is always caught up; register it if it is unknown."""
         beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=self._broker_epoch, current_metadata_offset=1 << 40)
         response = call_over(wire, ApiKey.BROKER_HEARTBEAT, 1, beat)
         if response.error_code not in (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH):
@@ -178,7 +178,7 @@ class Quorum:
 
 
 def history_of(folder: Path, kills: int) -> list[Operation]:
-    """The clients' answers while that many leaders were killed."""
+    """Kill leaders and return the clients' operations."""
     with ExitStack() as ending:
         voters: list[Voter] = []
         ports = list(free_ports(6))
@@ -208,7 +208,7 @@ def history_of(folder: Path, kills: int) -> list[Operation]:
 
 
 def _answers(quorum: Quorum, more: int) -> None:
-    """Wait for that many answers, of each request one at least."""
+    """Wait for `more` answers, with one for each kind of request at least."""
     begun = len(quorum.history)
 
     def enough() -> bool:

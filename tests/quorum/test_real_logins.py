@@ -1,4 +1,4 @@
-"""A voter among Kafka controllers that speak TLS and log in to one another, set up as docs/kraft-brokers.md says."""
+"""A voter with Kafka controllers that use TLS and authenticate to each other, set up as in docs/kraft-brokers.md."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_a_voter_authenticates_over_sasl_ssl_in_both_directions(tmp_path: Path) 
             process.wait_for_line(rf"^ready voter={VOTER} ", within_s=120)
             leader = leads(quorum.bootstrap)
             gone, left = sorted(quorum.controllers, key=lambda each: each.node_id != leader)
-            gone.kill()  # the one that is left comes to our listener for a vote
+            gone.kill()  # the other controller requests a vote at the Topicwright listener
             until(lambda: leads(left.address) in (left.node_id, VOTER), 120, "one of the two that are left leads")
             stranger = command("quorum", "--bootstrap-controller", f"127.0.0.1:{port}")
-            assert stranger.returncode == 1, "without a login nobody is let in"
+            assert stranger.returncode == 1, "an unauthenticated client must be rejected"
             assert PASSWORD not in process.output

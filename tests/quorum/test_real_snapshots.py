@@ -1,4 +1,4 @@
-"""A voter next to Kafka controllers: logs that are cut short by snapshots."""
+"""A voter with Kafka controllers: logs that are truncated after snapshots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def snapshots(partition: Path) -> list[SnapshotId]:
 
 
 def set_quota(quorum: KafkaQuorum, user: str, rate: float) -> None:
-    """At whoever leads; a controller that does not yet, or no more, is tried again."""
+    """Set a quota at the leader; retried while the leader changes."""
     limit = {
         "entity": [{"entity_type": "user", "entity_name": user}],
         "ops": [{"key": "producer_byte_rate", "value": rate, "remove": False}],
@@ -52,7 +52,7 @@ def test_snapshots_equal_kafkas_and_an_empty_voter_fetches_one(tmp_path: Path) -
         mine = ours.folder / PARTITION
         users = 0
         while users < 12 or len(snapshots(mine)) < 2 or min(len(snapshots(each)) for each in partitions) < 3:
-            assert users < 1000, "snapshots are made"
+            assert users < 1000, "no snapshots after 1000 quotas"
             users += 1
             set_quota(quorum, f"user-{users}", 1000.0 + users)
         until(lambda: not (mine / f"{0:020d}.log").exists(), 120, "the log is cleaned")
@@ -61,7 +61,7 @@ def test_snapshots_equal_kafkas_and_an_empty_voter_fetches_one(tmp_path: Path) -
         assert ours.process is not None
         ours.process.kill()
         set_quota(quorum, "while it was away", 1.0)
-        ours.start()  # from its own snapshot, whatever of the log is gone
+        ours.start()  # from its own snapshot, without the log before it
         ours.votes()
         newest = snapshots(mine)[-1]
         while snapshots(mine)[-1] == newest:
@@ -75,7 +75,7 @@ def test_snapshots_equal_kafkas_and_an_empty_voter_fetches_one(tmp_path: Path) -
             text = shown(quorum.bootstrap)
             assert re.search(rf"^{VOTER + 1} .* voter ", text, re.MULTILINE), text
             fetched = snapshots(late.folder / PARTITION)
-            assert fetched, "it began with the leader's snapshot"
+            assert fetched, "the late voter has not fetched a snapshot"
             assert min(int(each.stem) for each in (late.folder / PARTITION).glob("*.log")) > 0
             assert late.process.stop() == 0
         assert ours.process.stop() == 0

@@ -1,5 +1,5 @@
-"""Controllers that are registered, as the metadata log has them: those that left are counted as by Kafka's leader,
-freed, and can be unregistered (KIP-1312)."""
+"""Controller registrations in the metadata log: those of controllers that left limit feature levels, as in Kafka, until
+they are registered without limits or unregistered (KIP-1312)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OLD = "metadata.version"
 
 
 def registration(node_id: int = LEFT, highest: int = 21) -> ControllerRegistrationRequest:
-    """Of a controller that supports metadata.version up to a level, and nothing else."""
+    """A registration that supports only metadata.version, up to a level."""
     voter = Voter(node_id, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=1),))
     request = controller_registration(voter, b"i" * 16, 0)
     feature = Feature(name=OLD, min_supported_version=17, max_supported_version=highest)
@@ -71,7 +71,7 @@ def record(node_id: int = LEFT, highest: int = 21) -> tuple[None, bytes]:
 
 
 def unregistered(node_id: int) -> tuple[None, bytes]:
-    """The record of Kafka 4.4 (KIP-1312)."""
+    """The UnregisterControllerRecord of Kafka 4.4 (KIP-1312)."""
     return None, b"\1\x1d\0" + node_id.to_bytes(4, "big") + b"\0"
 
 
@@ -90,10 +90,10 @@ def test_a_departed_controller_is_registered_without_feature_limits() -> None:
     found = controller_record(registration())
     assert limits(found, ("metadata.version", "new.version", "topicwright.priority")) == {OLD: 21, "new.version": 0}
     freed = without_limits(LEFT, ("new.version", "topicwright.priority"))
-    assert freed.listeners == (), "clients that look for controllers are not sent there"
+    assert freed.listeners == (), "clients must not be sent to a departed controller"
     assert {(each.min_supported_version, each.max_supported_version) for each in freed.features} == {(0, LEVEL_MAX)}
     assert limits(controller_record(freed), ("metadata.version", "new.version", "group.version")) == {}
-    assert freed.incarnation_id != registration().incarnation_id, "one that runs registers again"
+    assert freed.incarnation_id != registration().incarnation_id, "so that a running one registers again"
 
 
 async def test_registrations_are_read_from_the_snapshot_and_later_batches(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_registrations_are_read_from_the_snapshot_and_later_batches(tmp_pa
 
 
 async def raised(desk: Desk, level: int) -> tuple[int, str | None]:
-    """What a request to raise metadata.version is answered."""
+    """Request to raise metadata.version; returns error code and message."""
     api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))
     update = FeatureUpdateKey(feature=OLD, max_version_level=level, upgrade_type=1)
     request = UpdateFeaturesRequest(feature_updates=(update,), validate_only=True)
@@ -126,9 +126,9 @@ async def test_a_leader_rejects_feature_levels_as_kafka_and_ignores_departed_nod
         async def registers(request: ControllerRegistrationRequest) -> int:
             return (await register(RequestContext(70, 0), request)).error_code
 
-        assert await registers(registration()) == ErrorCode.INVALID_REQUEST, "nobody knows that node"
+        assert await registers(registration()) == ErrorCode.INVALID_REQUEST, "an unknown node must be rejected"
         assert await raised(desk, 21) == (0, None)
-        await desk.node.committed(desk.node.append([record(), record(desk.seat.id, 19)]))  # its own does not count
+        await desk.node.committed(desk.node.append([record(), record(desk.seat.id, 19)]))  # its own is ignored
         assert await raised(desk, 21) == (0, None)
         code, why = await raised(desk, METADATA_VERSION_MAX)
         assert code == ErrorCode.INVALID_UPDATE_VERSION
@@ -149,7 +149,7 @@ async def test_a_leader_rejects_feature_levels_as_kafka_and_ignores_departed_nod
 async def test_automatic_metadata_version_upgrades_stop_at_levels_of_voters(
     registered: dict[int, ControllerRegistrationRequest], why: str | None
 ) -> None:
-    """A Kafka controller that does not support a level ends when it replays the record."""
+    """A Kafka controller ends if it replays a level that it does not support."""
     supported = (SupportedFeature(OLD, 17, METADATA_VERSION_MAX),)
     broker = Broker(BrokerId(1), 1, "i", None, (), fenced=False, features=supported)
     cluster = Cluster(brokers={BrokerId(1): broker}, features=features_at(19))
@@ -197,7 +197,7 @@ async def test_a_controller_registration_is_removed_once(tmp_path: Path) -> None
         answers = await asyncio.gather(*(unregister(handle, LEFT) for _ in range(5)))
         codes = sorted(each.error_code for each in answers)
         assert codes == [0, *[ErrorCode.CONTROLLER_ID_NOT_REGISTERED] * 4], (
-            "a Kafka controller ends at a second removal"
+            "a second removal record would end a Kafka controller"
         )
         assert removals(seat) == [LEFT]
         await registered(seat, LEFT)
@@ -206,7 +206,7 @@ async def test_a_controller_registration_is_removed_once(tmp_path: Path) -> None
         image = MetadataImage()
         image.fold(seat.log.batches())
         left = [each.controller_id for each in image.all(kinds.RegisterControllerRecord)]
-        assert left == [LEFT + 10], "a snapshot has no other"
+        assert left == [LEFT + 10], "the image must have no other registration"
 
 
 @pytest.mark.parametrize(

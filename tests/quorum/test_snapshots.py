@@ -1,4 +1,4 @@
-"""Snapshots of a voter's log: written, fetched, broken off, and what of the log goes with them."""
+"""Snapshots of a voter's log: written, fetched and interrupted, and the log that they replace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.quorum.log.batches import BrokenBatch, encode_batch, snapshot_fo
 from controller.quorum.raft.log import EpochEnd, SnapshotId
 from tests.quorum.logs import kept, led, opened, snapshot, some
 
-SMALL = 200  # bytes of a segment: two batches
+SMALL = 200  # bytes of a segment, which is two batches
 
 
 def _ten_records(folder: Path) -> QuorumFiles:
@@ -53,7 +53,7 @@ def test_two_snapshots_are_retained_and_the_log_from_the_older_one(tmp_path: Pat
 
 
 def test_batches_before_the_snapshot_are_retained_up_to_retention_bytes(tmp_path: Path) -> None:
-    """Who was away needs no snapshot, which says less than the log; nor with an epoch from before the oldest one."""
+    """A voter that was away then needs no snapshot; also with an epoch from before the oldest snapshot."""
     log, room = opened(tmp_path, SMALL, 2000), 2000
     for offset in range(40):
         log.append(some(offset, epoch=1 + offset // 4))
@@ -73,7 +73,7 @@ def test_batches_before_the_snapshot_are_retained_up_to_retention_bytes(tmp_path
     assert log.mismatch(start + 1, epoch) is None
     assert log.mismatch(start + 1, epoch - 1) in (SnapshotId(40, 10), EpochEnd(epoch - 1, start))
     assert log.mismatch(start - 1, epoch - 1) == SnapshotId(40, 10)
-    assert log.mismatch(start, epoch) == SnapshotId(40, 10), "of which epoch the one before was"
+    assert log.mismatch(start, epoch) == SnapshotId(40, 10), "the epoch before the start is unknown"
     log.close()
 
 
@@ -85,7 +85,7 @@ def test_a_snapshot_has_the_voter_set_and_is_read_in_parts(tmp_path: Path) -> No
     assert [len(head.records), len(foot.records)] == [3, 1]
     assert log.read_snapshot(SnapshotId(8, 2), 3, 5) == (len(data), data[3:8])
     for position, size in ((len(data), 5), (-1, 5), (1 << 62, 5), ((1 << 63) - 1, 5), (0, 0), (0, -1), (0, -7)):
-        assert log.read_snapshot(SnapshotId(8, 2), position, size) == (len(data), b""), "a request, not the disk"
+        assert log.read_snapshot(SnapshotId(8, 2), position, size) == (len(data), b""), "expected no bytes"
     assert log.read_snapshot(SnapshotId(8, 1), 0, 5) is None
     log.close()
 
@@ -149,7 +149,7 @@ def test_an_interrupted_snapshot_download_is_deleted_at_start(tmp_path: Path) ->
     log.begin_snapshot(SnapshotId(20, 7))
     log.append_snapshot(snapshot(7))
     assert len(_names(tmp_path, "*.checkpoint.part")) == 1
-    again = opened(tmp_path, SMALL)  # the process before was killed
+    again = opened(tmp_path, SMALL)  # after a kill of the previous process
     assert (again.snapshot, _names(tmp_path, "*checkpoint*")) == (None, [])
     again.close()
     log.close()

@@ -1,4 +1,4 @@
-"""A voter's own snapshots: they say what the log says, bound it, and stand in nobody's way."""
+"""A voter's own snapshots: they equal the log, limit its size, and block nothing else."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from tests.quorum.logs import opened, snapshot
 
 BATCHES = log_of(access_history(), 1).written
 NEWER = (None, b"\x01\xff\x01\x00")
-"""A record of a kind that no release has."""
+"""A record of a type that no release has."""
 NO_OP = (None, encode_record(kinds.NoOpRecord()))
 
 
 class Rig:
-    """A voter's log in a folder, what is committed of it, and its snapshots."""
+    """A voter's log in a folder, its consensus, and its snapshots."""
 
     def __init__(self, folder: Path, every_bytes: int = 1, every_s: float = 0.0) -> None:
         self.folder = folder
@@ -88,7 +88,7 @@ async def test_a_snapshot_equals_the_log_and_has_the_voter_set(rig: Rig) -> None
     control = [kraft_version_record(1), voters_record(VoterSet.of([rig.quorum.me]))]
     last = next(decode_batches(BATCHES[-1]))
     history = [*BATCHES, encode_batch(last.last_offset + 1, last.leader_epoch, 7, control, is_control=True)]
-    for before, at in ((0, len(BATCHES) // 2), (len(BATCHES) // 2, len(history))):  # of batches, of a snapshot and more
+    for before, at in ((0, len(BATCHES) // 2), (len(BATCHES) // 2, len(history))):  # then also from a snapshot
         end = rig.commit(*history[before:at])
         assert await rig.snapshots.take()
         whole = folded(b"".join(history[:at]))
@@ -103,7 +103,7 @@ async def test_a_snapshot_equals_the_log_and_has_the_voter_set(rig: Rig) -> None
 
 
 async def test_a_snapshot_has_only_applied_records(rig: Rig) -> None:
-    """Events that are not durable elsewhere are only in the log, and a snapshot has none."""
+    """A snapshot has no events, so it must not replace batches whose events are not durable in the event log."""
     middle = rig.commit(*BATCHES[:10])
     rig.commit(*BATCHES[10:])
     rig.applied = middle
@@ -126,14 +126,14 @@ async def test_a_snapshot_is_due_after_enough_bytes(tmp_path: Path) -> None:
     rig.log.close()
     again = Rig(tmp_path)
     again.commit_records(NO_OP)
-    assert await again.snapshots.take(), "a restarted voter goes on from its own snapshot"
+    assert await again.snapshots.take(), "a restarted voter must continue from its own snapshot"
     again.log.close()
 
 
 async def test_a_snapshot_is_due_after_a_time_if_records_were_committed(tmp_path: Path) -> None:
     rig = Rig(tmp_path, every_bytes=1 << 20, every_s=60)
     rig.now += 60
-    assert not rig.snapshots.is_due, "nothing is committed"
+    assert not rig.snapshots.is_due, "a snapshot is due without a commit"
     rig.commit_records(NO_OP)
     assert rig.snapshots.is_due
     assert await rig.snapshots.take()
@@ -166,7 +166,7 @@ async def test_a_log_with_unsupported_records_is_retained(rig: Rig, record: Pair
     with capture_logs() as lines:
         for _ in range(2):
             assert not await rig.snapshots.take()
-    assert [(each["log_level"], each["end"]) for each in lines] == [("warning", end)], "one warning"
+    assert [(each["log_level"], each["end"]) for each in lines] == [("warning", end)], "expected exactly one warning"
     assert re.fullmatch(why, lines[0]["why"])
     assert rig.snapshots.has_unsupported_records
     assert (rig.names(), rig.log.start) == ([], 0)
@@ -199,7 +199,7 @@ async def test_a_full_disk_prevents_only_the_snapshot(rig: Rig) -> None:
 async def test_a_fetched_snapshot_replaces_one_in_progress(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
-    """Before it is written, or before the log was read."""
+    """The snapshot is fetched before the own one is written, or before the log is read."""
     fetched, work = threading.Event(), getattr(owner, name)
     end = rig.commit(*BATCHES)
 
@@ -241,11 +241,11 @@ async def test_snapshots_are_taken_periodically_until_cancelled(rig: Rig, monkey
         await until(folding.is_set)
     running.cancel()
     await asyncio.sleep(0)
-    assert not running.done(), "the thread reads the log still"
+    assert not running.done(), "the task ended before its thread, which still reads the log"
     held.set()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert len(rig.names()) == 1, "and left it there"
+    assert len(rig.names()) == 1, "the cancelled snapshot was written"
 
 
 async def test_a_failed_snapshot_is_repeated_with_a_growing_back_off(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""Traces of the consensus as text, in `traces`: one step a line, what follows from it indented below.
+"""Traces of the consensus as text, in `traces`: one step a line, with its results indented below.
 
-`python -m tests.quorum.test_traces` runs the steps and rewrites the rest; read the diff. The steps:
+`python -m tests.quorum.test_traces` runs the steps and rewrites the results; review the diff. The steps:
 
     voters COUNT [static] [settled] [priorities P...]   replicas 1 to COUNT start; without priorities none takes over;
                                               settled: 10 seconds later
@@ -62,7 +62,7 @@ TRACES = sorted((Path(__file__).parent / "traces").glob("*.txt"))
 
 
 class Trace:
-    """One quorum, and what happened to it since the last step."""
+    """A quorum, and the results of the current step."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._world: World
@@ -100,7 +100,7 @@ class Trace:
         self._happened.append(f"{world.now - self._began:.2f} {text}")
 
     def step(self, line: str) -> list[str]:
-        """Carry out a step; returns what happened."""
+        """Run a step; returns its results."""
         name, *words = line.split()
         self._happened = []
         if name == "voters":
@@ -135,7 +135,7 @@ class Trace:
         return None
 
     def _shows(self, node_id: str, _: str, version: str, *words: str) -> None:
-        """Its connection to all others shows them."""
+        """Report the node's versions and priority to all others."""
         peer = self._replica(node_id)
         peer.vote_version, peer.shown_priority = int(version), int(words[1]) if words else None
         for each in self._world.replicas.values():
@@ -255,7 +255,7 @@ class Trace:
 
 
 def replayed(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The steps of a file, with what follows from them."""
+    """The steps of a file with their results."""
     trace, lines = Trace(monkeypatch), []
     for line in text.splitlines():
         if line.startswith(" "):

@@ -1,4 +1,4 @@
-"""Quorums that the simulator's replicas make up, their disks and their network, in virtual time, without its faults."""
+"""Quorums of the simulator's replicas, with its disks and network, in virtual time and without faults."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OTHER_DISK = b"another disk's.."
 
 
 def booted(count: int = 3, priorities: dict[int, int] | None = None, is_dynamic: bool | None = None) -> World:
-    """Replicas that have just started. Without priorities nobody claims the lead from another; who has none, or 0,
-    passes for Kafka's."""
+    """Replicas that have just started. Without priorities none requests a leadership transfer. A replica with priority
+    0 or none appears as a Kafka voter."""
     world = World(1, count, is_dynamic)
     world.is_encoded = True
     for replica in world.replicas.values():
@@ -33,19 +33,19 @@ def booted(count: int = 3, priorities: dict[int, int] | None = None, is_dynamic:
 
 
 def settled(count: int = 3, priorities: dict[int, int] | None = None, is_dynamic: bool | None = None) -> World:
-    """Replicas that have run for a while, without faults."""
+    """Replicas after ten seconds without faults."""
     world = booted(count, priorities, is_dynamic)
     world.run_until(10.0)
     return world
 
 
 def leader_of(world: World) -> Replica:
-    assert world.leader is not None, "there is a leader"
+    assert world.leader is not None, "there is no leader"
     return world.leader
 
 
 def quorum_of(replica: Replica) -> Consensus:
-    assert replica.quorum is not None, "it is up"
+    assert replica.quorum is not None, "the replica is down"
     return replica.quorum
 
 
@@ -60,7 +60,7 @@ def others(world: World) -> list[Replica]:
 
 
 def answer(replica: Replica, request: Any) -> Any:
-    """The response to a request that is answered at once."""
+    """The response to a request that is answered immediately."""
     quorum = quorum_of(replica)
     quorum.request(replica.now(), "test", request)
     effects = quorum.take_effects()
@@ -71,7 +71,7 @@ def answer(replica: Replica, request: Any) -> Any:
 
 
 def sent(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> list[Send]:
-    """What it sends from now on."""
+    """A list that collects the requests the replica sends from now on."""
     found: list[Send] = []
     send = replica.world.send
 

@@ -1,5 +1,5 @@
 """`python -m tests.simulation NAME SEED [COUNT]` runs a simulator from seeds; `python -m tests.simulation planted`
-prints the table of docs/testing.md: how many seeds, from 0 on, it takes to find each planted bug."""
+prints the table of docs/testing.md: the number of seeds, from 0 on, until each planted bug is found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEDS_MAX: Final = 400
 
 
 def run(name: str, options: argparse.Namespace) -> bool:
-    """Run a simulator and print what happened; True if no seed failed."""
+    """Run a simulator and print the outcome of each seed; True if no seed failed."""
     simulate = SIMULATORS[name].simulate
     began, done = time.process_time(), Counter[str]()
 

@@ -1,4 +1,4 @@
-"""Faults planted in the one-process controller, or in the log beneath it, each of which the simulator has to find."""
+"""Bugs planted in the one-process controller or in its log. The simulator must find each of them."""
 
 from __future__ import annotations
 

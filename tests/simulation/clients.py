@@ -1,4 +1,4 @@
-"""Clients that ask for anything at any moment, and check that what they are answered is true."""
+"""Clients that send random requests at random times and check the answers against the durable log."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.simulation.world import ConnectionLost
 POOL = (*(f"t{number}" for number in range(12)), "a.b", "a_b", "bad-name", "odd-name", "moody", "moody-name", "no/name")
 TIMEOUTS_MS = (-1, 0, 1, 20, 300, 2_000, 30_000)
 LATE_S = 3.0
-"""How late REQUEST_TIMED_OUT may come: after two syncs of the slowest disk."""
+"""REQUEST_TIMED_OUT may be this late: two syncs of the slowest disk."""
 IMPATIENT = 0.06
-"""How often a client goes away before it is answered."""
+"""The probability that a client cancels a request."""
 
 
 Habit = Callable[[], Awaitable[None]]
 
 
 class Answers(Protocol):
-    """Who answers a request. Raises ConnectionLost."""
+    """A process that answers requests; `call` raises ConnectionLost."""
 
     def call(self, client: str, api_key: int, version: int, request: Message) -> Coroutine[Any, Any, Message]: ...
 
@@ -35,14 +35,14 @@ class Served(Protocol):
     rng: random.Random
     plan: Plan
     counts: Counter[str]
-    """What happened: requests that were answered, answers by API and code, faults."""
+    """Counts of answered requests, of answers by API and error code, and of faults."""
 
     @property
     def process(self) -> Answers: ...
 
 
 class Client:
-    """One client that sends requests and thinks in between."""
+    """One client that sends requests with pauses between them."""
 
     def __init__(self, name: str, world: Served, witness: Witness) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class Client:
                 self._world.counts["connection lost 0"] += 1
 
     def habits(self) -> tuple[Habit, ...]:
-        """What it does, as often as it is there."""
+        """The requests that the client draws from; a request listed more often is more likely."""
         return (
             *[self._create] * 8,
             *[self._delete] * 3,
@@ -100,10 +100,10 @@ class Client:
         begun = loop.time()
         answer: topics.CreateTopicsResponse = await self._call(ApiKey.CREATE_TOPICS, 7, request)
         waited_s = loop.time() - begun - max(request.timeout_ms, 0) / 1000
-        assert request.timeout_ms <= 0 or request.validate_only or waited_s < LATE_S, f"answered {waited_s} s late"
+        assert request.timeout_ms <= 0 or request.validate_only or waited_s < LATE_S, f"{waited_s} s over the timeout"
         names = dict.fromkeys(topic.name for topic in request.topics)
         assert [topic.name for topic in answer.topics] == list(names), (
-            "an answer for each topic, in the order requested"
+            "the response must have one result per topic, in request order"
         )
         for topic in answer.topics:
             self._world.counts[f"CreateTopics {topic.error_code}"] += 1
@@ -164,12 +164,12 @@ class Client:
     async def _list_all(self) -> None:
         self._witness.look()
         before = dict(self._witness.alive)
-        await asyncio.sleep(0.001)  # until the controller knows too
+        await asyncio.sleep(0.001)  # until the controller has applied them
         shown = await self._metadata(topics.MetadataRequest(topics=None))
         self._witness.look()
         there = {name: topic_id for name, topic_id in before.items() if self._witness.alive.get(name) == topic_id}
         missing = sorted(there.keys() - shown.keys())
-        assert not missing, f"{missing} were there all the time, but the list of all topics does not have them"
+        assert not missing, f"{missing} existed throughout, but Metadata for all topics omits them"
 
     async def _look_up(self) -> None:
         names = tuple(topics.MetadataRequestTopic(name=self._name()) for _ in range(2))
@@ -178,7 +178,7 @@ class Client:
     async def _metadata(self, request: topics.MetadataRequest) -> dict[str, bytes]:
         answer = await self._call(ApiKey.METADATA, 12, request)
         _, read = decode_response(ApiKey.METADATA, 12, encode_response(ApiKey.METADATA, 12, 1, answer)[4:])
-        assert isinstance(read, topics.MetadataResponse), "what was encoded is read"
+        assert isinstance(read, topics.MetadataResponse), "the decoded response has another type"
         shown: dict[str, bytes] = {}
         for topic in read.topics:
             self._world.counts[f"Metadata {topic.error_code}"] += 1

@@ -1,4 +1,4 @@
-"""What goes wrong, and what operators do: brokers, disk, policies, clock, and the end of processes."""
+"""Faults and operator actions: brokers, disk, policies, clock, kills and restarts of the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLICY_S = ((0.0, 0.0), (0.0, 0.01), (0.3, 2.0))
 
 
 class DiskFaults:
-    """Faults of the event log's disk, which simulators with such a disk share."""
+    """Faults of the event log's disk, shared by all simulators that use this disk."""
 
     def __init__(self, world: Any) -> None:
         self._world = world
@@ -39,7 +39,7 @@ class DiskFaults:
 
 
 class Faults(DiskFaults):
-    """Does one thing after another to a world until it is to be healed."""
+    """Injects random faults into a world, one after another."""
 
     _world: World
 
@@ -53,7 +53,7 @@ class Faults(DiskFaults):
         await self._world.plan.go_on(self._rng, deeds, self._world.counts, until, pause_s)
 
     def heal_all_but_brokers(self) -> None:
-        """All is well again, and brokers are prompt; but those that are down stay down."""
+        """End all faults and delays, but do not start stopped brokers."""
         process = self._world.process
         self.heal_disk()
         self._world.policy_s = (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""An event log in memory whose disk can be slow, be full, fail a write or a sync, and lose what was not synced."""
+"""An in-memory event log whose disk can be slow or full, fail a write or a sync, and lose unsynced commits."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from events.logs.memory_log import InMemoryLog
 
 
 class Disk:
-    """What is kept while processes come and go, and how it behaves.
+    """The stored log, which outlives processes, and the faults of its disk.
 
-    `full` refuses writes and recovery. `failing_*` are the chances that one write, or one sync, fails; `sync_s` is how
-    long a sync takes, from and to. `dark` closes the log to readers too while it cannot recover.
+    A `full` disk fails writes and recovery. `failing_*` are the probabilities that a write or a sync fails. `sync_s` is
+    the range of a sync's duration. If `dark`, the log also rejects reads while it cannot recover.
     """
 
     def __init__(self, rng: random.Random, cluster_id: str = "simulated") -> None:
@@ -30,12 +30,12 @@ class Disk:
         self.failures = 0
 
     def crash(self, *, power: bool) -> None:
-        """The process that has the log open dies; with `power` gone, an unsynced commit may be lost."""
+        """The process that has the log open dies. After a `power` failure, an unsynced commit may be lost."""
         self.kept.drop_unflushed(self.rng.choice((0, 1)) if power else 1 << 30)
 
 
 def _reader(name: str) -> Callable[..., Any]:
-    """A method that reads from the log, unless that is closed."""
+    """Returns a method that reads from the log and raises LogClosed while the log is dark."""
 
     def read(log: FaultyLog, *args: Any, **fields: Any) -> Any:
         if log._dark:
@@ -46,7 +46,7 @@ def _reader(name: str) -> Callable[..., Any]:
 
 
 class FaultyLog:
-    """One process's view of the disk; see `EventLog` for what each method promises."""
+    """One process's handle on the disk; `EventLog` documents each method."""
 
     path = None
     cluster_id: Any = property(attrgetter("_log.cluster_id"))
@@ -59,7 +59,7 @@ class FaultyLog:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._log = disk.kept
-        self._log.flush()  # what an opening finds is durable from then on
+        self._log.flush()  # everything found when the log is opened is durable
         self._failed = False
         self._dark = False
 
@@ -81,10 +81,10 @@ class FaultyLog:
         self._log.mark_durable()
 
     async def flushed(self) -> int:
-        """Flush as a thread does it: the loop is free meanwhile."""
+        """Flush as if in a thread: the event loop runs meanwhile."""
         await asyncio.sleep(self._disk.rng.uniform(*self._disk.sync_s))
         end = self.flush()
-        # The thread's result reaches the loop a moment after the log knows of it.
+        # The log has the new durable offset slightly before the event loop gets the thread's result.
         await asyncio.sleep(self._disk.rng.choice((0, 0.0002)))
         return end
 

@@ -1,5 +1,5 @@
-"""Lives lived through one after another, and what is shown of those that fail: seed, commit, step, and a smaller plan
-of faults and requests that fails in the same way."""
+"""Runs simulations for a series of seeds. For each failure it prints the seed, commit, step, and a smaller plan of
+faults and requests that fails in the same way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.plan import FAULTS, Item, Plan, in_words, plan_of, shrink
 
 
 class Outcome(NamedTuple):
-    """What happened in a life, and a hash of the log that it left."""
+    """The result of one simulation: counts of what happened, and a hash of the final log."""
 
     counts: Counter[str]
     digest: str = ""
@@ -36,7 +36,7 @@ def live_through(
     only: Plan | None = None,
     tries: int = SHRINK_TRIES,
 ) -> None:
-    """Live through seeds and show those that fail. `lived` is given what came of each, None of one that failed."""
+    """Simulate each seed and print the failures. `lived` is called with each outcome, or None after a failure."""
     for seed in seeds:
         plan = only or Plan()
         try:
@@ -70,7 +70,7 @@ def failure(module: str, seed: int, items: list[Item], simulate: Simulate, error
 
 
 def _kind(error: BaseException) -> str:
-    """What an error says, but for the numbers and names in it."""
+    """The error's type and the start of its message, with each number replaced by N."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {re.sub(r'[0-9]+', 'N', str(error))[:60]}"
@@ -78,7 +78,7 @@ def _kind(error: BaseException) -> str:
 
 @contextmanager
 def named(simulator: str, seed: int) -> Iterator[None]:
-    """A failure inside names its seed."""
+    """Adds the command that repeats the simulation to an exception of the block."""
     try:
         yield
     except BaseException as error:

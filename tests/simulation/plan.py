@@ -1,7 +1,7 @@
-"""What of all that a seed draws is to happen; and smaller plans that fail as well (delta debugging, Zeller's ddmin).
+"""Plans select which of a seed's faults and requests run; `shrink` finds a smaller failing plan (Zeller's ddmin).
 
-A simulator draws its faults and each client's requests by number. A plan that names some leaves all others out: the
-seed then lives through less, and what still fails is shown by less.
+A simulator numbers its faults and the requests of each client. A plan that names some of them skips all others, so a
+failure is reproduced with fewer faults and requests.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 FAULTS: Final = "faults"
-"""The faults' kind; the other kinds are clients, by name."""
+"""The kind of faults; all other kinds are names of clients."""
 
 Item = tuple[str, int]
 Deed = Callable[[], Awaitable[None]]
 
 
 class Plan:
-    """What is drawn, by kind, and what of it happens: all of it unless `only` says by number what does."""
+    """Counts the drawn items by kind and selects the ones that run: all, or those whose numbers are in `only`."""
 
     def __init__(self, only: Mapping[str, frozenset[int]] | None = None) -> None:
         self.drawn: Counter[str] = Counter()
         self._only = only
 
     def happens(self, kind: str) -> bool:
-        """The next one of a kind is drawn: whether it is to happen."""
+        """Draw the next item of a kind; True if it must run."""
         number = self.drawn[kind]
         self.drawn[kind] += 1
         return self._only is None or number in self._only.get(kind, ())
@@ -35,7 +35,7 @@ class Plan:
     async def go_on(
         self, rng: random.Random, deeds: Sequence[Deed], done: Counter[str], until: float, pause_s: float
     ) -> None:
-        """Do one of the deeds now and then, until that time of the loop; what happened is counted as `done`."""
+        """Do random deeds until the loop's time is `until`, on average every `pause_s`; counts them in `done`."""
         loop = asyncio.get_running_loop()
         while loop.time() < until:
             await asyncio.sleep(rng.expovariate(1 / pause_s))
@@ -46,7 +46,7 @@ class Plan:
 
     @property
     def items(self) -> list[Item]:
-        """All that was drawn and happened."""
+        """The items that were drawn and selected."""
         drawn = [(kind, number) for kind, count in sorted(self.drawn.items()) for number in range(count)]
         return [(kind, number) for kind, number in drawn if self._only is None or number in self._only.get(kind, ())]
 
@@ -59,7 +59,7 @@ def plan_of(items: Iterable[Item]) -> Plan:
 
 
 def in_words(items: Iterable[Item]) -> str:
-    """Items as the command line has them: `faults:0-2,7 c0:4`; `-` where there is none."""
+    """Items in the syntax of the command line, such as `faults:0-2,7 c0:4`; `-` if there are none."""
     kinds: dict[str, list[int]] = {}
     for kind, number in sorted(items):
         kinds.setdefault(kind, []).append(number)
@@ -67,7 +67,7 @@ def in_words(items: Iterable[Item]) -> str:
 
 
 def from_words(words: str) -> Plan:
-    """The plan of what `in_words` gave. Raises ValueError."""
+    """Parse the output of `in_words`. Raises ValueError."""
     items: list[Item] = []
     for word in words.split() if words != "-" else ():
         kind, _, runs = word.partition(":")
@@ -88,8 +88,8 @@ def _runs(numbers: Sequence[int]) -> str:
 
 
 def shrink(items: list[Item], fails: Callable[[list[Item]], bool], tries_max: int) -> list[Item]:
-    """Fewer items of which `fails` says so too; at most so many tries. Of a failing list no half, quarter and so on to
-    single items can then be left out."""
+    """Returns a smaller list for which `fails` is still true, after at most `tries_max` calls. Within this limit, no
+    single item of the result can be removed."""
     tries, parts = 0, 2
     while items and tries < tries_max:
         size = -(-len(items) // parts)

@@ -1,4 +1,4 @@
-"""Faults planted in the product's code, which a simulator has to find."""
+"""Plants bugs in the product's code that a simulator must find."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 Bugs = Mapping[str, Sequence[tuple[Any, str, Any]]]
-"""By name: whose attributes are replaced, and by what."""
+"""Bug name → (owner, attribute, replacement)."""
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def planted(bugs: Bugs, name: str) -> Iterator[None]:
 
 
 def seeds_to_find(bugs: Bugs, name: str, simulate: Callable[[int], object], seeds: int, first: int = 0) -> int | None:
-    """How many seeds it takes to find a fault, from the first on; None where so many do not."""
+    """The number of seeds, starting at `first`, until one fails with the bug; None if none of them fails."""
     with planted(bugs, name):
         for seed in range(first, first + seeds):
             try:

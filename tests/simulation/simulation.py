@@ -1,4 +1,4 @@
-"""One simulated life of a controller, from a seed to its checks."""
+"""One simulation of a controller from a seed, with checks at the end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.simulation.world import POLICY, World, chance_from
 
 LIFE_S = 8.0
 REST_S = 120.0
-"""Longer than any timeout that a client asks for, with the slowest policies before it."""
+"""Longer than the longest timeout in a request plus the slowest policy checks."""
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Outcome:
-    """Live through a seed and check. Raises AssertionError, which names the seed."""
+    """Run one seed and its checks. Raises AssertionError with the seed in a note."""
     rng = random.Random(seed)
     with named("process", seed), chance_from(rng):
         return virtual_time.run(_live(rng, plan or Plan()))
@@ -51,7 +51,7 @@ async def _live(rng: random.Random, plan: Plan) -> Outcome:
 
 
 async def _go_wrong(faults: Faults, pause_s: float) -> None:
-    """And come right at last: clients that still wait at the end of their life are answered only then."""
+    """Inject faults, then end them: requests that are still pending are answered only after that."""
     await faults.go_on(LIFE_S, pause_s)
     faults.heal_all_but_brokers()
 

@@ -1,4 +1,4 @@
-"""The four simulators: how each runs from a seed, and the bugs planted in what it simulates."""
+"""The four simulators: the function that runs a seed, and the planted bugs of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.simulation.stream import simulation as stream
 
 
 class Simulator(NamedTuple):
-    """One of them; `simulate` raises an AssertionError that names the seed."""
+    """A simulator. `simulate` raises an AssertionError with the seed in a note."""
 
     simulate: Callable[..., Outcome]
     bugs: Bugs

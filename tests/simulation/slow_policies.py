@@ -1,4 +1,4 @@
-"""Policies on virtual time: slow at will, refusing by name, failing, or gone before they answer."""
+"""Policies on virtual time: they can be slow, refuse or fail by topic name, or be closed before they answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ MOODY = 0.3
 
 
 class SlowPolicies:
-    """Judges one request after another, as the runner does on its thread.
+    """Judges requests one at a time, as the policy runner does on its thread.
 
-    A topic costs from `seconds[0]` to `seconds[1]`. Names that begin with `bad` are refused, those with `odd` make the
-    policy fail; of `moody` ones it says now this and now that, as foreign code may. `judged` has every topic in the
-    order of judging.
+    A topic takes from `seconds[0]` to `seconds[1]`. The policy refuses names that begin with `bad` and fails for `odd`.
+    For `moody` its verdict is random, because user code may be non-deterministic. `judged` lists the topics in order.
     """
 
     def __init__(self, rng: random.Random, seconds: tuple[float, float] = (0.0, 0.0)) -> None:

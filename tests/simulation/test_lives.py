@@ -1,4 +1,4 @@
-"""Of a seed that fails, a smaller plan of faults and requests is shown that fails as well."""
+"""For a failing seed, the simulation reports a smaller plan of faults and requests that also fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_shrink_returns_a_failing_plan_at_its_limit_of_tries() -> None:
         return ALL[7] in items
 
     left = shrink(ALL, fails, tries_max=4)
-    assert len(tried) == 4, "so many tries and no more"
+    assert len(tried) == 4, "exactly the limit of tries"
     assert ALL[7] in left, left
     assert len(left) < len(ALL), left
 
@@ -46,7 +46,7 @@ def test_simulation_plans_round_trip_through_text(words: str) -> None:
 
 
 def test_a_failing_seed_reports_a_smaller_reproduction(capsys: pytest.CaptureFixture[str]) -> None:
-    """The fault with number 5 fails where a request with number 2 was made before."""
+    """Fault 5 fails if a request with number 2 came before it."""
 
     def simulate(seed: int, plan: Plan) -> Outcome:
         requests = {number for number in range(20) if plan.happens("c0")}

@@ -1,4 +1,4 @@
-"""The product through seeds of faults, and the simulators themselves: each planted bug has to be found.
+"""Simulations of the product with faults from a seed, and of planted bugs, which each simulator must find.
 
 More seeds: `python -m tests.simulation NAME SEED COUNT`, and `make sim`.
 """
@@ -21,9 +21,9 @@ from tests.simulation.simulators import SIMULATORS
 from tests.support.tools import ROOT
 
 SEEDS = {"process": (1, 4), "stream": (0, 1), "brokers": (2, 5, 1005), "quorum": (3, 26, 39)}
-"""They reach everything of `REACHED`."""
+"""Fixed seeds that together reach everything in `REACHED`."""
 FRESH = {"process": 3, "stream": 1, "brokers": 1, "quorum": 5}
-"""How many new seeds each test run adds."""
+"""The number of new seeds in each test run."""
 REACHED = {
     "process": """
         kill, cut_power, restart, fill_disk, fail_syncs, slow_policies, CreateTopics 0, CreateTopics 7,
@@ -40,7 +40,7 @@ REACHED = {
         requests, kill, pause, cut, leader, candidate, prospective, truncated, clean, snapshot, disk lost, disk full,
         no room, resigned, AddRaftVoterResponse 0, RemoveRaftVoterResponse 0""",
 }
-"""Faults that happen and answers that are given: a simulator without them would find nothing."""
+"""Faults and answers that each simulator must reach, because without them it would find nothing."""
 ROW = re.compile(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|$", re.MULTILINE)
 FOUND_AFTER = {bug: int(seeds) for bug, seeds in ROW.findall((ROOT / "docs/testing.md").read_text())}
 SEEDS_TO_FIND = {"process": 40, "stream": 40, "brokers": 40, "quorum": 400}
@@ -48,7 +48,7 @@ SEEDS_TO_FIND = {"process": 40, "stream": 40, "brokers": 40, "quorum": 400}
 
 @cache
 def simulated(name: str, seed: int) -> Outcome:
-    """The outcome of a seed, which always is the same."""
+    """The outcome of a seed, which is deterministic."""
     return SIMULATORS[name].simulate(seed)
 
 
@@ -59,7 +59,7 @@ def test_simulated_runs_reach_every_fault_and_break_no_rule(name: str) -> None:
     for seed in (*SEEDS[name], *fresh):
         done += simulated(name, seed).counts
     missing = set(re.split(r",\s+", REACHED[name].strip())) - done.keys()
-    assert not missing, f"never happened or never answered: {sorted(missing)}"
+    assert not missing, f"these faults or answers never occurred: {sorted(missing)}"
 
 
 def test_a_simulation_seed_is_deterministic_across_processes() -> None:
@@ -78,7 +78,7 @@ def test_a_simulation_seed_is_deterministic_across_processes() -> None:
 
 @pytest.mark.parametrize(("name", "bug"), [(name, bug) for name, one in SIMULATORS.items() for bug in one.bugs])
 def test_simulators_find_every_planted_bug(name: str, bug: str) -> None:
-    """It is looked for from the seed on that found it last, as docs/testing.md says."""
+    """The search begins at the seed of docs/testing.md that last found the bug."""
     simulate, bugs, _ = SIMULATORS[name]
     found = seeds_to_find(bugs, bug, simulate, SEEDS_TO_FIND[name], FOUND_AFTER[bug] - 1)
     assert found is not None, f"{bug}: not found in {SEEDS_TO_FIND[name]} seeds"

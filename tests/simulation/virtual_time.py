@@ -1,10 +1,10 @@
-"""An event loop on virtual time: nothing sleeps, and the same program always runs in the same order.
+"""An event loop on virtual time: it never sleeps, and the order of execution is deterministic.
 
-When nothing is ready the clock jumps to the next timer. When there is no timer either, nothing will ever happen again,
-and the loop raises Stuck, so that a lost wake-up shows at once instead of hanging a test.
+If no task is ready, the clock jumps to the next timer. If there is no timer either, the loop raises Stuck: a lost
+wake-up fails at once instead of hanging the test.
 
-What runs inside belongs to a *process* of the simulation (`running_as`): tasks and timers inherit it from what made
-them, and `kill` ends all that belongs to one, without a chance to clean up, as SIGKILL does.
+Each task and timer belongs to a *process* of the simulation (`running_as`) and inherits it from its creator. `kill`
+ends all tasks and timers of a process. Like SIGKILL, it leaves them no chance to clean up.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _PROCESS: ContextVar[int] = ContextVar("simulated process", default=0)
 
 
 LOOK_EVERY = 100
-"""There are no files in a simulation, but for the loop's own pipe: asking the system costs more than the rest."""
+"""The only file is the loop's own pipe, and polling it costs more than all else, so it is polled rarely."""
 
 
 THREAD_S = 0.0005
 SHORTEST_S = 1e-9
-"""A delay that is shorter would leave the clock where it is, once that has come far enough: who waits for the rest of a
-span would wait for ever."""
+"""A shorter delay may not advance a large clock value at all, and a task that waits for the rest of a time span would
+wait forever."""
 
 
 class Stuck(AssertionError):
-    """Everybody waits, and nothing is left that could wake anyone."""
+    """All tasks wait, and no timer is left to wake one."""
 
 
 class _InstantSelector(selectors.DefaultSelector):
-    """Waits for no file: passing the time moves the virtual clock."""
+    """Never blocks: a wait only advances the virtual clock."""
 
     now = 0.0
     steps = 0
-    """How often the loop has come round."""
+    """The number of iterations of the loop."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self.steps += 1
@@ -57,14 +57,14 @@ class _InstantSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop whose `time()` starts at 0 and passes only while everybody waits. `errors` collects what nobody caught."""
+    """A loop whose `time()` starts at 0 and advances only while all tasks wait. `errors` has uncaught exceptions."""
 
     def __init__(self) -> None:
         self._virtual = _InstantSelector()
         super().__init__(self._virtual)
         self.errors: list[dict[str, Any]] = []
         self.thread_s: Callable[[], float] = lambda: THREAD_S
-        """How long a thread takes for what it is given."""
+        """Returns the duration of the next call in a thread."""
         self._dead: set[int] = set()
         self._tasks: dict[int, list[asyncio.Task[Any]]] = {}
         self._timers: dict[int, list[asyncio.TimerHandle]] = {}
@@ -75,7 +75,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     @property
     def steps(self) -> int:
-        """How often it has come round: the same seed's failure is always at the same step."""
+        """The number of iterations; a seed always fails at the same step."""
         return self._virtual.steps
 
     def create_task(
@@ -114,7 +114,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return super().call_later(max(delay, SHORTEST_S) if delay > 0 else delay, callback, *args, context=context)
 
     def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
-        """What a thread does is done a moment later, all at once; never, where its process dies before."""
+        """Call the function after the duration of a thread, in one step; never if its process is killed before."""
         future: asyncio.Future[T] = self.create_future()
 
         def do() -> None:
@@ -128,7 +128,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return future
 
     def left_of(self, process: int) -> list[object]:
-        """The tasks and timers of a process that would still do something."""
+        """The unfinished tasks and pending timers of a process."""
         tasks = [
             task for task in self._tasks.get(process, ()) if not task.done() and task is not asyncio.current_task()
         ]
@@ -136,11 +136,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return [*tasks, *(timer for timer in self._timers.get(process, ()) if timer in timers)]
 
     def timers(self) -> list[asyncio.TimerHandle]:
-        scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled")  # noqa: B009 - asyncio's own, and not typed
+        scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled")  # noqa: B009 - private to asyncio, untyped
         return [timer for timer in scheduled if not timer.cancelled()]
 
     def kill(self, process: int) -> None:
-        """End all that belongs to a process; whatever it still begins ends at once."""
+        """Cancel all tasks and timers of a process, also those that it creates later."""
         self._dead.add(process)
         for timer in self._timers.pop(process, ()):
             timer.cancel()
@@ -150,7 +150,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 def virtual_loop() -> VirtualTimeLoop:
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualTimeLoop), "this runs on virtual time"
+    assert isinstance(loop, VirtualTimeLoop), "the running loop is not a VirtualTimeLoop"
     return loop
 
 
@@ -166,7 +166,7 @@ def _keep(kept: list[T], item: T, is_alive: Callable[[T], bool]) -> None:
 
 @contextmanager
 def running_as(process: int) -> Iterator[None]:
-    """What is begun inside the block belongs to the process."""
+    """Tasks and timers created in the block belong to the process."""
     token = _PROCESS.set(process)
     try:
         yield
@@ -175,17 +175,17 @@ def running_as(process: int) -> Iterator[None]:
 
 
 def context_of(process: int) -> Context:
-    """A context in which everything belongs to the process."""
+    """A context in which new tasks and timers belong to the process."""
     context = copy_context()
     context.run(_PROCESS.set, process)
     return context
 
 
 def run(story: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on virtual time. Raises what nobody caught, beside what it raises itself."""
+    """Run a coroutine to its end on virtual time. Also raises AssertionError for an uncaught exception of a task."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         loop = runner.get_loop()
-        assert isinstance(loop, VirtualTimeLoop), "the runner has our loop"
+        assert isinstance(loop, VirtualTimeLoop), "the runner must use VirtualTimeLoop"
         try:
             result = runner.run(story)
         except BaseException as error:
@@ -193,12 +193,12 @@ def run(story: Coroutine[Any, Any, T]) -> T:
             raise
         errors = loop.errors
     for context in errors:
-        raise AssertionError(f"nobody caught: {context['message']}") from context.get("exception")
+        raise AssertionError(f"uncaught exception: {context['message']}") from context.get("exception")
     return result
 
 
 def on_virtual_time(story: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """An async test as a test that runs on virtual time."""
+    """Decorator: run an async test on virtual time."""
 
     @functools.wraps(story)
     def test(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,6 +1,6 @@
-"""What the disk has promised: the durable events as they became so, watched from outside.
+"""Records durable events independently of the controller.
 
-Whatever a client is answered, or shown, must rest on events that were durable at that moment and are there for good.
+An answer or a view may depend only on events that were durable when it was sent. Durable events must never change.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from events.logs.memory_log import InMemoryLog
 
 
 class Witness:
-    """Follows one log up to its durable end."""
+    """Reads one log up to its durable offset."""
 
     def __init__(self, log: InMemoryLog) -> None:
         self._log = log
         self.seen: list[bytes] = []
         self.created: dict[bytes, str] = {}
-        """The name of every topic that ever was, by id."""
+        """Topic id → name, also of deleted topics."""
         self.alive: dict[str, bytes] = {}
         self.deleted: set[bytes] = set()
         self.ready: set[bytes] = set()
         self.answered: set[tuple[bytes, int]] = set()
-        """Answers to creates by the id of the topic that they led to."""
+        """(topic id, error code) of each answered create that created a topic."""
         self._ids: dict[tuple[str, str], bytes] = {}
 
     def look(self) -> None:
-        """Take in what has become durable since."""
+        """Read the events that have become durable since the last call."""
         for offset, value in self._log.read(len(self.seen), self._log.durable_offset):
             self.seen.append(value)
             self.take(decode_event(offset, value).event)
@@ -48,24 +48,24 @@ class Witness:
                 pass
 
     def check_created(self, name: str, topic_id: bytes) -> None:
-        """A client was answered NONE for a create."""
+        """Check after a client got NONE for a create."""
         self.look()
         assert self.created.get(topic_id) == name, f"{name} was answered NONE, but its creation is not durable"
-        assert topic_id in self.ready, f"{name} was answered NONE, but that it is ready is not durable"
+        assert topic_id in self.ready, f"{name} was answered NONE, but its TopicReady is not durable"
         assert (topic_id, 0) in self.answered, f"{name} was answered NONE, but the answer is not in the log"
 
     def check_deleted(self, name: str, topic_id: bytes) -> None:
-        """A client was answered NONE for a delete."""
+        """Check after a client got NONE for a delete."""
         self.look()
         assert topic_id in self.deleted, f"the deletion of {name} was answered NONE, but it is not durable"
 
     def check_shown(self, name: str, topic_id: bytes) -> None:
-        """A client was shown a topic."""
+        """Check after a response to a client listed a topic."""
         self.look()
-        assert self.created.get(topic_id) == name, f"{name} is shown, but its creation is not durable"
+        assert self.created.get(topic_id) == name, f"a response lists {name}, but its creation is not durable"
 
     def check_kept(self) -> None:
-        """Whatever was durable once is in the log for good."""
+        """Check that the log still has every event that was durable before."""
         kept = [value for _, value in self._log.read(0, len(self.seen))]
         assert kept == self.seen, f"durable events changed, the first at offset {_first_difference(kept, self.seen)}"
 

@@ -1,7 +1,7 @@
-"""The simulated world: one disk, processes that serve on it one after another, clients, and faults; all from one seed.
+"""The simulated world from one seed: a disk, a series of processes that serve from it, clients, and faults.
 
-What runs is the product's own code: Controller, ControllerApi, the handlers of Kafka's requests, SimulatedBrokers, over
-the in-memory log. Only time, the disk, the policies and the network are the simulation's.
+The processes run product code: Controller, ControllerApi, the handlers of Kafka's requests and SimulatedBrokers over
+the in-memory log. Only time, the disk, the policies and the network are simulated.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class ConnectionLost(Exception):
 
 
 class Unheard:
-    """Log lines and figures that nobody reads."""
+    """A logger and metrics that discard everything."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_, **__: None
 
 
 class Serving:
-    """A process that serves Kafka's requests. `number` is its own; what it begins dies with it."""
+    """A process that serves Kafka's requests. Its tasks and timers belong to process `number` and end with it."""
 
     handlers: HandlerTable
 
@@ -66,7 +66,7 @@ class Serving:
         return context_of(self.number).run(action, *args)
 
     def controller_on(self, log: FaultyLog, brokers: Brokers, world: Any, **more: Any) -> Controller:
-        """A controller of this process, by the world's clock."""
+        """A controller of this process, with the world's clock."""
         return Controller(
             log,
             brokers,
@@ -79,7 +79,7 @@ class Serving:
         )
 
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
-        """One request as its connection hands it over. Raises ConnectionLost."""
+        """Handle one request as a connection does. Raises ConnectionLost."""
         if not self.alive:
             raise ConnectionLost("nobody listens")
         given = self.run(self._begin, client, api_key, version, request)
@@ -104,12 +104,12 @@ class Serving:
                 given = eager.start(given, asyncio.get_running_loop())
         except LogError as error:
             raise ConnectionLost("the handler could not read") from error
-        assert given is not NO_RESPONSE, "every request of the simulation is answered"
+        assert given is not NO_RESPONSE, "every request of the simulation must have a response"
         return given
 
 
 class Process(Serving):
-    """One process: a controller with its gateway and brokers on the disk."""
+    """One process: a controller on the disk, with its ControllerApi, handlers and brokers."""
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(number)
@@ -129,19 +129,19 @@ class Process(Serving):
         await self.run(asyncio.ensure_future, self.controller.start(settings, RELEASE))
 
     def kill(self, *, power: bool) -> None:
-        """SIGKILL, or a power cut, which loses what was not synced."""
+        """SIGKILL, or a power failure, which may lose unsynced commits."""
         self.alive = False
         virtual_loop().kill(self.number)
         self.world.disk.crash(power=power)
 
     async def stop(self) -> None:
-        """SIGTERM, after the connections are gone."""
+        """SIGTERM, after all connections are closed."""
         self.alive = False
         await self.run(asyncio.ensure_future, self.controller.stop())
         self.log.close()
         await asyncio.sleep(0)
         left = virtual_loop().left_of(self.number)
-        assert not left, f"a controller that has stopped left behind: {left}"
+        assert not left, f"the stopped controller left tasks or timers: {left}"
 
 
 class World:
@@ -163,11 +163,11 @@ class World:
         self.process: Process
 
     def clock_ms(self) -> int:
-        """The wall clock, which people set now and then."""
+        """The wall clock, which the fault `set_clock` changes."""
         return BORN_MS + self.skew_ms + int(asyncio.get_running_loop().time() * 1000)
 
     async def boot(self) -> Process:
-        """Start a process on the disk. The brokers are as the one before it left them."""
+        """Start a process on the disk. The brokers keep the state that they had in the previous process."""
         self._processes += 1
         if self._processes > 1:
             brokers = self.process.brokers.by_id
@@ -190,7 +190,7 @@ class World:
 
 @contextmanager
 def chance_from(rng: random.Random) -> Iterator[None]:
-    """Topic ids are drawn from the seed too, and nobody reads the log lines of a simulation."""
+    """Draw topic ids from the seed, and suppress log lines."""
     said = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:

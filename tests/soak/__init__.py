@@ -1,4 +1,4 @@
-"""The whole of it for half an hour: real clients, real processes, real brokers, kills from a seed, a log that grows.
+"""Half an hour of a whole cluster under load: real clients, processes and brokers, kills from a seed, a growing log.
 
-`make soak`, or `python -m tests.soak --minutes 30 --seed N`. docs/testing.md says what runs and what must hold.
+`make soak`, or `python -m tests.soak --minutes 30 --seed N`. docs/testing.md describes the processes and the checks.
 """

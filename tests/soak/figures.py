@@ -1,4 +1,4 @@
-"""What processes take: memory, open descriptors, threads and disk, looked at every few seconds."""
+"""Resource use of processes, sampled every few seconds: memory, open file descriptors, threads and disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATUS = re.compile(r"^(VmRSS|Threads):\s+(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at a process: seconds since the start of the soak, MiB, and counts."""
+    """A sample of a process: seconds since the start of the soak, MiB, and counts."""
 
     at_s: float
     pid: int
@@ -35,7 +35,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """One look at a folder, in MiB: all of it, and by what is directly in it."""
+    """A sample of a folder's size in MiB: the total, and the size of each direct entry."""
 
     at_s: float
     mib: float
@@ -43,16 +43,16 @@ class Disk:
 
 
 class Figures(threading.Thread):
-    """Looks at all nodes until the end of the block; `samples` and `disks` are by the node's name."""
+    """Samples all nodes until the end of the block; `samples` and `disks` are by the node's name."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         super().__init__(name="figures", daemon=True)
         self.samples: defaultdict[str, list[Sample]] = defaultdict(list)
         self.disks: defaultdict[str, list[Disk]] = defaultdict(list)
         self.ended: list[str] = []
-        """What ended by itself."""
+        """Processes that ended without a fault."""
         self.began_s = 0.0
-        """By the monotonic clock."""
+        """Start, on the monotonic clock."""
         self._nodes = nodes
         self._over = threading.Event()
         self._announce: Callable[[], object] | None = None
@@ -68,11 +68,11 @@ class Figures(threading.Thread):
         self.join(60)
 
     def now_s(self) -> float:
-        """Seconds since it began to look."""
+        """Seconds since the first sample."""
         return time.monotonic() - self.began_s
 
     def each_minute(self, say: Callable[[], object]) -> None:
-        """Call this once a minute from now on."""
+        """Call `say` once a minute from now on."""
         self._announce = say
 
     def run(self) -> None:
@@ -93,19 +93,19 @@ class Figures(threading.Thread):
         if (ended := node.ended()) is not None and ended not in self.ended:
             self.ended.append(ended)
         pid = node.running.pid
-        with suppress(OSError, KeyError):  # it has just ended
+        with suppress(OSError, KeyError):  # the process has just ended
             self.samples[node.name].append(sample(pid, at_s))
 
 
 def sample(pid: int, at_s: float) -> Sample:
-    """A process as it is now. Raises OSError, KeyError where it is none any more."""
+    """Sample a process. Raises OSError or KeyError if it has ended."""
     status = dict(_STATUS.findall(Path(f"/proc/{pid}/status").read_text(encoding="ascii")))
     descriptors = len(os.listdir(f"/proc/{pid}/fd"))
     return Sample(at_s, pid, int(status["VmRSS"]) / 1024, descriptors, int(status["Threads"]))
 
 
 def disk_of(folder: Path, at_s: float) -> Disk:
-    """What a folder takes now; files come and go meanwhile."""
+    """The current size of a folder; files may appear and disappear during the scan."""
     parts: defaultdict[str, float] = defaultdict(float)
     for place, _, names in os.walk(folder):
         part = Path(place).relative_to(folder).parts
@@ -116,17 +116,17 @@ def disk_of(folder: Path, at_s: float) -> Disk:
 
 
 def between(samples: Iterable[Sample], begin_s: float, end_s: float) -> list[Sample]:
-    """Those of a span of time."""
+    """The samples from `begin_s` to `end_s`."""
     return [each for each in samples if begin_s <= each.at_s <= end_s]
 
 
 def median(values: Iterable[float]) -> float:
-    """The one in the middle; 0 of none."""
+    """The median; 0 for no values."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2] if ordered else 0.0
 
 
 def hundredths(values: Iterable[float], share: int) -> float:
-    """So many hundredths of the values are not above this; 0 of none."""
+    """The percentile `share` of the values; 0 for no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, len(ordered) * share // 100)] if ordered else 0.0

@@ -1,4 +1,4 @@
-"""After the soak: everything that was acknowledged is there, and the logs say one thing."""
+"""Checks after the soak: no acknowledged change is lost, and all logs agree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DECIDED_WITHIN_S: Final = 120.0
 
 
 def tried(what: str, check: Callable[[], list[str]]) -> list[str]:
-    """What a check found, its own failure among that."""
+    """The violations that a check found; if the check itself fails, its error."""
     try:
         return check()
     except Exception as error:
@@ -27,20 +27,20 @@ def tried(what: str, check: Callable[[], list[str]]) -> list[str]:
 
 
 def lost_topics(client: Changes, address: str) -> list[str]:
-    """What a client's topics are not as it was answered."""
+    """The client's topics that differ from the answers it got."""
     if client.report.wrong:
         return client.report.wrong
     return [*shown_otherwise([client.report], address), *altered_otherwise(client, address)]
 
 
 def differing_logs(stage: Stage) -> list[str]:
-    """The copies of the metadata log, and the snapshots that stand for parts of it. Raises AssertionError."""
+    """Compare the copies of the metadata log, and their snapshots. Raises AssertionError if they differ."""
     check_logs(stage.cluster)
     return []
 
 
 def lost_commands(stage: Stage, client: Changes) -> list[str]:
-    """What was not decided once and in order, or otherwise than it was answered, by the events topic."""
+    """Commands that the events topic shows as not decided, decided twice or out of order, or not as answered."""
     bootstrap, deadline = stage.cluster.bootstrap, time.monotonic() + DECIDED_WITHIN_S
     while True:
         commands = read_topic(bootstrap, f"{NAMES}.commands", STREAM_PARTITIONS)
@@ -58,7 +58,7 @@ def lost_commands(stage: Stage, client: Changes) -> list[str]:
 
 
 def broken_rules(folder: Path) -> list[str]:
-    """Of the voter's log, after it has ended: what its tree, the rules, or the state beside it say against it."""
+    """Violations that `verify` and `replay invariants` find in the log of the stopped voter."""
     found = []
     for words in (["verify", folder], ["replay", "invariants", folder, "--local"]):
         argv = [str(each) for each in (COMMAND, *words)]
@@ -69,7 +69,7 @@ def broken_rules(folder: Path) -> list[str]:
 
 
 def ended_badly(stage: Stage) -> list[str]:
-    """Processes of Topicwright that SIGTERM does not end with 0."""
+    """Stop all Topicwright processes with SIGTERM; returns those whose exit code is not 0."""
     found = []
     for node in sorted(stage.ours, key=lambda each: each.kind == "voter"):
         node.disturbed.set()

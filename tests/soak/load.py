@@ -1,4 +1,4 @@
-"""All clients of a soak together: none of them is ever killed."""
+"""All clients of a soak; they are never killed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PAUSE_S: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A client that changes topics through brokers, and one through a gateway; a producer with acks=all and a group
-    that reads along; readers of pages, and of the stream of events, of each of our processes that has them."""
+    """A client that changes topics through brokers, and one through a gateway; a producer with acks=all and a consumer
+    group; for each voter and gateway of Topicwright, a reader of its pages and a follower of its event stream."""
 
     stage: Stage
     changes: dict[str, Changes]
-    """By the kind of node that answers in the end."""
+    """By the kind of node that decides the change."""
     churn: Churn
     reading: Reading
     readers: dict[str, Reader]
@@ -38,7 +38,7 @@ class Load:
     standstills: Standstills
 
     def lost(self) -> list[str]:
-        """End it, and see that everything that was acknowledged is there."""
+        """End the load; returns all acknowledged changes and records that are lost or differ."""
         stage, wrong = self.stage, []
         for client in self.changes.values():
             client.end()
@@ -79,7 +79,7 @@ def _unseen(follower: Follower, node: Node) -> list[str]:
 
 @contextmanager
 def load_on(stage: Stage, seed: int) -> Iterator[Load]:
-    """All clients at work, until the end of the block."""
+    """Run all clients until the end of the block."""
     cluster, brokers = stage.cluster, len(stage.cluster.brokers)
     new = NewTopic(TOPIC, PARTITIONS, brokers, config={"min.insync.replicas": str(brokers // 2 + 1)})
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})

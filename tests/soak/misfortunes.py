@@ -1,4 +1,4 @@
-"""What happens to nodes, one after another, from a seed; and how long it is until all are well again."""
+"""Injects faults into nodes, from a seed, and measures how long the cluster takes to recover."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _Fate = tuple[str, Node]
 
 
 class Misfortunes:
-    """Draws a fault and a node until every one of them has had each, and then anew; sometimes two nodes of different
-    kinds at once."""
+    """Draws a fault and a node at random until each node has had each fault, then starts again. Sometimes it draws two
+    nodes of different kinds at once."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
         self.counts: Counter[str] = Counter()
-        """By fault and kind of node."""
+        """Injected faults by "fault kind-of-node"."""
         self.well_s: list[float] = []
-        """Seconds from each until all was well again."""
+        """Seconds from each fault until all nodes worked again."""
         self._stage, self._chance = stage, random.Random(seed)
         self._left: list[_Fate] = []
 
     def until(self, end_s: float, faults: Collection[str]) -> None:
-        """Of these faults, until a moment of the monotonic clock. Raises AssertionError where a node does not get well,
-        or does not end as it should."""
+        """Inject these faults until `end_s` of the monotonic clock. Raises AssertionError if a node does not recover or
+        exits with an unexpected code."""
         while time.monotonic() < end_s:
             self._one(faults)
             time.sleep(min(self._chance.uniform(*PAUSE_S), max(0.0, end_s - time.monotonic())))
@@ -58,7 +58,7 @@ class Misfortunes:
         self.well_s.append(time.monotonic() - began_s)
 
     def _draw(self, faults: Collection[str], but: Collection[str]) -> _Fate:
-        """The next that is allowed; what is left is shuffled again when it has none."""
+        """The next allowed pair of fault and node; a new shuffle begins when none is left."""
         for _ in range(2):
             for each in self._allowed(faults, but):
                 self._left.remove(each)
@@ -75,5 +75,5 @@ class Misfortunes:
         while unwell := self._stage.not_well():
             ended = [each for node in self._stage.nodes if (each := node.ended()) is not None]
             assert not ended, f"{what}: {ended}"
-            assert time.monotonic() < deadline, f"{what}: not well again within {WELL_WITHIN_S:.0f} s: {unwell}"
+            assert time.monotonic() < deadline, f"{what}: not recovered within {WELL_WITHIN_S:.0f} s: {unwell}"
             time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""One process of the soak: how it is started, whether it is well, and what can happen to it."""
+"""One process of the soak: its start, its readiness, and the faults that can be injected into it."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from tests.support.processes import Process
 
 WELL_WITHIN_S: Final = 240.0
 STOPPED_S: Final = (0.5, 12.0)
-"""A broker is fenced after 9 s of silence, a worker replaced after 6 s, a leader of the quorum after 2 s."""
+"""A silent broker is fenced after 9 s, a worker replaced after 6 s, a leader of the quorum after 2 s."""
 JAVA_TERMINATED: Final = 143
 _HTTP = re.compile(r"^ready .*\bhttp=(\S+)", re.MULTILINE)
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A process that comes and goes. `kind` is voter, broker, worker or gateway; `folder` is where it keeps its data;
-    `ours` says whether it is Topicwright's."""
+    """A process that is stopped and restarted. `kind` is voter, broker, worker or gateway; `folder` is its data folder;
+    `ours` is true for a process of Topicwright."""
 
     name: str
     kind: str
     process: Callable[[], Process | None]
     begin: Callable[[], object]
-    """Starts it in the place of the one that ended."""
+    """Starts the process again after it has ended."""
     works: Callable[[], bool]
     folder: Path
     ours: bool = True
     disturbed: threading.Event = field(default_factory=threading.Event)
-    """Set from a fault until its end: who ends then is not missed."""
+    """Set during a fault: the process may end meanwhile."""
     _seen: tuple[int, str] = (0, "")
 
     @property
     def running(self) -> Process:
-        """Its process, which may have ended."""
+        """The last started process, which may have ended."""
         found = self.process()
-        assert found is not None, f"{self.name} was started"
+        assert found is not None, f"{self.name} was never started"
         return found
 
     @property
     def http(self) -> str:
-        """Where the process of now answers HTTP; empty until it says so."""
+        """HOST:PORT of the current process's HTTP listener; empty until the process prints it."""
         process = self.running
         if self._seen[0] != process.pid or not self._seen[1]:
             found = _HTTP.search(process.output)
@@ -57,7 +57,7 @@ class Node:
         return self._seen[1]
 
     def get(self, path: str) -> bytes:
-        """What HTTP answers. Raises OSError where it does not, or not with 200."""
+        """The body of an HTTP response. Raises OSError without a response, or for a status that is an error."""
         if not self.http:
             raise ConnectionRefusedError(f"{self.name} does not say yet where it answers")
         with urllib.request.urlopen(f"http://{self.http}{path}", timeout=10) as answer:
@@ -65,14 +65,14 @@ class Node:
         return body
 
     def is_ready(self) -> bool:
-        """Whether it says of itself that it is."""
+        """True if `/health/ready` returns 200."""
         with suppress(OSError):
             self.get("/health/ready")
             return True
         return False
 
     def ended(self) -> str | None:
-        """What it left behind, where it ended and nobody had it ended."""
+        """Exit code and last output if the process ended without a fault; else None."""
         process = self.running
         if self.disturbed.is_set() or process.popen.poll() is None or self.disturbed.is_set():
             return None
@@ -80,14 +80,14 @@ class Node:
 
 
 def kill(node: Node, chance: random.Random) -> None:
-    """SIGKILL, and some time later it is started again."""
+    """SIGKILL; restart after a pause."""
     node.running.kill()
     time.sleep(chance.uniform(0.2, 3))
     node.begin()
 
 
 def terminate(node: Node, chance: random.Random) -> None:
-    """SIGTERM: it ends in order, and is started again."""
+    """SIGTERM; check the exit code and restart."""
     code = node.running.stop(within_s=120)
     assert code in ((0,) if node.ours else (0, JAVA_TERMINATED)), (
         f"{node.name}: SIGTERM ended with {code}\n{node.running.output[-3000:]}"
@@ -97,7 +97,7 @@ def terminate(node: Node, chance: random.Random) -> None:
 
 
 def stop(node: Node, chance: random.Random) -> None:
-    """SIGSTOP: for a while it does not run, and then goes on as if nothing had been."""
+    """SIGSTOP; after a pause, SIGCONT."""
     process = node.running
     process.popen.send_signal(signal.SIGSTOP)
     try:

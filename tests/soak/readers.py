@@ -1,4 +1,4 @@
-"""Readers over HTTP: pages and paths of now, of any moment, and the stream of events."""
+"""HTTP readers of the current state, of past states (`at=`), of pages, and of the event stream."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ NOW: Final = ("/v1/topics?limit=100", "/v1/summary", "/v1/requests?limit=50", "/
 PAGES: Final = ("/", "/v1/topics", "/v1/brokers", "/v1/requests")
 PAUSE_S: Final = 0.25
 RETAINED: Final = 200
-"""So many moments are remembered, to be read again."""
+"""The number of offsets whose state is remembered, to be read again."""
 SILENT_S: Final = 30.0
-"""A stream of events shows every ten seconds that it lives."""
+"""Socket timeout; an event stream sends a keep-alive every ten seconds."""
 
 
 class Reader(threading.Thread):
-    """Reads a node's pages and paths; what it shows of an offset must never change."""
+    """Reads a node's pages and paths; the state at an offset must never change."""
 
     def __init__(self, node: Node, seed: int) -> None:
         super().__init__(name=f"reader of {node.name}", daemon=True)
         self.took: list[tuple[float, float]] = []
-        """Of each answer: when it was requested, and how long that took; in seconds."""
+        """(time of the request, duration) of each answer, in seconds."""
         self.past = 0
-        """How many answers of the past were read a second time."""
+        """The number of reads of a past state."""
         self.wrong: list[str] = []
         self._node, self._chance = node, random.Random(seed)
         self.over = threading.Event()
@@ -40,11 +40,11 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(PAUSE_S) and not self.wrong:
-            with suppress(OSError, http.client.HTTPException):  # nobody is there: the misfortunes see to that
+            with suppress(OSError, http.client.HTTPException):  # a fault has stopped the node
                 self._read_one()
 
     def end(self) -> None:
-        """Read no more."""
+        """Stop the thread and wait for its last read."""
         self.over.set()
         self.join(90)
 
@@ -54,13 +54,13 @@ class Reader(threading.Thread):
             self._get(self._chance.choice(NOW))
         elif what == 1:
             self._get(self._chance.choice(PAGES), accept="text/html")
-        elif self._node.name.startswith("gateway"):  # where an offset is one of a partition
+        elif self._node.name.startswith("gateway"):  # each partition has its own offsets, so read by time
             self._get(f"/v1/topics?limit=100&at={time.time_ns() // 1_000_000 - self._chance.randrange(60_000)}ms")
         else:
             self._read_past()
 
     def _read_past(self) -> None:
-        """Some offset that there is; one of those that were read before, or a new one."""
+        """Read the state at a random offset: one that was read before, or a new one."""
         if self._kept and self._chance.random() < 0.5:
             at = self._chance.choice(list(self._kept))
         else:
@@ -79,7 +79,7 @@ class Reader(threading.Thread):
             del self._kept[self._chance.choice(list(self._kept))]
 
     def _get(self, path: str, accept: str = "application/json") -> bytes | None:
-        """An answer, or None where the node does not answer yet or no more."""
+        """The body of the answer, or None if the node does not serve now."""
         if not self._node.http:
             return None
         request = urllib.request.Request(f"http://{self._node.http}{path}", headers={"Accept": accept})
@@ -96,15 +96,15 @@ class Reader(threading.Thread):
 
 
 class Follower(threading.Thread):
-    """Follows a node's events from the first on, whatever happens to it: each comes once, in order. Of a log in
-    partitions the first one's."""
+    """Follows a node's event stream from the first event, across restarts; each event must come once, in order. At a
+    gateway it follows partition 0."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(name=f"follower of {node.name}", daemon=True)
         self.reached = 0
         """The offset of the next event."""
         self.again = 0
-        """How often the stream had to be requested anew."""
+        """The number of times that the stream ended."""
         self.wrong: list[str] = []
         self._node = node
         self.over = threading.Event()
@@ -116,7 +116,7 @@ class Follower(threading.Thread):
             self.again += 1
 
     def end(self, newest: int, within_s: float = 120) -> None:
-        """Follow up to an offset, and no further."""
+        """Wait until the stream has reached an offset, then stop."""
         deadline = time.monotonic() + within_s
         while self.reached <= newest and time.monotonic() < deadline and not self.wrong:
             time.sleep(0.1)

@@ -1,10 +1,9 @@
-"""What figures may come to: the rules by which a soak fails, in words.
+"""Limits of resource use; a soak that exceeds one fails.
 
-Memory is judged for each process from its own start: what it does first fills caches, so that the second half of its
-life counts. There it may grow by `GROWTH_MIB_MINUTE`: a thousand events take 0.5 MiB until RocksDB's buffer is full
-and goes to a file. Above that, growth has to slow down: in the last quarter it is less than half as steep as in the
-quarter before. A process that lived for less than `JUDGED_S` is not judged, and none may be larger than `RSS_MIB_MAX`
-ever.
+Memory is checked per process and only in the second half of its lifetime, because the first half fills caches. It may
+grow by `GROWTH_MIB_MINUTE`: a thousand events take 0.5 MiB until RocksDB flushes its buffer to a file. Faster growth
+must slow down: the slope of the last quarter is at most half of that of the quarter before. Processes that ran for less
+than `JUDGED_S` are not checked for growth. No process may ever exceed `RSS_MIB_MAX`.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from events.logs.archive.archive import INDEXES_KEPT
 from tests.soak.figures import Disk, Sample, between, median
 
 DESCRIPTORS_MORE: Final = 40 + INDEXES_KEPT
-"""RocksDB holds its files open, whose number goes up and down; librdkafka a connection to each broker; who reads an
-archive up to so many of its indexes."""
+"""RocksDB keeps a varying number of files open, librdkafka a connection to each broker, and an archive's reader up to
+`INDEXES_KEPT` indexes."""
 THREADS_MORE: Final = 8
 RSS_MIB_MAX: Final = 700.0
 GROWTH_MIB_MINUTE: Final = 1.5
@@ -27,7 +26,7 @@ POINTS: Final = 60
 
 
 def too_many(name: str, first: Sequence[Sample], last: Sequence[Sample]) -> list[str]:
-    """Descriptors and threads of a node in the last calm minute that exceed those of the first."""
+    """Violations if descriptors or threads of a node grew too much from the first calm minute to the last."""
     found = []
     for what, allowed in (("descriptors", DESCRIPTORS_MORE), ("threads", THREADS_MORE)):
         before, after = (median(getattr(each, what) for each in span) for span in (first, last))
@@ -37,13 +36,13 @@ def too_many(name: str, first: Sequence[Sample], last: Sequence[Sample]) -> list
 
 
 def slope(samples: Sequence[Sample]) -> float:
-    """MiB a minute, by the median of the slopes between any two: a peak counts for little (Theil and Sen)."""
+    """Growth in MiB per minute: the median slope between all pairs (Theil–Sen), which is robust against peaks."""
     points = samples[:: max(1, len(samples) // POINTS)]
     return 60 * median((b.rss_mib - a.rss_mib) / (b.at_s - a.at_s) for a, b in combinations(points, 2))
 
 
 def grows(name: str, samples: Sequence[Sample]) -> list[str]:
-    """Processes of a node whose memory grows without bound; `samples` are of all of these, in the order of time."""
+    """Violations of the memory limits by a node's processes; `samples` has those of all of them, ordered by time."""
     found = []
     for pid in dict.fromkeys(each.pid for each in samples):
         own = [each for each in samples if each.pid == pid]
@@ -67,8 +66,8 @@ def grows(name: str, samples: Sequence[Sample]) -> list[str]:
 
 
 def too_large(name: str, disks: Sequence[Disk], limits: Mapping[str, float]) -> list[str]:
-    """Folders of a node that were ever larger than its settings allow, in MiB by what is directly in its own; "" is
-    all of it."""
+    """Violations if parts of a node's folder ever exceeded their limits. `limits` maps a direct entry of the folder to
+    MiB; "" is the whole folder."""
     found = []
     for part, limit in limits.items():
         highest = max((each.parts.get(part, 0.0) if part else each.mib for each in disks), default=0.0)

@@ -1,6 +1,6 @@
-"""A soak: a calm beginning, kills of everything but the clients, then stops alone, a calm end, and the judgement.
+"""A soak: a calm start, all faults for nodes of every kind, then only SIGSTOP, a calm end, and the checks.
 
-In the second half nothing is killed, so that every process lives long enough for its memory to be judged.
+The second half has no kills, so that every process lives long enough for the check of memory growth.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tests.soak.table import minute, table
 
 _GAUGES: Final = re.compile(r"^topicwright_(log_[a-z]+_offset) (\S+)$", re.MULTILINE)
 _HISTORY: Final = ("log_snapshot_offset", "log_archived_offset", "log_start_offset")
-"""What has to have happened: a snapshot was taken, segments were archived, and left the data folder."""
+"""These must be above 0 at the end: a snapshot was taken, segments were archived and deleted from the data folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long, from which seed, and with how many brokers and workers; without workers there is no gateway."""
+    """Duration, seed, and numbers of brokers and workers; without workers there is no gateway."""
 
     minutes: float
     seed: int
@@ -38,28 +38,28 @@ class Plan:
 
     @property
     def whole_s(self) -> float:
-        """All of it, in seconds."""
+        """Total duration."""
         return self.minutes * 60
 
     @property
     def calm_s(self) -> float:
-        """The beginning and the end, in which nothing happens to anybody."""
+        """Duration of the calm start and of the calm end, without faults."""
         return min(60.0, self.whole_s / 6)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What it came to: the table, and what must not be."""
+    """The result: the table, and the violations (`wrong`)."""
 
     table: str = ""
     wrong: list[str] = field(default_factory=list)
     faults: int = 0
     answers: int = 0
-    """To clients that changed topics."""
+    """Answers to clients that change topics."""
 
 
 def soak(folder: Path, plan: Plan, say: Callable[[str], object]) -> Outcome:
-    """Live one, in a folder; `say` is given a line a minute."""
+    """Run a soak in a folder; `say` is called with one line a minute."""
     outcome = Outcome()
     with stage(folder, brokers=plan.brokers, workers=plan.workers) as made:
         misfortunes = Misfortunes(made, plan.seed)
@@ -67,7 +67,7 @@ def soak(folder: Path, plan: Plan, say: Callable[[str], object]) -> Outcome:
         with load_on(made, plan.seed) as load, figures:
             try:
                 _live(plan, figures, misfortunes, lambda: say(minute(figures, misfortunes, load, _gauges(made))))
-            except AssertionError as error:  # without all nodes the rest would be waited for in vain
+            except AssertionError as error:  # the other checks need all nodes
                 outcome.wrong += [str(error), *figures.ended]
                 return outcome
             ended_s = figures.now_s()
@@ -90,7 +90,7 @@ def soak(folder: Path, plan: Plan, say: Callable[[str], object]) -> Outcome:
 
 
 def _live(plan: Plan, figures: Figures, misfortunes: Misfortunes, say: Callable[[], object]) -> None:
-    """What happens to whom until when; a line a minute."""
+    """Run the phases of the soak; `say` is called once a minute."""
     figures.each_minute(say)
     began_s = time.monotonic()
     time.sleep(plan.calm_s)
@@ -100,7 +100,7 @@ def _live(plan: Plan, figures: Figures, misfortunes: Misfortunes, say: Callable[
 
 
 def _gauges(made: Stage) -> dict[str, float]:
-    """How far the voter's log, its snapshots and its archive are; empty while it does not respond."""
+    """Offsets of the voter's log, snapshots and archive from its metrics; empty while it does not respond."""
     with suppress(OSError):
         return {name: float(value) for name, value in _GAUGES.findall(made.voter.get("/metrics").decode())}
     return {}

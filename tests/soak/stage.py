@@ -1,6 +1,6 @@
-"""What runs: two of Kafka's controllers and a voter of ours that leads them, brokers; workers and a gateway.
+"""The processes of a soak: two Kafka controllers, a Topicwright voter that leads them, brokers, workers, a gateway.
 
-All that is written has small settings, so that snapshots, archives and retention happen many times in minutes.
+Segments and intervals are small, so that snapshots, archiving and retention happen many times in minutes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ DISK_MIB: Final[Mapping[str, Mapping[str, float]]] = {
     "worker": {"": 64.0},
     "gateway": {"": 64.0},
 }
-"""What these settings allow each kind of our nodes, by what is directly in its folder; "" is all of it."""
+"""Limits in MiB for each kind of Topicwright node: direct entry of its folder → limit; "" is the whole folder."""
 VOTER: Final[Mapping[str, str]] = {**KAFKA, **LOG, "metadata.max.retention.bytes": "400000"}
 
 
 @dataclass(slots=True)
 class Stage:
-    """The nodes, and where clients go. Without workers `gateway` is empty."""
+    """The nodes and the gateway's address, which is empty without workers."""
 
     folder: Path
     cluster: QuorumCluster
@@ -53,22 +53,21 @@ class Stage:
 
     @property
     def voter(self) -> Node:
-        """The one of ours that leads."""
+        """The Topicwright voter."""
         return next(each for each in self.nodes if each.kind == "voter" and each.ours)
 
     @property
     def ours(self) -> list[Node]:
-        """The processes of Topicwright."""
         return [each for each in self.nodes if each.ours]
 
     def live(self) -> set[int]:
-        """The brokers that are unfenced."""
+        """The unfenced brokers; empty while the voter does not respond."""
         with suppress(OSError):
             return set(msgspec.json.decode(self.voter.get("/v1/brokers"))["live"])
         return set()
 
     def add(self, what: str, name: str, *more: str | Path) -> Node:
-        """A worker or a gateway, started; it is ready some time after."""
+        """Start a worker or a gateway; does not wait until it is ready."""
         data = self.folder / name
         settings = {
             "stream.commands.topic": f"{NAMES}.commands",
@@ -94,13 +93,13 @@ class Stage:
         return node
 
     def not_well(self) -> list[str]:
-        """The nodes that do not work (again) yet."""
+        """The names of the nodes that do not work now."""
         return [each.name for each in self.nodes if not each.works()]
 
 
 @contextmanager
 def stage(folder: Path, *, brokers: int, workers: int) -> Iterator[Stage]:
-    """All of it, working; ended with the block."""
+    """Start all processes and wait until they work; ends them with the block."""
     archive = folder / "voter-archive"
     ours = {**VOTER, "log.archive.url": str(archive)}
     factor = {"offsets.topic.replication.factor": str(brokers)}

@@ -1,7 +1,7 @@
-"""A group that stands still while records are acknowledged: what there is to see is kept, and a fresh member joins.
+"""Detects a consumer group that stalls while records are acknowledged, stores evidence, and starts a new member.
 
-librdkafka 2.16.0 gives up for good in two cases, beside Kafka's own controllers as beside ours; its log tells them. Any
-other standstill is wrong. docs/testing.md has what was measured.
+librdkafka 2.16.0 stops for good in two cases, with Kafka's controllers as with Topicwright; its log identifies them.
+Any other stall fails the soak. docs/testing.md has the measurements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.wire import Wire
 
 LOOK_S: Final = 1.0
 STILL_LOOKS: Final = 30
-"""So many looks in a row more was acknowledged of a partition, and nothing read."""
+"""A partition stalls after this many consecutive checks with new acknowledged records and no read."""
 BROKER_LINES: Final = 1000
 _TOPICS_THAT_GO: Final = re.compile(r"\bby-(broker|gateway)-\d")
 OFFSETS: Final = "__consumer_offsets"
@@ -37,11 +37,11 @@ _FAULTS: Final[Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]]] = {
         re.compile(r"returned Broker: (Not coordinator|Coordinator not available)"),
     ),
 }
-"""Of each fault of the client: which lines tell, and what the last of these says then."""
+"""Known client fault → pattern of the relevant log lines, and pattern that the last of these matches."""
 
 
 def fault_of_client(said: Iterable[str]) -> str:
-    """Which of the known faults a member's last lines show; empty for none."""
+    """The known client fault that a member's last log lines show; empty if there is none."""
     said = list(said)
     for name, (tells, bad) in _FAULTS.items():
         telling = [line for line in said if tells.search(line)]
@@ -51,14 +51,14 @@ def fault_of_client(said: Iterable[str]) -> str:
 
 
 class Progress:
-    """How many looks in a row each partition went on being written to, and was not read."""
+    """Counts for each partition the consecutive checks in which records were written but none was read."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int]] = {}
         self._still: Counter[int] = Counter()
 
     def stands_still(self, acknowledged: Mapping[int, int], read: Mapping[int, int]) -> bool:
-        """One look, at how many records there are by partition; whether it is the last that is waited for."""
+        """Check the counts of records by partition; True if a partition has stalled for `STILL_LOOKS` checks."""
         for partition, written in acknowledged.items():
             now = written, read.get(partition, 0)
             before = self._seen.get(partition, (0, 0))
@@ -74,7 +74,7 @@ class Progress:
 
 
 class Standstills(threading.Thread):
-    """Looks every second. `excused` are those by a known fault of the client, `wrong` all others."""
+    """Checks for stalls periodically. `excused` has those caused by a known client fault, `wrong` all others."""
 
     def __init__(self, stage: Stage, reading: Reading, churn: Churn) -> None:
         super().__init__(name="standstills", daemon=True)
@@ -91,12 +91,12 @@ class Standstills(threading.Thread):
                 self._reading.begin_anew()
 
     def end(self) -> None:
-        """Look no more; what is being kept now is kept first."""
+        """Stop; evidence that is being written is completed first."""
         self._over.set()
         self.join(120)
 
     def _note(self) -> None:
-        """Keep what there is to see, and judge it."""
+        """Write the evidence to a file and classify the stall."""
         said = self._reading.said
         path = self._stage.folder / f"standstill-{len(self.excused) + len(self.wrong) + 1}.txt"
         text = evidence(self._stage, self._reading, self._churn)
@@ -108,8 +108,8 @@ class Standstills(threading.Thread):
 
 
 def evidence(stage: Stage, reading: Reading, churn: Churn) -> str:
-    """The group as its coordinator shows it, its topics as our voter and each broker show them, what the brokers
-    printed, and what the group's member logged."""
+    """The group's state at its coordinator, the metadata of its topics from the voter and each broker, the brokers'
+    output, and the log of the group's member."""
     admin = AdminClient({"bootstrap.servers": stage.cluster.bootstrap, **QUIET})
     looks: dict[str, Callable[[], object]] = {
         "acknowledged and read, by partition": lambda: (_counts(churn.acked), _counts(reading.read)),
@@ -148,7 +148,7 @@ def _offsets(admin: AdminClient) -> object:
 
 
 def _output(broker: RealBroker) -> str:
-    assert broker.process is not None, "it was started"
+    assert broker.process is not None, "the broker was never started"
     lines = [line for line in broker.process.output.splitlines() if not _TOPICS_THAT_GO.search(line)]
     return "\n".join(lines[-BROKER_LINES:])
 

@@ -1,4 +1,4 @@
-"""What a soak prints: a line a minute, and a table at its end."""
+"""The output of a soak: a line a minute, and a table at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Took = Iterable[tuple[float, float]]
 
 
 def minute(figures: Figures, misfortunes: Misfortunes, load: Load, gauges: Mapping[str, float]) -> str:
-    """How it stands."""
+    """The status line of a minute."""
     now_s = figures.now_s()
     since_s = figures.began_s + now_s - MINUTE_S
     rss = ", ".join(f"{node.name} {_newest(figures.samples[node.name])}" for node in load.stage.ours)
@@ -28,7 +28,7 @@ def minute(figures: Figures, misfortunes: Misfortunes, load: Load, gauges: Mappi
 
 
 def table(made: Stage, figures: Figures, misfortunes: Misfortunes, load: Load, calm_s: float, ended_s: float) -> str:
-    """All that was measured, at the start and at the end."""
+    """All measurements, at the start and at the end."""
     lines = ["process | RSS MiB | descriptors | threads | disk MiB | highest RSS | MiB a minute, second half"]
     for node in made.nodes:
         samples = between(figures.samples[node.name], 0, ended_s)

@@ -1,6 +1,6 @@
-"""The rules by which a soak fails: a leak is found, what fills a cache is not one; when a group stands still, and when
-by a known fault of its client: lines as librdkafka 2.16.0 wrote them. And a short soak: a voter of ours beside two of
-Kafka's controllers, and a broker. `make soak` is half an hour of all."""
+"""Tests of the soak's checks: a leak is distinguished from a filling cache, and a stalled group from one that hit a
+known client fault (in log lines of librdkafka 2.16.0). Also a short soak: a Topicwright voter with two Kafka
+controllers and a broker. `make soak` runs everything for half an hour."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_memory_growth_is_measured_per_process_lifetime() -> None:
         return 120 + 3 * minute
 
     short = [each for n in range(5) for each in _life(sawtooth, minutes=9, pid=n, begin_s=540 * n)]
-    assert grows("worker", short) == [], "none of them lived long enough"
+    assert grows("worker", short) == [], "no process lived long enough"
     (found,) = grows("worker", [*short, *_life(sawtooth, minutes=15, pid=9, begin_s=2700)])
     assert found.startswith("worker: memory grows by 3."), found
 
@@ -110,7 +110,7 @@ def test_the_last_client_log_lines_identify_a_known_librdkafka_fault(said: list[
 
 
 def _first_stalled_sample(looks: list[tuple[dict[int, int], dict[int, int]]]) -> int | None:
-    """At which look."""
+    """The number of the check that reports a stall."""
     progress = Progress()
     return next((at for at, (acked, read) in enumerate(looks) if progress.stands_still(acked, read)), None)
 

@@ -1,1 +1,1 @@
-"""What tests share: processes, a raw wire client, the servers under test and the tools that run real clients."""
+"""Shared by tests: processes, a raw wire client, the servers under test, and tools that run real clients."""

@@ -1,4 +1,4 @@
-"""A real browser without a window, for tests that look at pages."""
+"""A headless browser for tests of pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLAGS = (
 
 @contextmanager
 def chromium(profile: Path, *flags: str) -> Iterator[Chrome]:
-    """Chromium with a profile of its own, which keeps what pages write to the console."""
+    """Chromium with its own profile; it records the console output of pages."""
     options = ChromeOptions()
     options.binary_location = program("chromium")
     for flag in (*FLAGS.split(), *flags, f"--user-data-dir={profile}"):

@@ -1,5 +1,4 @@
-"""A producer with acks=all that never stops, a group that reads along, and whoever reads all of it at the end: what was
-acknowledged is there."""
+"""A continuous producer with acks=all, a consumer group, and a final read: no acknowledged record may be lost."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ LINES = 2000
 
 
 class Churn:
-    """Writes numbers to a topic's partitions in turn until the block ends; `acked` are those that were acknowledged,
-    by partition, with their offsets."""
+    """Writes numbers to a topic's partitions in turn until the block ends. `acked` has the acknowledged ones by
+    partition and offset."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.topic = topic
@@ -43,7 +42,7 @@ class Churn:
 
     @property
     def count(self) -> int:
-        """How many were acknowledged so far."""
+        """The number of acknowledged records."""
         return sum(map(len, (*self.acked.values(), *self.acked_somewhere.values())))
 
     def goes_on(self, within_s: float = 240, records: int = 50) -> None:
@@ -56,7 +55,7 @@ class Churn:
                 "bootstrap.servers": self._bootstrap,
                 "acks": "all",
                 "enable.idempotence": True,
-                "linger.ms": 200,  # fewer requests: brokers take the processors from the controllers
+                "linger.ms": 200,  # fewer requests, so that brokers leave CPU time to the controllers
                 "message.timeout.ms": 120_000,
                 "reconnect.backoff.max.ms": 500,
                 "topic.metadata.refresh.interval.ms": 1000,
@@ -68,7 +67,7 @@ class Churn:
             partition = number % self._partitions
             producer.produce(self.topic, str(number).encode(), partition=partition, on_delivery=self._delivered)
             number += 1
-            producer.poll(0.02)  # more would keep the processors from the controllers
+            producer.poll(0.02)  # a higher rate would take CPU time from the controllers
         producer.flush(120)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -76,15 +75,15 @@ class Churn:
             self.failed.append(str(error))
             return
         partition, offset, value = message.partition(), message.offset(), message.value()
-        assert isinstance(value, bytes), "it was delivered"
-        assert partition is not None, "it was delivered"
-        if offset is None:  # acknowledged as one that the broker has already: its offset is not in the answer again
+        assert isinstance(value, bytes), "a delivered record has a value"
+        assert partition is not None, "a delivered record has a partition"
+        if offset is None:  # acknowledged as a duplicate, without its offset
             self.acked_somewhere[partition].add(int(value))
         else:
             self.acked[partition][offset] = int(value)
 
     def lost(self) -> dict[int, list[int]]:
-        """Read everything: what was acknowledged and is not there at its offset, by partition; and gaps in offsets."""
+        """Read everything; returns the lost records by partition. Raises AssertionError for gaps in offsets."""
         settings: dict[str, Any] = {
             "bootstrap.servers": self._bootstrap,
             "group.id": "everything",
@@ -120,7 +119,7 @@ class Churn:
 
 
 class Said(logging.Handler):
-    """The last lines that a client's librdkafka has logged, in order; of what it says again and again, the last."""
+    """The last log lines of a client's librdkafka, in order; of repeated lines only the last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,7 +128,7 @@ class Said(logging.Handler):
 
     @property
     def lines(self) -> list[str]:
-        """Each with its time."""
+        """The lines with their times."""
         return list(self._lines.values())
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -141,7 +140,7 @@ class Said(logging.Handler):
 
 
 class Member(threading.Thread):
-    """One consumer of a group, until it is `ended`; its records go to `read`, by partition and offset."""
+    """One consumer of a group, until `ended` is set; its values go to `read`, by partition and offset."""
 
     def __init__(self, bootstrap: str, topic: str, read: dict[int, dict[int, int]]) -> None:
         super().__init__(daemon=True)
@@ -152,8 +151,8 @@ class Member(threading.Thread):
         log = logging.Logger("member")
         log.addHandler(self.said)
         settings = {"group.id": GROUP, "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
-        settings |= {"fetch.min.bytes": 100_000}  # a fetch every half second, and not one for each record
-        settings |= {"bootstrap.servers": self._address, "debug": "cgrp,topic,metadata"}  # fetch would be most of it
+        settings |= {"fetch.min.bytes": 100_000}  # one fetch every half second instead of one per record
+        settings |= {"bootstrap.servers": self._address, "debug": "cgrp,topic,metadata"}  # `fetch` would fill the log
         consumer = Consumer(settings, logger=log)
         consumer.subscribe([self._topic])
         while not self.ended.is_set():
@@ -170,8 +169,8 @@ class Member(threading.Thread):
 
 
 class Reading:
-    """A consumer group of one that reads a topic until the block ends, and commits; `read` are the values by partition
-    and offset. What was read and not committed when a coordinator went may come again."""
+    """A consumer group with one member that reads a topic and commits until the block ends. `read` has the values by
+    partition and offset. After the loss of a coordinator, uncommitted records may be read twice."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap = bootstrap
@@ -192,8 +191,8 @@ class Reading:
         return self._member.said.lines
 
     def begin_anew(self) -> None:
-        """Leave the member to itself, and have a fresh one join the group."""
-        self._member.ended.set()  # nobody waits for it: a consumer that knows of no broker may close for minutes
+        """End the member without waiting, and start a new one."""
+        self._member.ended.set()  # not joined: without a known broker, closing a consumer may take minutes
         self._member = Member(self._bootstrap, self._topic, self.read)
         self._member.start()
 
@@ -204,7 +203,7 @@ class Reading:
             time.sleep(0.1)
 
     def catches_up(self, churn: Churn, within_s: float = 240) -> None:
-        """Wait until all that was acknowledged until now is read; it has to be so, without gaps. Both may go on."""
+        """Wait until all records acknowledged so far are read, and check them for gaps; neither side stops."""
         deadline = time.monotonic() + within_s
         wanted = {partition: dict(acked) for partition, acked in list(churn.acked.items())}
         while any(acked.keys() - self.read[partition].keys() for partition, acked in wanted.items()):
@@ -213,7 +212,7 @@ class Reading:
         for partition, acked in wanted.items():
             found = dict(self.read[partition])
             assert sorted(found) == list(range(len(found))), f"the group read partition {partition} with gaps"
-            assert acked.items() <= found.items(), f"the group read others in {partition}"
+            assert acked.items() <= found.items(), f"the group read other records in partition {partition}"
 
     def _before(self, deadline: float, late: str) -> None:
         if time.monotonic() > deadline:

@@ -1,9 +1,9 @@
 """`make cluster`: the topology of docker-compose.yml as plain processes, for machines without Docker.
 
 Three Kafka nodes (in one JVM, from the jars that `make tools` fetched), two workers, two gateways, a Spark master and a
-Spark worker. Clients reach these nodes, so they carry decisions out: what is created at a gateway can be produced to
-and consumed. (Clients outside do not reach docker-compose.yml's network, so there the brokers are simulated.)
-Data goes into a temporary folder, which is deleted at the end: Ctrl-C.
+Spark worker. The Kafka nodes are the target cluster: clients can produce to topics that they create at a gateway. (In
+docker-compose.yml the brokers are simulated, because outside clients cannot reach its network.)
+The data folder is temporary and is deleted after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTINGS = {"num.partitions": "3", "default.replication.factor": "3", "stream.re
 
 
 def write_spark_secret(folder: Path) -> Path:
-    """The file in which docker-compose.yml's `spark-secret` says who may use Spark, unless it is there already."""
+    """Write the Spark secret, as the service `spark-secret` of docker-compose.yml does, unless the file exists."""
     shell, flags, script = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]["spark-secret"]["entrypoint"]
     run = [shell, flags, script.replace("$$", "$")]
     subprocess.run(run, env={**os.environ, "SPARK_CONF_DIR": str(folder)}, check=True)
@@ -41,7 +41,7 @@ def write_spark_secret(folder: Path) -> Path:
 
 @contextmanager
 def spark(folder: Path) -> Iterator[str]:
-    """A standalone master with one worker, for those whose SPARK_CONF_DIR is the folder; its URL."""
+    """A standalone master with one worker, for clients whose SPARK_CONF_DIR is the folder; yields its URL."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -63,7 +63,7 @@ def spark(folder: Path) -> Iterator[str]:
 
 
 def main(kafka: str = "") -> int:
-    """Run until interrupted. With the address of a Kafka that runs already it starts workers and gateways alone."""
+    """Run until interrupted. With the address of a running Kafka, start only workers and gateways."""
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())

@@ -1,10 +1,10 @@
-"""Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, Spark's Kafka source, kafkajs,
-programs of Go clients; axe, which finds accessibility faults in pages; promtool; packages for the other Pythons on the
+"""Fetch the programs that tests need and pip does not install, at pinned versions: Kafka's jars, Spark's Kafka source,
+kafkajs, Go clients; axe, which finds accessibility problems in pages; promtool; packages for the other Pythons on the
 PATH; and from Debian a browser, for pages and the replay's report, and systemd-analyze.
 
-`python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. Each has
-a stamp that holds all it was made from, so that a second run does nothing and a changed pin fetches again. A client
-that this machine lacks (mvn, npm, go) is named and passed over: the tests that need it are skipped, or fail in CI.
+`python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. A stamp
+file records the pins and sources of each, so a second run does nothing and a changed pin is fetched again. A missing
+client (mvn, npm, go) is reported: the tests that need it are skipped, or fail in CI.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tests.support.tools import (
 
 SLF4J = "1.7.36"
 PROGRAMS = {"chromium": "chromium", "chromedriver": "chromium-driver", "systemd-analyze": "systemd"}
-"""The programs that look at pages and at systemd's units, and the Debian packages that bring them."""
+"""Program → Debian package, for tests of pages and of systemd units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One thing to fetch into `folder` of the cache, by `client`, from `sources` and the words of `pins`."""
+    """A tool to fetch into `folder` of the cache with `client`, from `sources` and `pins`."""
 
     folder: str
     client: str
@@ -77,7 +77,7 @@ def _build_go(tool: Tool, into: Path) -> None:
 
 
 def _unpack_debian(tool: Tool, into: Path) -> None:
-    """Unpack Debian's packages without installing them: nothing of them starts."""
+    """Unpack Debian packages without installing them, so that no service starts."""
     if os.geteuid() == 0:
         _run(["apt-get", "update", "-qq"], cwd=into)
     _run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *tool.pins], cwd=into)
@@ -128,7 +128,7 @@ def _tools() -> Sequence[Tool]:
 
 
 def main() -> int:
-    """Fetch what is missing or was made from other pins; the exit code."""
+    """Fetch tools that are missing or have other pins; returns the exit code."""
     for tool in _tools():
         stamp = CACHE / "stamps" / (tool.folder.replace("/", "-") + ".txt")
         if stamp.exists() and stamp.read_text() == tool.stamp_text and (CACHE / tool.folder).exists():
@@ -147,8 +147,8 @@ def main() -> int:
 
 
 def _archive_classes(version: str) -> None:
-    """Let Java keep the classes of a Kafka that has started as it holds them in memory: each later start of a node or a
-    tool then takes about half the time. Java ignores an archive that another Java has made."""
+    """Write Java's class data archive of a started Kafka, which halves the start time of nodes and tools. Java ignores
+    the archive of another Java version."""
     classpath = server_classpath(version)
     archive = archive_of(classpath)
     if archive.exists():
@@ -189,7 +189,7 @@ gateway.proc.wait()
 
 
 def _archive_spark() -> None:
-    """The same for Spark, which about thirty tests start."""
+    """Write the class data archive of Spark, which about thirty tests start."""
     archive = spark_archive()
     if archive.exists():
         return
@@ -202,7 +202,7 @@ def _archive_spark() -> None:
 
 
 def _install_programs() -> None:
-    """Debian's programs, where they are missing and this user may install packages; versions are the distribution's."""
+    """Install missing Debian programs, if this user may; versions are the distribution's."""
     missing = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
     if not missing:
         return
@@ -217,7 +217,7 @@ def _install_programs() -> None:
 
 
 def _fetch(tool: Tool, stamp: Path) -> None:
-    """Fetch beside the final place and move there when whole, so that a broken fetch leaves nothing half done."""
+    """Fetch next to the final folder and rename when complete, so that a failed fetch leaves no partial tool."""
     final = CACHE / tool.folder
     beside = final.with_name(final.name + f".{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""`topicwright` as a process of its own that needs no start of Python: most of such a start are imports.
+"""`topicwright` as a separate process without a start of Python, which takes long because of imports.
 
-`start` has a process that has imported all of it fork. The child gets its own session, pipes, folder, environment and
-arguments, and runs `main` as the console script does; tests of the command line start that one.
+`Forked` lets a process fork that has imported everything. The child has its own session, pipes, folder, environment and
+arguments, and runs `main` as the console script does. Tests of the command line start the real script.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ MODULES = (
     "litestar.plugins.attrs",
     "litestar.plugins.pydantic",
 )
-"""The modules that these commands import, at the start or later."""
+"""The modules that these commands import at any time."""
 _NUMBER = struct.Struct("i")
 
 
 class Forked:
-    """As much of `subprocess.Popen` as tests use."""
+    """The part of `subprocess.Popen` that tests use."""
 
     def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         given, stdin = os.pipe()
@@ -75,7 +75,7 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended, which is not reported yet
+            with suppress(ProcessLookupError):  # it has ended, but the exit code is not reported yet
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -93,7 +93,7 @@ class Forked:
 
 @cache
 def _forker() -> socket.socket:
-    """Connected to the process that forks; it ends with this one."""
+    """A socket to the forking process, which ends with this one."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.forked", str(there.fileno())],
@@ -144,18 +144,18 @@ def _report(running: dict[int, int]) -> None:
         if not pid:
             return
         file = running.pop(pid)
-        with suppress(BrokenPipeError):  # nobody waits for it
+        with suppress(BrokenPipeError):  # the waiting process has ended
             os.write(file, _NUMBER.pack(os.waitstatus_to_exitcode(status)))
         os.close(file)
 
 
 def _run(request: bytes, files: Sequence[int]) -> int:
-    """Become what was requested."""
+    """Run the requested command in this child; returns its exit code."""
     wanted = json.loads(request)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    os.write(files[2], _NUMBER.pack(os.getpid()))  # only now: others may signal its group
+    os.write(files[2], _NUMBER.pack(os.getpid()))  # after setsid, so that its process group can be signalled
     for number, file in enumerate((files[0], files[1], files[1])):
         os.dup2(file, number)
     os.closerange(3, 1 + max(int(each) for each in os.listdir("/proc/self/fd")))

@@ -1,4 +1,4 @@
-"""A quorum of Kafka's own controllers, as processes: what a voter joins."""
+"""A quorum of Kafka's own controllers as processes, for voters to join."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Controller(Node):
     directory_id: str
     process: Process | None = None
     reached_at: int = 0
-    """The port that it advertises, if it is another one than it listens at."""
+    """The advertised port, if it differs from the listener's port."""
 
     @property
     def own_address(self) -> str:
-        """Where it listens."""
+        """The listener's address."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def address(self) -> str:
-        """Where others reach it."""
+        """The advertised address."""
         return f"127.0.0.1:{self.reached_at or self.port}"
 
     @property
@@ -51,8 +51,8 @@ class Controller(Node):
 
 @dataclass(slots=True)
 class KafkaQuorum:
-    """Kafka's controllers, of one version. With `kraft_version` 0 the settings name the voters, and `others` are
-    among them, as ID@HOST:PORT. The features are those of `release`, by default of the version."""
+    """Kafka's controllers, of one version. With `kraft_version` 0 the settings name the voters, including `others` as
+    ID@HOST:PORT."""
 
     folder: Path
     version: str
@@ -73,13 +73,13 @@ class KafkaQuorum:
         return ",".join([*(f"{each.node_id}@{each.address}" for each in self.controllers), *self.others])
 
     def start(self, controller: Controller) -> None:
-        """Start one; it takes part some time after."""
+        """Start a controller; does not wait until it takes part in the quorum."""
         properties = controller.folder / "controller.properties"
         argv = tools.java_command(tools.server_classpath(self.version), "kafka.Kafka", properties, logs="info")
         controller.process = Process(argv, cwd=controller.folder)
 
     def format(self, controller: Controller) -> None:
-        """Its settings, and what Kafka's storage tool writes into an empty folder."""
+        """Write the controller's settings and format its folder with Kafka's storage tool."""
         controller.folder.mkdir(parents=True, exist_ok=True)
         settings = {
             "process.roles": "controller",
@@ -92,7 +92,7 @@ class KafkaQuorum:
         }
         if self.kraft_version:
             settings["controller.quorum.bootstrap.servers"] = self.bootstrap
-            settings["advertised.listeners"] = f"CONTROLLER://{controller.address}"  # which 3.7 refuses
+            settings["advertised.listeners"] = f"CONTROLLER://{controller.address}"  # 3.7 rejects this setting
         else:
             settings["controller.quorum.voters"] = self.static_voters
         properties = controller.folder / "controller.properties"
@@ -118,8 +118,8 @@ def kafka_quorum(
     network: Network | None = None,
     release: str | None = None,
 ) -> Iterator[KafkaQuorum]:
-    """So many of Kafka's controllers, which listen; all ended with the block. With a `network` they are reached over
-    it."""
+    """Run `count` Kafka controllers until the end of the block; they listen at its start. With a `network`, connections
+    to them use it."""
     ports = free_ports(count)
     controllers = tuple(
         Controller(FIRST_ID + n, port, folder / f"controller{n}", new_directory_id()) for n, port in enumerate(ports)

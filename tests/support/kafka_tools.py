@@ -13,9 +13,9 @@ from tests.support.processes import Process
 
 SOURCES = tools.ROOT / "tests/clients/java/client"
 _EXITED = ("exited", "KafkaTools$Exited: exited")
-"""Printed by a tool that catches what replaces the end of its JVM."""
+"""Printed by a tool that catches the exception which replaces System.exit."""
 _LEFT_BEHIND = re.compile(r"^\[kafka-admin-client-thread .* could not be established")
-"""Logged by the client of an earlier tool that would have ended with its JVM, of a server that is gone."""
+"""Logged by the admin client of an earlier tool, which outlives it in this JVM, about a stopped server."""
 
 
 class KafkaTools:
@@ -26,7 +26,7 @@ class KafkaTools:
         self._seen = 0
 
     def run(self, tool: str, *arguments: str) -> tuple[int, str]:
-        """The exit code and the output of a tool, e.g. `kafka-topics`, or of a class with a `main`."""
+        """Run a tool, e.g. `kafka-topics`, or a class with a `main`; returns exit code and output."""
         self._process.write_line("\t".join((tool, *arguments)))
         found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=300)
         lines = self._process.output.split("\n")
@@ -36,19 +36,19 @@ class KafkaTools:
         return int(found[1]), output
 
     def output(self, tool: str, *arguments: str) -> str:
-        """The output of a tool that must succeed."""
+        """Run a tool that must succeed; returns its output."""
         code, output = self.run(tool, *arguments)
         assert code == 0, output
         return output
 
 
 def kafka_tools(version: str = tools.KAFKA_SERVER) -> KafkaTools:
-    """The JVM of a version. Whoever needs it first starts it; it ends with this process."""
+    """The JVM of a version, which the first caller starts; it ends with this process."""
     return _started(version)
 
 
 def run_tools(bootstrap: str, *commands: Sequence[str | Path]) -> list[tuple[int, str]]:
-    """Run tools of the newest version one after another: the exit code and the output of each."""
+    """Run tools of the newest version one after another; returns the exit code and output of each."""
     tools = kafka_tools()
     return [
         tools.run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *map(str, arguments))

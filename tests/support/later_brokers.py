@@ -1,4 +1,4 @@
-"""Simulated brokers of a partition that say nothing at once: a create waits for a command, as beside a cluster."""
+"""Simulated brokers of a partition that confirm metadata later, by a command, as with a target cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from events.catalog import Recorded
 
 
 class LaterBrokers(PartitionBrokers):
-    """Confirm what they have applied, when they have learned of it."""
+    """Brokers that confirm applied metadata only after `on_events`."""
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()

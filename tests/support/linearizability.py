@@ -1,7 +1,7 @@
-"""Checks a history of requests about one topic: some order of them, in which each takes effect between its beginning
-and its answer, must explain all answers. Then clients see one topic, whichever voter answers.
+"""Checks that a history of requests about one topic is linearizable: some order, in which each request takes effect
+between its start and its answer, must explain all answers.
 
-The search is Wing and Gong's (1993), with Lowe's memory of what was tried (2017). Answers that change nothing are
+The search is Wing and Gong's (1993), with Lowe's cache of visited states (2017). Operations that change nothing are
 ordered as soon as they fit. Requests without an answer may take effect at any later time, or never.
 """
 
@@ -22,28 +22,27 @@ UNKNOWN: Final = "?"
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """A request: its answer shows the topic's id before it, and the id after it, None if that is the same.
+    """A request with the topic's id before and after it; `after` is None if nothing changed.
 
-    A create has ABSENT and the id of its topic, or PRESENT if it found one; a delete has PRESENT and ABSENT, or only
-    ABSENT; a describe has the id that it returned, or ABSENT. Each create has an id of its own.
+    A create has ABSENT and its topic's id, or only PRESENT if the topic existed. A delete has PRESENT and ABSENT, or
+    only ABSENT. A describe has the returned id, or ABSENT. Each create has a unique id.
     """
 
     request: str
     began: float
     ended: float
-    """Infinite without an answer."""
+    """Infinite if there is no answer."""
     before: str
     after: str | None = None
 
     def fits(self, topic: str) -> bool:
-        """True if this can be the next operation on a topic."""
+        """True if this can be the next operation in the topic's state."""
         return topic != ABSENT if self.before == PRESENT else topic == self.before
 
 
 def unexplained(history: Sequence[Operation]) -> list[Operation]:
-    """The operations that may come after the longest order that explains the ones before; empty if an order explains
-    all answers."""
-    # The answered ones first, each part in the order in which they began.
+    """The candidates after the longest valid order, none of which fits; empty if the history is linearizable."""
+    # Answered operations first, then the others; both ordered by start.
     operations = sorted(_bounded(history), key=lambda each: (each.ended == math.inf, each.began))
     tried: set[tuple[int, str]] = set()
     most, stuck = -1, list[Operation]()
@@ -58,19 +57,19 @@ def unexplained(history: Sequence[Operation]) -> list[Operation]:
         tried.add((done, topic))
         if done.bit_count() > most:
             most, stuck = done.bit_count(), [operations[number] for number in candidates]
-        changes = {}  # of equal ones without an answer only the first
+        changes = {}  # only the first of equal operations without an answer
         for number in reversed(candidates):
             each = operations[number]
             if each.after is not None and each.fits(topic):
                 changes[each.ended, each.before, each.after] = number
-        # The one that ended first is tried first.
+        # The operation that ended first is tried first.
         stack += [(done | 1 << changes[key], key[2]) for key in sorted(changes, reverse=True)]
     return stuck
 
 
 def _next(operations: Sequence[Operation], done: int, topic: str) -> tuple[int, list[int]]:
-    """Order all operations that change nothing and may come now. Returns the bits of all ordered ones, and the numbers
-    of those that may come next, because they began before every other one ended."""
+    """Order all operations that may come next and change nothing. Returns the bits of the ordered operations, and the
+    numbers of the candidates: those that began before every other one ended."""
     while True:
         first_end, candidates = math.inf, list[int]()
         for number in range((~done & done + 1).bit_length() - 1, len(operations)):
@@ -87,8 +86,8 @@ def _next(operations: Sequence[Operation], done: int, topic: str) -> tuple[int, 
 
 
 def _bounded(history: Sequence[Operation]) -> Iterator[Operation]:
-    """The history with what is known of creates without an answer: one whose topic was described took effect before
-    that, and all others are alike."""
+    """Refine creates without an answer: if its topic was described, a create ended before that; the others get the same
+    id, UNKNOWN."""
     described: dict[str, float] = {}
     for each in history:
         if each.after is None:

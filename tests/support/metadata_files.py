@@ -1,4 +1,4 @@
-"""The metadata log of a voter: what it says in a folder, and how nodes fetch it."""
+"""The metadata log of a voter: its image from a folder, and fetch requests for it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from controller.quorum.log.image import MetadataImage
 
 
 def read_image(data: Path) -> MetadataImage:
-    """Its newest snapshot and the batches since, folded."""
+    """Fold the newest snapshot of a folder and the batches after it."""
     files, image = QuorumFiles(data / PARTITION), MetadataImage()
     try:
         snapshot = files.snapshot
         if snapshot is not None:
             found = files.read_snapshot(snapshot, 0, 1 << 30)
-            assert found is not None, "it is the newest"
+            assert found is not None, "the newest snapshot must be readable"
             image.fold(decode_batches(found[1]))
         image.fold(files.batches(0 if snapshot is None else snapshot.end_offset))
     finally:
@@ -35,7 +35,7 @@ def read_image(data: Path) -> MetadataImage:
 
 
 def fetch_of(offset: int = 0, epoch: int = 1, last_epoch: int = 0, wait_ms: int = 0, **fields: Any) -> FetchRequest:
-    """A node's fetch of the metadata log, as of version 17."""
+    """A node's fetch request of the metadata log, for version 17 and later."""
     partition = FetchPartition(
         current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch, **fields.pop("partition", {})
     )

@@ -1,8 +1,8 @@
 """A network between processes of this machine that can be cut, for each node and in each direction.
 
-A node listens at one port and advertises another, which is this network's: what connects there is passed on. Who it
-comes from is found by whose socket it is, in /proc. While a direction is cut its bytes wait, as they do between hosts
-whose packets are lost, and come late once it is mended; a new connection needs both.
+A node listens on one port and advertises another, which belongs to this network and forwards connections. The sender is
+the process that owns the socket, found in /proc. While a direction is cut, its bytes wait and arrive after `mend`, as
+between hosts that lose packets. A new connection needs both directions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PIECE_BYTES: Final = 1 << 16
 
 
 class Network:
-    """Ways to nodes, until the block ends. It has a thread of its own, and is used from any other."""
+    """Forwards connections to nodes until the block ends. It has its own thread, and is used from others."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -43,17 +43,17 @@ class Network:
         self._loop.close()
 
     def way_to(self, node_id: int, port: int, pid: Callable[[], int | None]) -> int:
-        """The port by which others reach a node that listens at `port`. `pid` gives its process, while there is one."""
+        """Returns the port to advertise for a node that listens on `port`. `pid` returns its process id, or None."""
         self._pids[node_id] = pid
         found: int = self._do(self._serve(node_id, port))
         return found
 
     def cut(self, node_id: int, *, into: bool, out_of: bool) -> None:
-        """From now on nothing gets into a node, or out of it, or neither."""
+        """Cut the traffic to a node, from it, or both."""
         self._do(self._change(node_id, into, out_of))
 
     def mend(self, node_id: int) -> None:
-        """What waited gets through."""
+        """End the cut; waiting bytes are forwarded."""
         self._do(self._change(node_id, False, False))
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -66,7 +66,7 @@ class Network:
             task = asyncio.current_task()
             assert task is not None
             self._tasks.add(task)
-            with suppress(asyncio.CancelledError):  # by the end of all
+            with suppress(asyncio.CancelledError):  # when the network ends
                 await self._pass_on(node_id, port, reader, writer)
             self._tasks.discard(task)
             writer.close()
@@ -96,10 +96,10 @@ class Network:
     async def _pass_on(
         self, target: int, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Both ways, until either side closes."""
+        """Forward in both directions until either side closes."""
         source = self._owner(writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1])
         with suppress(OSError):
-            for way in ((source, target), (target, source)) * 2:  # one may be cut while the other is waited for
+            for way in ((source, target), (target, source)) * 2:  # one may be cut while waiting for the other
                 await self._passes(*way)
             there, back = await asyncio.open_connection(LOCALHOST, port)
             try:
@@ -122,7 +122,7 @@ class Network:
         writer.close()
 
     def _owner(self, port: int, ours: int) -> int | None:
-        """The node that connected from a port to one of ours; None for who is no node, or gone."""
+        """The node that connected from a port to a port of this network; None for other processes."""
         link = f"socket:[{_inode_of(port, ours)}]"
         for node_id, pid in self._pids.items():
             if (found := pid()) is not None and _has_open(found, link):
@@ -131,7 +131,7 @@ class Network:
 
 
 def _inode_of(port: int, remote: int) -> str:
-    """Of the socket that is connected from a port to another."""
+    """The inode of the socket that is connected from a port to another; empty if there is none."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with open(table, encoding="ascii") as lines:
             next(lines)

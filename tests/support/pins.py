@@ -1,13 +1,13 @@
-"""What is installed, to the byte: `python -m tests.support.pins` writes constraints.txt anew from pyproject.toml.
+"""Pins of all packages with hashes: `python -m tests.support.pins` rewrites constraints.txt from pyproject.toml.
 
-It has all packages in sections, each named after who needs it beyond the sections before it. `uv` (`pip install uv`)
-finds the packages and their files; pins that are there stay as they are: delete a line to have its newest version.
-Hashes are those of wheels for CPython 3.11, 3.12 and 3.13 on Linux (glibc) and macOS, on x86-64 and ARM. No address is
-kept: any index that has the same files will do.
+Each section of the file has the packages that its use needs in addition to the sections before it. `uv` (`pip install
+uv`) resolves the packages. Existing pins stay: delete a line to get the newest version. Hashes are those of wheels for
+CPython 3.11, 3.12 and 3.13 on Linux (glibc) and macOS, on x86-64 and ARM. The file has no URLs, so any index with the
+same files works.
 
-The Pythons that Topicwright runs on are this one, and of the others those that the PATH has. `python -m
-tests.support.fetch_tools` puts what Topicwright needs to run on each into `.cache/python/3.N`, by the hashes of
-constraints.txt. What development and Spark need in addition is there for this Python alone.
+Tests run Topicwright on this Python and on the other supported ones on the PATH. `python -m tests.support.fetch_tools`
+installs its runtime packages for each into `.cache/python/3.N`, with the hashes of constraints.txt. Packages for
+development and Spark are installed only for this Python.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from tests.support.tools import CACHE, ROOT
 
 SECTION = "# replay"
-"""What runs is pinned before it."""
+"""The runtime packages are pinned before this line."""
 
 
 def others() -> dict[int, str]:
-    """The other Pythons, by their minor versions; what the PATH has of a name may be a stand-in that does not start."""
+    """Minor version → path of the other supported Pythons on the PATH; programs that do not start are left out."""
     found = {}
     for minor in PYTHONS:
         program = shutil.which(f"python3.{minor}")
@@ -55,7 +55,7 @@ def environment(minor: int) -> Mapping[str, str]:
 
 
 def install(minor: int, into: Path) -> None:
-    """Put the packages for a Python into a folder: its wheels, whatever Python this is."""
+    """Install the runtime packages for another Python into a folder, with this Python's pip."""
     pins = CONSTRAINTS.read_text().partition(f"{SECTION}\n")[0].partition("# run\n")[2]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     words = ["--require-hashes", "--no-deps", f"--python-version=3.{minor}", "--only-binary=:all:", f"--target={into}"]
@@ -64,15 +64,15 @@ def install(minor: int, into: Path) -> None:
 
 CONSTRAINTS, PROJECT = ROOT / "constraints.txt", ROOT / "pyproject.toml"
 SECTIONS = ("build", "run", "replay", "dev")
-"""What pip builds with; what `topicwright` runs with; the extras. Makefile and Dockerfile cut the file at these."""
+"""Build requirements, runtime dependencies, and the extras. Makefile and Dockerfile split the file at these names."""
 PYTHONS = (11, 12, 13)
-"""The minor versions of Python 3 that all of it runs on."""
+"""The supported minor versions of Python 3."""
 HEADER = "# Written by `python -m tests.support.pins`, which says how. `make env` installs these files and no others."
 PLATFORM = re.compile(r"any|(manylinux|linux|macosx).*_(x86_64|aarch64|arm64|universal2)")
 
 
 def fits(file: str, minor: int) -> bool:
-    """Whether pip may choose this wheel for CPython 3.`minor` on a platform that pins are for."""
+    """True if pip may choose this wheel for CPython 3.`minor` on a supported platform."""
     own = f"cp3{minor}"
     return any(
         PLATFORM.fullmatch(tag.platform)
@@ -86,8 +86,8 @@ def fits(file: str, minor: int) -> bool:
 
 
 def _pin(package: dict[str, Any]) -> str:
-    """One package as a line of requirements: its wheels, or its source if it has none (pyspark). Raises SystemExit
-    where it has none for one of the Pythons."""
+    """The requirements line of a package: with its wheels, or its source if it has none (pyspark). Raises SystemExit if
+    wheels are missing for a supported Python."""
     wheels = package.get("wheels", ())
     by_python = {minor: [one for one in wheels if fits(one["url"].rpartition("/")[2], minor)] for minor in PYTHONS}
     missing = [f"3.{minor}" for minor, of_python in by_python.items() if wheels and not of_python]
@@ -99,7 +99,7 @@ def _pin(package: dict[str, Any]) -> str:
 
 
 def _locked_requirements(needed: Path, extras: tuple[str, ...], pinned: Path) -> dict[str, str]:
-    """All that is needed, by name; packages that only Windows needs are not."""
+    """Package name → line, for the packages of `needed` and their dependencies, without those only for Windows."""
     with tempfile.TemporaryDirectory() as folder:
         lock = Path(folder, "pylock.toml")
         words = ["uv", "pip", "compile", "--quiet", "--universal", "--python-version=3.11", f"--constraints={pinned}"]
@@ -110,7 +110,7 @@ def _locked_requirements(needed: Path, extras: tuple[str, ...], pinned: Path) ->
 
 
 def sections() -> dict[str, dict[str, str]]:
-    """constraints.txt as it is: section → name of a package → its line."""
+    """The current constraints.txt: section → package name → line."""
     found: dict[str, dict[str, str]] = {}
     for line in CONSTRAINTS.read_text().splitlines():
         if line.removeprefix("# ") in SECTIONS:
@@ -121,7 +121,7 @@ def sections() -> dict[str, dict[str, str]]:
 
 
 def requirements() -> dict[str, list[Requirement]]:
-    """What pyproject.toml itself wants: section → packages with their versions."""
+    """The requirements in pyproject.toml, by section."""
     file = tomllib.loads(PROJECT.read_text())
     wanted = {"build": file["build-system"]["requires"], "run": file["project"]["dependencies"]}
     wanted |= file["project"]["optional-dependencies"]

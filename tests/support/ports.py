@@ -9,15 +9,15 @@ from typing import Final
 
 LOWEST: Final = 12_000
 BELOW: Final = 32_000
-"""Linux gives ports above these (`net.ipv4.ip_local_port_range`) to whoever connects or binds port 0: one of those
-would be taken by somebody else before its server has started."""
-_CHANCE: Final = random.SystemRandom()  # pytest-randomly gives each test the same numbers
+"""Linux assigns ports above these (`net.ipv4.ip_local_port_range`) to clients and for port 0, so another process could
+take one before its server has started."""
+_CHANCE: Final = random.SystemRandom()  # pytest-randomly seeds `random` equally in each test
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Distinct ports on 127.0.0.1 that nothing listens on now.
+    """Distinct ports on 127.0.0.1 without a listener.
 
-    For servers which must know their port before they bind it; where a server can bind port 0, let it.
+    For servers that must know their port before they bind it; other servers should bind port 0.
     """
     found: list[int] = []
     with ExitStack() as held:

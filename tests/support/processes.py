@@ -20,11 +20,11 @@ from tests.support.forked import COMMANDS, Forked
 
 
 class ProcessFailure(AssertionError):
-    """A child process ended, or kept silent, where the test needed it; the message holds its last lines."""
+    """A child process ended, or did not print an expected line; the message has its last lines."""
 
 
 class Node:
-    """Something that runs as a process of its own, once it was started."""
+    """A node that runs as a separate process once it is started."""
 
     __slots__ = ()
     process: Process | None
@@ -33,17 +33,17 @@ class Node:
         return None if self.process is None else self.process.pid
 
     def kill(self) -> None:
-        assert self.process is not None, "it runs"
+        assert self.process is not None, "the node was never started"
         self.process.kill()
 
     def signal(self, number: signal.Signals) -> None:
-        """SIGSTOP, SIGCONT and their like."""
-        assert self.process is not None, "it runs"
+        """Send a signal such as SIGSTOP or SIGCONT."""
+        assert self.process is not None, "the node was never started"
         os.kill(self.process.pid, number)
 
 
 class Process:
-    """One child process with its own process group; as a context manager it is gone at the end.
+    """A child process with its own process group; as a context manager it ends with the block.
 
     Standard output and error are read together by a thread, so that the child never blocks on a full pipe.
     """
@@ -71,7 +71,7 @@ class Process:
         return "\n".join(self._lines)
 
     def wait_for_line(self, pattern: str, *, within_s: float) -> re.Match[str]:
-        """The first line not yet looked at that matches; raises ProcessFailure when there is none in time."""
+        """Returns the first unread line that matches. Raises ProcessFailure if none comes in time."""
         deadline = time.monotonic() + within_s
         while True:
             try:
@@ -84,7 +84,7 @@ class Process:
                 return found
 
     def wait(self, within_s: float) -> int:
-        """The exit code once it has ended by itself, when `output` is all that it printed; raises TimeoutExpired."""
+        """Wait until the process ends by itself, with complete `output`. Returns the code. Raises TimeoutExpired."""
         code = self.popen.wait(within_s)
         self._reader.join(within_s)
         return code
@@ -95,12 +95,12 @@ class Process:
         self.popen.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL to the process and all that it started; returns when it is gone."""
+        """SIGKILL to the process group; returns when the process has ended."""
         self._signal(signal.SIGKILL)
         self._reap(within_s=60)
 
     def stop(self, *, within_s: float = 240) -> int:
-        """SIGTERM, then SIGKILL to the group after `within_s`; the exit code. Safe to call twice."""
+        """SIGTERM, then SIGKILL to the group after `within_s`; returns the exit code. Safe to call twice."""
         if self.popen.poll() is None:
             self.popen.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -135,7 +135,7 @@ class Process:
 def _started(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[str] | Forked:
     whole = {**os.environ, **env}
     ours = str(Path(sys.executable).with_name("topicwright"))
-    is_measured = "PYTEST_VERSION" not in os.environ  # by a benchmark or a soak, which have whole starts
+    is_measured = "PYTEST_VERSION" not in os.environ  # benchmarks and soaks start the real script
     is_own = argv[0] == ours and argv[1] in COMMANDS and env.keys() <= {"PYTHONPATH"}
     if is_own and not is_measured and not (cwd / "sitecustomize.py").exists():
         return Forked(argv, cwd, whole)

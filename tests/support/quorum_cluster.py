@@ -1,4 +1,4 @@
-"""A whole cluster whose controllers come and go: three voters, Kafka's own or Topicwright's among them, and brokers."""
+"""A cluster whose controllers can be stopped and restarted: three voters, of Kafka and Topicwright, and brokers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.wire import Wire
 VOTERS = 3
 DESCRIBE_VERSION = 1
 REPLY_S = 10.0
-"""A controller that is stopped, or about to end, does not respond."""
+"""Timeout, because a stopped or ending controller does not respond."""
 
 
 Member = Controller | Voter
@@ -39,7 +39,7 @@ class QuorumCluster:
     network: Network | None
     ours: tuple[Voter, ...] = ()
     leads: bool = False
-    """Whether the first of ours is to lead."""
+    """True if the first Topicwright voter must lead."""
     brokers: dict[int, RealBroker] = field(default_factory=dict)
 
     @property
@@ -50,7 +50,7 @@ class QuorumCluster:
 
     @property
     def bootstrap(self) -> str:
-        """The brokers."""
+        """bootstrap.servers: all brokers."""
         return ",".join(f"127.0.0.1:{each.port}" for each in self.brokers.values())
 
     def start(self, node_id: int) -> None:
@@ -61,15 +61,15 @@ class QuorumCluster:
             member.start()
 
     def described_by_leader(self, *, but: int | None = None) -> quorum_messages.DescribeQuorumPartitionResult | None:
-        """The quorum as the one that says it leads, or None; who is not asked may think so still."""
+        """The quorum as described by its leader, or None. Skips node `but`, which may still believe to lead."""
         for node_id, member in self.members.items():
             if node_id != but and (shown := describe(member.own_address)) is not None and shown.leader_id == node_id:
                 return shown
         return None
 
     def ready(self, *, is_busy: bool = False) -> quorum_messages.DescribeQuorumPartitionResult | None:
-        """The quorum, once whoever is to lead does and all voters keep up with it; else None. While it is busy they
-        never all have all of its log, but had all that there was a moment ago."""
+        """The quorum if the wanted voter leads and all voters are caught up; else None. If `is_busy`, voters may lag,
+        but must have caught up within the last two seconds."""
         shown = self.described_by_leader()
         if (
             shown is None
@@ -85,7 +85,7 @@ class QuorumCluster:
     def wait_ready(
         self, within_s: float = 240, *, is_busy: bool = False
     ) -> quorum_messages.DescribeQuorumPartitionResult:
-        """Wait for that."""
+        """Wait for `ready`."""
         try:
             what = "the quorum has its leader, and all voters keep up"
             found = until(lambda: self.ready(is_busy=is_busy), within_s, what)
@@ -99,7 +99,7 @@ class QuorumCluster:
 
 
 def describe(address: str) -> quorum_messages.DescribeQuorumPartitionResult | None:
-    """The quorum as a controller shows it; None where it does not lead, or does not respond."""
+    """A controller's response to DescribeQuorum; None if it does not lead or respond."""
     partition = quorum_messages.DescribeQuorumPartition()
     request = quorum_messages.DescribeQuorumRequest(
         topics=(quorum_messages.DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=(partition,)),)
@@ -130,8 +130,8 @@ def quorum_cluster(
     network: Network | None = None,
     release: str | None = None,
 ) -> Iterator[QuorumCluster]:
-    """Three voters, so many of them `ours`, and so many brokers, all there; all ended with the block. `settings` are of
-    all Kafka's nodes; the features are those of `release`, by default of the version."""
+    """Run three voters, `ours` of them Topicwright's, and brokers until the end of the block; all are ready at its
+    start. `settings` are for all Kafka nodes; the features are those of `release`, by default of the version."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = settings or {}
     with ExitStack() as ending:
@@ -162,7 +162,7 @@ def quorum_cluster(
 
 
 def _known(cluster: QuorumCluster) -> set[int]:
-    """The brokers that take connections, and are known to one of them."""
+    """The brokers that one broker knows, if all brokers listen; else none."""
     if not all(each.listens() for each in cluster.brokers.values()):
         return set()
     with suppress(KafkaException):

@@ -1,7 +1,7 @@
-"""What can happen to the leader of a quorum, and what must hold after it; meanwhile topics are created through brokers.
+"""Faults of a quorum's leader and the checks after them, while topics are created through brokers.
 
-A full disk is a limit of the leader's process on the size of files (RLIMIT_FSIZE), which needs no rights: no write may
-make a file longer. The network is cut for everybody, brokers too.
+A full disk is simulated by a limit of the leader's process on the size of files (RLIMIT_FSIZE), which needs no
+privileges: no write can extend a file. A cut network affects all nodes, also brokers.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tests.support.real_brokers import until
 from tests.support.wire import Wire
 
 REPLY_S = 5.0
-"""A broker whose request to a controller is stuck is left for the next one."""
+"""Timeout of a create; after it, the client uses the next broker."""
 PAUSE_S = 0.1
 VERSION = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A create that was answered without an error, and when it began and ended."""
+    """A successful create, with its start and end."""
 
     name: str
     began_s: float
@@ -45,7 +45,7 @@ class Made:
 
 @dataclass(slots=True)
 class Creates:
-    """Creates topics until the block ends, each through the next broker; `unanswered` may have been made, or not."""
+    """Creates topics until the block ends, each through the next broker; creates in `unanswered` may have succeeded."""
 
     addresses: Sequence[str]
     factor: int = 3
@@ -68,7 +68,7 @@ class Creates:
         self._thread.join(60)
 
     def works_after(self, at_s: float, within_s: float = 240) -> float:
-        """Seconds from a moment until a create that began after it was answered well."""
+        """Seconds from `at_s` until a create that began after it succeeded."""
 
         def first() -> Made | None:
             return next((each for each in list(self.made) if each.began_s >= at_s), None)
@@ -78,7 +78,7 @@ class Creates:
         return found.ended_s - at_s
 
     def check(self) -> None:
-        """Every topic whose create was answered since the check before the last is there. Older ones go."""
+        """Check that all topics created since the check before the last exist. Deletes those of before the last."""
         count = len(self.made)
         names = [each.name for each in self.made[self._kept : count]]
         with Wire(self.addresses[0]) as wire:
@@ -133,15 +133,15 @@ def _missing(wire: Wire, names: Sequence[str]) -> list[str]:
 
 
 HELD_S: Final[Mapping[str, float]] = {"stop": 8.0, "cut": 6.0, "cut-in": 6.0, "cut-out": 6.0}
-"""How long a fault stays: three fetch timeouts or more; a leader without a majority resigns after one and a half. The
-others stay until a create works. Not these: brokers wait for 30 s for what a silent controller has not answered."""
+"""Duration of these faults: at least three fetch timeouts; a leader without a majority resigns after one and a half.
+The other faults last until a create works. These do not, because brokers wait 30 s for a silent controller."""
 END_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Seconds from a fault of the leader until another led and until a create worked; and, from when the fault was
-    mended, until the wanted leader led and all voters kept up."""
+    """Seconds from a fault of the leader until another voter led (`led_s`) and a create worked (`works_s`), and from
+    its end until the wanted voter led and all were caught up (`back_s`)."""
 
     fault: str
     led_s: float
@@ -156,7 +156,7 @@ class Load:
     reading: Reading
 
     def check(self) -> None:
-        """Nothing that was acknowledged is lost."""
+        """Check that no acknowledged record or topic is lost."""
         self.reading.catches_up(self.churn)
         assert self.churn.failed == []
         self.creates.check()
@@ -164,8 +164,8 @@ class Load:
 
 @contextmanager
 def load_on(cluster: QuorumCluster, topic: str = "kept") -> Iterator[Load]:
-    """Creates, a producer with acks=all and a group that reads along, until the end of the block; and then everything
-    that was acknowledged is read once more."""
+    """Run creates, a producer with acks=all and a consumer group until the end of the block; then read all acknowledged
+    records once more."""
     partitions, brokers = 3, len(cluster.brokers)
     new = NewTopic(topic, partitions, brokers, config={"min.insync.replicas": str(brokers // 2 + 1)})
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
@@ -209,7 +209,7 @@ def _terminate_leader(cluster: QuorumCluster, leader: int) -> Iterator[None]:
 
 @contextmanager
 def _cut(into: bool, out_of: bool, cluster: QuorumCluster, leader: int) -> Iterator[None]:
-    assert cluster.network is not None, "its voters are reached over a network"
+    assert cluster.network is not None, "the cluster has no network to cut"
     cluster.network.cut(leader, into=into, out_of=out_of)
     try:
         yield
@@ -236,11 +236,11 @@ FAULTS: Final[Mapping[str, Callable[[QuorumCluster, int], AbstractContextManager
     "cut-out": partial(_cut, False, True),
     "disk": _full,
 }
-"""By name; each is done to the leader, and mended at the end of its block."""
+"""Fault name → context manager that injects it into the leader and ends it with the block."""
 
 
 def one_round(cluster: QuorumCluster, fault: str, load: Load) -> Round:
-    """A fault of the leader, and all that must hold after it."""
+    """Inject a fault into the leader and check the quorum after it."""
     leader = cluster.wait_ready(is_busy=True).leader_id
     at = time.monotonic()
     with FAULTS[fault](cluster, leader):
@@ -258,23 +258,23 @@ def one_round(cluster: QuorumCluster, fault: str, load: Load) -> Round:
 
 
 def check_logs(cluster: QuorumCluster) -> tuple[int, int]:
-    """All copies of the metadata log are the same bytes, and every snapshot says what the log says; how many bytes, and
-    how many snapshots."""
+    """Check that all copies of the metadata log have equal bytes and that each snapshot equals the log; returns the
+    numbers of bytes and of snapshots."""
     watermark = cluster.wait_ready().high_watermark
     partitions = {node_id: each.metadata for node_id, each in cluster.members.items()}
     size = assert_alike(partitions, watermark)
-    whole = cluster.quorum.controllers[0].metadata  # ours lets go of what two snapshots stand for, Kafka's of 100 MB
+    whole = cluster.quorum.controllers[0].metadata  # complete: Kafka retains 100 MB before a snapshot
     return size, assert_snapshots_say_the_same(partitions.values(), whole)
 
 
 def _process(cluster: QuorumCluster, node_id: int) -> Process:
     process = cluster.members[node_id].process
-    assert process is not None, f"voter {node_id} runs"
+    assert process is not None, f"voter {node_id} was never started"
     return process
 
 
 def _start_if_it_ends(cluster: QuorumCluster, node_id: int, within_s: float) -> None:
-    """A process may end itself over what happened to it; whoever looks after it starts it again."""
+    """Start a process again if it ends because of the fault, as a supervisor does."""
     deadline = time.monotonic() + within_s
     process = _process(cluster, node_id)
     while time.monotonic() < deadline:

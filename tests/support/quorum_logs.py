@@ -1,4 +1,4 @@
-"""What the copies of a metadata log say: whether they are the same bytes, and snapshots say what the log does."""
+"""Compares the copies of a metadata log: equal bytes, and snapshots that equal the log."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from events.logs.rocksdb_log import RocksDbLog
 
 
 def records_at(partition: Path) -> Iterator[MetadataRecord]:
-    """The records of a copy that may be written to."""
+    """The records of a copy, whose last batch may be incomplete."""
     for batch in read_folder(partition, cut_torn_tail=True).batches:
         if not batch.is_control:
             yield from (decode_record(value) for _, value in batch.records)
 
 
 def image_at(folder: KafkaFolder, end: int) -> MetadataImage:
-    """What a copy says of all below an offset."""
+    """The metadata image of a copy below an offset."""
     image = MetadataImage()
     image.fold(folder.checkpoint_batches)
     image.fold(each for each in folder.batches if each.last_offset < end)
@@ -40,8 +40,9 @@ def image_at(folder: KafkaFolder, end: int) -> MetadataImage:
 
 
 def said(image: MetadataImage) -> tuple[list[bytes], object]:
-    """What an image says, in an order that is not its own: Kafka's is that of Java's hash tables. Kafka's snapshots
-    keep configs of a topic that was made and deleted within what it took in at once (`ConfigurationsDelta.replay`)."""
+    """The records of an image, sorted, because Kafka writes them in the order of hash tables. Configs of missing topics
+    are left out: Kafka's snapshots retain those of a topic that was created and deleted within one delta
+    (`ConfigurationsDelta.replay`)."""
     topics = {each.name for each in image.all(TopicRecord)}
     records = (
         each
@@ -58,7 +59,7 @@ def _as_kafka_writes(record: MetadataRecord) -> MetadataRecord:
 
 
 def assert_alike(partitions: Mapping[int, Path], watermark: int) -> int:
-    """The copies are the same bytes from where the last one begins to the watermark; how many that is."""
+    """Check that all copies have equal bytes from the highest log start to the high watermark; returns their number."""
     folders = {node_id: read_folder(path, cut_torn_tail=True) for node_id, path in partitions.items()}
     start = max(each.batches[0].base_offset for each in folders.values())
     copies = {
@@ -70,13 +71,12 @@ def assert_alike(partitions: Mapping[int, Path], watermark: int) -> int:
     lengths = {node_id: len(each) for node_id, each in copies.items()}
     assert len(set(copies.values())) == 1, f"the logs differ below offset {watermark}; bytes: {lengths}"
     size = min(lengths.values())
-    assert size > 0, f"there are batches from {start} to {watermark}"
+    assert size > 0, f"no batches from {start} to {watermark}"
     return size
 
 
 def assert_one_history(folders: Sequence[Path]) -> int:
-    """The event logs of voters that have ended are the same bytes at the same offsets, as far as each goes; how many
-    events the shortest has."""
+    """Check that the event logs of stopped voters are equal up to the end of the shortest; returns its length."""
     histories = [_events(each) for each in folders]
     shortest = min(map(len, histories))
     for folder, other in zip(folders[1:], histories[1:], strict=True):
@@ -94,15 +94,15 @@ def _events(folder: Path) -> list[bytes]:
 
 
 def snapshots_in(partition: Path) -> list[tuple[Path, int]]:
-    """The snapshots that were taken of a metadata log, and where each ends; not what a log begins with."""
+    """The snapshots of a metadata log with their end offsets, without the bootstrap checkpoint."""
     found = ((path, CHECKPOINT.fullmatch(path.name)) for path in sorted(partition.iterdir()))
     return [(path, int(name[1])) for path, name in found if name is not None and int(name[1]) > 0]
 
 
 def assert_snapshots_say_the_same(snapshots_of: Iterable[Path], whole: Path) -> int:
-    """Each snapshot that was taken says what the records of a whole log say, up to its end; how many there were."""
+    """Check that each snapshot equals the records of a complete log below its end; returns the number of snapshots."""
     folder = read_folder(whole, cut_torn_tail=True)
-    assert folder.batches[0].base_offset == 0, f"{whole} has its whole log"
+    assert folder.batches[0].base_offset == 0, f"the log in {whole} does not begin at 0"
     count = 0
     for partition in snapshots_of:
         for path, end in snapshots_in(partition):

@@ -1,7 +1,7 @@
-"""Real Kafka brokers, each a process of its own, led by a Topicwright of its own: so that any of them can be killed.
+"""Kafka brokers led by Topicwright, each a separate process, so that any of them can be killed.
 
-The brokers run from the jars that `make tools` fetched, of any version there. They are small: three of them with their
-clients fit beside other tests.
+The brokers run from the jars that `make tools` fetched, of any of those versions. They have small heaps: three of them
+and their clients can run next to other tests.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from tests.support.processes import Node, Process
 from tests.support.topicwright import COMMAND
 
 CLUSTER_ID = new_cluster_id()
-"""Of this run alone: a port that another run had before may still be called by one of its processes."""
+"""Unique per run, because processes of an earlier run may still connect to a reused port."""
 CONTROLLER = 3000
 HEAP = "256m"
 DATED = [
     f"-Dorg.slf4j.simpleLogger.{each}" for each in ("showDateTime=true", "dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS")
 ]
-"""Lines of the log begin with their time."""
+"""Options that print times in log lines."""
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class RealBroker(Node):
-    """One broker. `settings` are its own, beside those that all have."""
+    """One broker. `settings` are added to those that all brokers have."""
 
     broker_id: int
     port: int
@@ -57,7 +57,7 @@ class RealBroker(Node):
         return self.data / "__cluster_metadata-0"
 
     def start(self) -> None:
-        """Start it; it has registered and is unfenced some time after."""
+        """Start the broker; does not wait until it is registered and unfenced."""
         properties = self.folder / "server.properties"
         classpath = tools.server_classpath(self.version)
         argv = tools.java_command(classpath, "kafka.Kafka", properties, heap=self.heap, logs="info", options=DATED)
@@ -65,7 +65,7 @@ class RealBroker(Node):
 
     @property
     def advertised(self) -> str:
-        """Where clients reach it, as Kafka's setting has it."""
+        """The value of advertised.listeners."""
         return self.settings.get("advertised.listeners", f"PLAINTEXT://127.0.0.1:{self.port}")
 
     def listens(self) -> bool:
@@ -77,14 +77,14 @@ class RealBroker(Node):
         return True
 
     def stop(self, *, within_s: float = 240) -> int:
-        """A controlled shutdown; the exit code."""
-        assert self.process is not None, f"broker {self.broker_id} runs"
+        """Controlled shutdown; returns the exit code."""
+        assert self.process is not None, f"broker {self.broker_id} was never started"
         return self.process.stop(within_s=within_s)
 
 
 @dataclass(slots=True)
 class RealCluster:
-    """Topicwright and its brokers. `settings` are Topicwright's, in which CONTROLLER stands for its address."""
+    """Topicwright and its brokers. In Topicwright's `settings`, CONTROLLER stands for its address."""
 
     folder: Path
     port: int
@@ -100,7 +100,7 @@ class RealCluster:
 
     @property
     def address(self) -> str:
-        """Where the brokers reach the controller, and clients with bootstrap.controllers."""
+        """The controller's address, for brokers and for clients with bootstrap.controllers."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -108,7 +108,7 @@ class RealCluster:
         return self.folder / "topicwright-data"
 
     def start_controller(self) -> None:
-        """Start Topicwright; it answers when this returns."""
+        """Start Topicwright and wait until it answers."""
         argv: list[str | Path] = [COMMAND, "serve", "--brokers", "kraft"]
         argv += [] if "listeners" in self.settings else ["--kafka", self.address]
         argv += ["--http", "127.0.0.1:0", "--data", self.data]
@@ -119,11 +119,11 @@ class RealCluster:
         self.http = self.controller.wait_for_line(r"^ready kafka=\S+ http=(\S+)(?: listeners=\S+)?$", within_s=240)[1]
 
     def kill_controller(self) -> None:
-        assert self.controller is not None, "the controller runs"
+        assert self.controller is not None, "the controller was never started"
         self.controller.kill()
 
     def live(self) -> set[int]:
-        """The brokers that are unfenced and not about to leave, by Topicwright's HTTP."""
+        """The live brokers, from Topicwright's HTTP API."""
         import json
         import urllib.request
 
@@ -154,7 +154,7 @@ class RealCluster:
 
 
 def write_properties(broker: RealBroker, controller: str) -> None:
-    """The folder of a broker: its settings, and its formatted log directory."""
+    """Write a broker's settings and format its log directory."""
     broker.data.mkdir(parents=True, exist_ok=True)
     settings = {
         "process.roles": "broker",
@@ -165,7 +165,7 @@ def write_properties(broker: RealBroker, controller: str) -> None:
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.quorum.voters": f"{CONTROLLER}@{controller}",
-        "initial.broker.registration.timeout.ms": "600000",  # it ends after that: by default a minute
+        "initial.broker.registration.timeout.ms": "600000",  # the broker ends after this; default: one minute
         "log.dirs": str(broker.data),
         "offsets.topic.num.partitions": "3",
         "offsets.topic.replication.factor": "3",
@@ -177,7 +177,7 @@ def write_properties(broker: RealBroker, controller: str) -> None:
         "num.io.threads": "2",
         "num.recovery.threads.per.data.dir": "1",
         "log.cleaner.enable": "false",
-        "controller.quorum.retry.backoff.ms": "200",  # by default 20, which is busy work while no controller leads
+        "controller.quorum.retry.backoff.ms": "200",  # default 20: it costs CPU time while no controller leads
         **broker.settings,
     }
     if "controller.quorum.bootstrap.servers" in settings:
@@ -187,7 +187,7 @@ def write_properties(broker: RealBroker, controller: str) -> None:
 
 
 def format_directory(data: Path, broker_id: int) -> None:
-    """What Kafka's storage tool writes into an empty log directory."""
+    """Write the files that Kafka's storage tool writes into an empty log directory."""
     data.mkdir(parents=True, exist_ok=True)
     lines = ("version=1", f"cluster.id={CLUSTER_ID}", f"node.id={broker_id}", f"directory.id={new_directory_id()}")
     (data / "meta.properties").write_text("\n".join(lines) + "\n")
@@ -198,8 +198,8 @@ def new_directory_id() -> str:
 
 
 def until(condition: Callable[[], T], within_s: float, what: str) -> T:
-    """Wait until a condition holds, and return what it gave; an AssertionError names it when it never does. The longer
-    it takes, the less often the condition is checked: clients and tools cost more than what they wait for."""
+    """Poll a condition until its value is true; returns the value. Raises AssertionError with `what` after `within_s`.
+    The interval grows, because polling clients and tools are expensive."""
     deadline, pause_s = time.monotonic() + within_s, 0.05
     while True:
         found = condition()
@@ -221,9 +221,9 @@ def real_cluster(
     prepare: Callable[[RealCluster], None] | None = None,
     heap: str = HEAP,
 ) -> Iterator[RealCluster]:
-    """Topicwright and so many brokers (or one of each of `versions`), all live; all ended with the block.
+    """Run Topicwright and brokers (or one of each of `versions`) until the end of the block; all are live at its start.
 
-    `prepare` is called before anything starts; `heap` is what each broker's Java may have.
+    `prepare` is called before the start; `heap` is the maximum heap of each broker.
     """
     tools.server_classpath()
     folder.mkdir(parents=True, exist_ok=True)
@@ -242,7 +242,7 @@ def real_cluster(
 
 
 def _end(cluster: RealCluster) -> None:
-    """End everything at once: nobody waits for a controlled shutdown here."""
+    """End everything at once, without controlled shutdowns."""
     for broker in cluster.brokers.values():
         if broker.process is not None:
             broker.process.kill()

@@ -1,11 +1,10 @@
 """A real Apache Kafka for tests: three nodes in one JVM, from the jars that `make tools` fetched.
 
-Node 1 is controller and broker, nodes 2 and 3 are brokers; node 3 refuses to create topics by itself
-(`auto.create.topics.enable=false`), so that one cluster answers for both settings. Racks are rack-a, rack-b, rack-c, as
-those of simulated brokers.
+Node 1 is controller and broker, nodes 2 and 3 are brokers. Node 3 has `auto.create.topics.enable=false`, so that one
+cluster covers both values. Racks are rack-a, rack-b and rack-c, as for simulated brokers.
 
-`kafka_cluster` has a process for each node, so that one can be killed and come back; node 1 too, and the others wait
-for it. The nodes in one JVM start faster and need less.
+`kafka_cluster` runs a process for each node, so that each can be killed and restarted, also node 1. Nodes in one JVM
+start faster and need less memory.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tests.support.ports import free_ports
 from tests.support.processes import Process
 
 CLUSTER_ID = new_cluster_id()
-"""Of this run alone: a port that another run had before may still be called by one of its processes."""
+"""Unique per run, because processes of an earlier run may still connect to a reused port."""
 SOURCES = tools.ROOT / "tests/reference/java"
 HEAP = "768m"
 TRANSACTIONS: dict[str, Any] = {
@@ -30,7 +29,7 @@ TRANSACTIONS: dict[str, Any] = {
     "transaction_state_log_min_isr": "1",
     "transaction_state_log_num_partitions": "1",
 }
-"""Overrides with which a cluster has transactions."""
+"""Overrides for a cluster that supports transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,12 @@ class ReferenceKafka:
         return self.brokers[1]
 
     def stop_broker(self, node_id: int) -> None:
-        """Shut one broker down in order; it is fenced when this returns."""
+        """Controlled shutdown of a broker; returns when it is fenced."""
         self.process.write_line(f"stop {node_id}")
         self.process.wait_for_line(f"^stopped {node_id}", within_s=180)
 
     def start_broker(self, node_id: int) -> None:
-        """Start a stopped broker; it has caught up when this returns."""
+        """Start a stopped broker; returns when it has caught up."""
         self.process.write_line(f"start {node_id}")
         self.process.wait_for_line(f"^started {node_id}", within_s=180)
 
@@ -93,7 +92,7 @@ def node_properties(node_id: int, port: int, controller: int, folder: Path, node
         "inter.broker.listener.name": "BROKER",
         "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "initial.broker.registration.timeout.ms": "600000",  # it ends after that: by default a minute
+        "initial.broker.registration.timeout.ms": "600000",  # the broker ends after this; default: one minute
         "log.dirs": str(folder / f"data{node_id}"),
         "num.partitions": "2",
         "default.replication.factor": "1",
@@ -114,7 +113,7 @@ def node_properties(node_id: int, port: int, controller: int, folder: Path, node
 
 @dataclass
 class KafkaCluster:
-    """A cluster whose nodes come and go; `brokers` holds HOST:PORT by node id."""
+    """A cluster whose nodes can be killed and restarted; `brokers` holds HOST:PORT by node id."""
 
     folder: Path
     classpath: str
@@ -126,7 +125,7 @@ class KafkaCluster:
         return ",".join(self.brokers.values())
 
     def start(self, *nodes: int) -> None:
-        """Start nodes that do not run, or run no more; they have caught up when this returns."""
+        """Start nodes that are not running; returns when they have caught up."""
         for node in nodes:
             file = f"{node}={self.folder}/node{node}.properties"
             argv = tools.java_command(self.classpath, "ReferenceCluster", CLUSTER_ID, file, heap=HEAP)
@@ -135,7 +134,6 @@ class KafkaCluster:
             self.processes[node].wait_for_line("^ready", within_s=300)
 
     def kill(self, *nodes: int) -> None:
-        """kill -9."""
         for node in nodes:
             self.processes[node].kill()
 

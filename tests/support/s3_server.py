@@ -19,11 +19,11 @@ ENV: Final[Mapping[str, str]] = {
     "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
     "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
 }
-"""How clients log in. S3Proxy does not know the checksums that newer clients send by themselves."""
+"""Credentials of clients. S3Proxy does not support the checksums that newer clients send by default."""
 
 
 class S3Server:
-    """A bucket in a folder, at a port that stays the same when the server is stopped and started again."""
+    """A bucket in a folder, on a port that stays the same after a restart of the server."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -31,7 +31,7 @@ class S3Server:
         (folder / "data" / BUCKET).mkdir(parents=True)
 
     def url(self, path: str) -> str:
-        """Where an archive is in the bucket."""
+        """The URL of an archive in the bucket."""
         return f"s3://{BUCKET}/{path}?endpoint_override=127.0.0.1:{self.port}&scheme=http&region=us-east-1"
 
     @property

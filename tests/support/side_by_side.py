@@ -1,13 +1,14 @@
 """Run all tests, in groups: six pytest processes at a time, each of which takes the next group when its own is done.
 
-`python -m tests.support.side_by_side [ARGUMENT…]` gives the arguments to each pytest, shows a group's output whole when
-it has ended, then what each group took, and in the last line the sum: `N passed, N failed`. The exit code is the worst.
+`python -m tests.support.side_by_side [ARGUMENT…]` passes the arguments to each pytest. It prints the output of a group
+when the group has ended, with its duration, and in the last line the sum: `N passed, N failed`. The exit code is the
+highest of all groups.
 
-Tests in one group share servers (the session fixtures of tests/conftest.py) and Spark, which a group of its own would
-start again. Of six groups that run at once, four wait for clusters most of the time: so two cores are busy.
+Tests of a group share servers (the session fixtures of tests/conftest.py) and Spark, which a separate group would start
+again. Of six groups that run at once, four wait for clusters most of the time: so two cores are busy.
 
-Ended early, it leaves nothing: each pytest gets SIGINT, and ends its servers. The kernel sends it where this process is
-killed, and ends this process where its make is.
+If it is ended early, each pytest gets SIGINT and ends its servers. The kernel sends SIGINT if this process is killed,
+and SIGTERM to this process if its make ends.
 """
 
 from __future__ import annotations
@@ -47,16 +48,16 @@ GROUPS: Mapping[str, tuple[Path, ...]] = {
     "simulators": (ALL / "simulation",),
     "soak": (ALL / "soak",),
 }
-"""Folders of tests by group, longest first. A folder inside another's is left to the group that names it; so "all else"
-has also what nobody thought of here."""
+"""Folders of tests by group, longest first. A nested folder belongs to the group that names it; "all else" has all
+folders that no other group names."""
 _PR_SET_PDEATHSIG = 1
 NO_TESTS = 5
-"""pytest's exit code where the arguments choose none of a group's tests."""
+"""pytest's exit code if the arguments select no test of a group."""
 
 
 @dataclass(slots=True)
 class Run:
-    """One group's pytest, the file that its output goes to, and what it came to."""
+    """The pytest process of a group, its output file, and its result."""
 
     group: str
     process: subprocess.Popen[bytes]
@@ -67,7 +68,7 @@ class Run:
     code: int = 0
 
     def end(self, code: int, usage: resource.struct_rusage) -> None:
-        """Show all of it; `code` is pytest's, or that of the signal which ended it, below 0."""
+        """Print the output and set the result; `code` is pytest's exit code, or the negative number of a signal."""
         self.process.returncode = code
         text = self.output.read_text(errors="replace")
         wall_s, cpu_s = time.monotonic() - self.started_s, usage.ru_utime + usage.ru_stime
@@ -89,7 +90,7 @@ def command(group: str, arguments: Sequence[str] = ()) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script all ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a script ignore SIGINT
     if "MAKELEVEL" in os.environ:
         _ends_with_parent(signal.SIGTERM)
     folder = Path(tempfile.mkdtemp(prefix="topicwright-tests-"))
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
             ended[-1].end(os.waitstatus_to_exitcode(status), usage)
     except BaseException:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)  # of a group's signal make sends a second one
+            signal.signal(number, signal.SIG_IGN)  # after a signal to the process group, make sends another one
         for run in running.values():
             run.process.send_signal(signal.SIGINT)  # as Ctrl-C does: pytest ends its servers
         for run in running.values():
@@ -140,7 +141,7 @@ def _start(group: str, arguments: Sequence[str], folder: Path) -> Run:
 
 
 def _ends_with_parent(number: int) -> None:
-    """Have Linux send a signal to this process when its parent is gone."""
+    """Let Linux send a signal to this process when its parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 

@@ -13,12 +13,12 @@ from tests.support.topicwright import COMMAND, Topicwright
 
 READY_S = 300
 TOPIC_SETTINGS = ("stream.",)
-"""Settings that workers and gateways must agree on begin so."""
+"""Prefixes of the settings that workers and gateways must agree on."""
 
 
 @dataclass
 class Stream:
-    """Workers and gateways of one Kafka; `names` sets the topics apart from those of others on the same cluster."""
+    """Workers and gateways of one Kafka; `names` is the prefix of their topics on a shared cluster."""
 
     folder: Path
     kafka: str
@@ -28,7 +28,7 @@ class Stream:
     policies: Path
     held: ExitStack
     properties: Path | None = None
-    """A file of librdkafka properties, for reaching Kafka."""
+    """A file with librdkafka properties for the connection to Kafka."""
     workers: list[Process] = field(default_factory=list)
     gateways: list[Topicwright] = field(default_factory=list)
 
@@ -39,14 +39,14 @@ class Stream:
             "stream.events.topic": f"{self.names}.events",
             "stream.gateways.topic": f"{self.names}.gateways",
             "stream.group.id": f"{self.names}.workers",
-            "stream.replication.factor": "1",  # the nodes of a shared Kafka never die alone
+            "stream.replication.factor": "1",  # nodes of a shared Kafka run in one JVM
             "stream.session.timeout.ms": "6000",
             "gateway.answer.timeout.ms": "120000",
             **{key: value for key, value in self.settings.items() if key.startswith(TOPIC_SETTINGS)},
         }
 
     def start_worker(self, brokers: str = "simulated:3") -> Process:
-        """One more worker; it has claimed its partitions when this returns."""
+        """Start a worker; returns when it has claimed its partitions."""
         number = len(self.workers)
         argv = self._argv("worker", f"worker-{number}", {**self.common, **self.settings})
         argv += ["--driver", self.driver, "--brokers", brokers]
@@ -56,7 +56,7 @@ class Stream:
         return process
 
     def start_gateway(self, settings: Mapping[str, str] | None = None, *, folder: str = "") -> Topicwright:
-        """One more gateway; it answers when this returns."""
+        """Start a gateway; returns when it answers."""
         name = folder or f"gateway-{len(self.gateways)}"
         argv = self._argv("gateway", name, {**self.common, **(settings or {})})
         process = self.held.enter_context(self._process([*argv, "--kafka", "127.0.0.1:0"]))
@@ -93,7 +93,7 @@ def stream(
 ) -> Iterator[Stream]:
     """Workers and gateways over the Kafka at an address until the end of the block.
 
-    What still runs then is sent SIGTERM, and must end well.
+    Processes that are still running then get SIGTERM and must end with exit code 0.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:

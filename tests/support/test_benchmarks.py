@@ -1,4 +1,4 @@
-"""`make bench`: one benchmark that cannot be run, or fails, leaves the others."""
+"""`make bench`: if one benchmark cannot run, or fails, the others still run."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def test_benchmark_results_are_printed_as_table_and_json(capfdbinary: pytest.Cap
     assert row.split() == ["creates", "topics/s", "1,234", "568", "12.3", "45.6", "1,000", "twice", "as", "fast"]
     assert [row.index(cell) for cell in ("1,234", "568", "12.3", "45.6")] == [
         header.index(name) for name in ("Topicwright", "Kafka", "core us", "Kafka's")
-    ], "numbers are under their names"
+    ], "numbers are not aligned with their headers"
     show([GOOD], as_json=True)
     assert msgspec.json.decode(capfdbinary.readouterr().out, type=list[Figure]) == [GOOD]

@@ -26,13 +26,13 @@ SCHEMA = ROOT / "tests/golden/compose-spec.json"
 
 @pytest.fixture(scope="module")
 def validate() -> Callable[[object], object]:
-    """Raises JsonSchemaValueException for what is no Compose file."""
+    """Validates a Compose file. Raises JsonSchemaValueException."""
     compiled: Callable[[object], object] = fastjsonschema.compile(json.loads(SCHEMA.read_text(encoding="utf-8")))
     return compiled
 
 
 def compose_file() -> dict[str, Any]:
-    """The file, with its anchors resolved."""
+    """The parsed docker-compose.yml, with anchors resolved."""
     file: dict[str, Any] = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))
     return file
 
@@ -50,18 +50,18 @@ def test_compose_services_reference_existing_services_and_volumes() -> None:
         for volume in service.get("volumes", ()):
             assert volume.partition(":")[0] in file["volumes"], f"{name} mounts {volume}"
         ports = [port.rpartition(":")[0] for port in service.get("ports", ())]
-        assert all(port.startswith("127.0.0.1:") for port in ports), f"{name} is open to this machine alone"
+        assert all(port.startswith("127.0.0.1:") for port in ports), f"{name} must publish ports only on 127.0.0.1"
 
 
 def test_compose_spark_services_share_a_secret(tmp_path: Path) -> None:
-    """The secret's script as it stands, run twice: `make cluster` and its test run Spark with what it writes."""
+    """Run the secret's script twice; `make cluster` and its test run Spark with the written file."""
     services = compose_file()["services"]
     for name in ("spark-master", "spark-worker"):
         assert services[name]["environment"] == services["spark-secret"]["environment"] == {"SPARK_CONF_DIR": "/spark"}
         assert services[name]["volumes"] == ["spark:/spark:ro"]
         assert list(services[name]["depends_on"]) == ["spark-secret"]
     written = [write_spark_secret(tmp_path).read_text() for _ in range(2)]
-    assert written[0] == written[1], "a further start keeps it"
+    assert written[0] == written[1], "another start must not change the secret"
     assert re.fullmatch(
         r"spark.authenticate true\nspark.authenticate.secret [0-9a-f]{64}\nspark.network.crypto.enabled true\n"
         r"spark.ui.killEnabled false\n",
@@ -75,14 +75,14 @@ def test_compose_commands_are_valid(name: str) -> None:
     words = compose_file()["services"][name]["command"]
     parsed = main.parser(words[0]).parse_args(words)
     settings = load_settings(None, parsed.set)
-    if parsed.command in {"gateway", "serve"}:  # in a container nothing else would be reached; see the ports above
+    if parsed.command in {"gateway", "serve"}:  # only this address is reachable in a container
         assert (parsed.http.host, settings.http_authentication) == ("0.0.0.0", "none")
-        assert parsed.command == "serve" or settings.http_allowed_hosts == (name,), "by which others find it inside"
+        assert parsed.command == "serve" or settings.http_allowed_hosts == (name,), "the name must be an allowed host"
     if parsed.command == "gateway":
         (advertised,) = settings.advertised_listeners
-        assert advertised.port == parsed.kafka.port, "the port inside is the one outside"
+        assert advertised.port == parsed.kafka.port, "the advertised port must be the published one"
     if parsed.command in {"gateway", "worker"}:
         for address in parsed.bootstrap.split(","):
             host, _, port = address.partition(":")
-            assert host in compose_file()["services"], f"{name} looks for Kafka at {host}"
+            assert host in compose_file()["services"], f"{name}: no service {host} for Kafka"
             assert port == "9092"

@@ -1,4 +1,4 @@
-"""The check of histories finds stale reads and lost creates, and accepts requests without an answer."""
+"""The linearizability check finds stale reads and lost creates, and accepts requests without an answer."""
 
 from __future__ import annotations
 

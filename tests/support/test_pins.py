@@ -1,4 +1,4 @@
-"""constraints.txt: everything that pyproject.toml wants is pinned by its hash, whatever index it comes from."""
+"""constraints.txt pins every requirement of pyproject.toml by hash, without a URL of an index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_every_constraint_is_one_line_with_hashes_and_no_url() -> None:
     assert [line for line in lines if not line.startswith("# ") and not LINE.fullmatch(line)] == []
     assert [line for line in lines if "://" in line] == []
     names = [name for packages in sections().values() for name in packages]
-    assert sorted(names) == sorted(set(names)), "no package is pinned twice"
+    assert sorted(names) == sorted(set(names)), "a package is pinned twice"
 
 
 @pytest.mark.parametrize("section", SECTIONS)

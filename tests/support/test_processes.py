@@ -1,5 +1,5 @@
-"""What other tests trust: a process that ends leaves nothing behind, an absent tool is never overlooked, and in a
-network that can be cut, what waits comes late, nothing is lost, and only the cut direction waits."""
+"""Tests of test support: an ended process leaves no child, a missing tool is reported, and in a cut network only the
+cut direction waits and no byte is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ time.sleep(600)
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that is dead and not yet waited for does not."""
+    """True if a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def test_an_absent_tool_skips_a_test_here_fails_it_in_ci_and_ends_a_benchmark(mo
 
 
 OTHER, SELF = 1, 2
-"""A server, and this very process."""
+"""Node ids: a server, and this process."""
 
 
 def _echo(server: socket.socket) -> None:

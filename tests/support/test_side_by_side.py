@@ -1,4 +1,4 @@
-"""The groups of tests that run side by side have every test once, and nothing is left of them when they are ended."""
+"""Each test file belongs to exactly one group of `side_by_side`, and an interrupted run leaves no process."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ sys.exit(side_by_side.main(["-p", "no:cacheprovider"]))
     ids=["make terminated", "its group terminated", "make killed", "the runner killed"],
 )
 def test_ending_make_test_leaves_no_processes(end: Callable[[int, int], None], tmp_path: Path) -> None:
-    """Also where SIGINT is ignored, as it is for what a script has in the background."""
+    """Also if SIGINT is ignored, as in a background job of a script."""
     (tmp_path / "runner.py").write_text(RUNNER)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "Makefile").write_text(f"test:\n\t{sys.executable} runner.py {tmp_path}\n")
@@ -84,7 +84,7 @@ def test_ending_make_test_leaves_no_processes(end: Callable[[int, int], None], t
         until(lambda: len(list(tmp_path.glob("*.pids"))) == 2, 60, "both run")
         pids = {int(pid) for file in tmp_path.glob("*.pids") for pid in file.read_text().split()}
         (runner,) = {int(file.read_text().split()[0]) for file in tmp_path.glob("*.pids")}
-        assert len(pids) == 5, "the runner, and two pytest with a server each"
+        assert len(pids) == 5, "expected: the runner, and two pytest with a server each"
         end(make.pid, runner)
         make.wait(60)
         until(lambda: not any(map(alive, pids)), 60, "all have ended")

@@ -1,7 +1,7 @@
-"""The tools that run real servers and clients: where `make tools` put them, and what a test does without them.
+"""The tools for real servers and clients: their paths after `make tools`, and the result of a test without them.
 
-A test whose tool is absent is skipped with the tool's name, except where CI=true: there it fails, so that a green run
-in CI always means that every real client was run.
+A test whose tool is missing is skipped, with the tool's name. With CI=true it fails instead, so that a green run in CI
+has run every real client.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ KAFKA_SERVERS_OTHER = ("3.7.2", "3.9.1", "4.1.1", "4.3.1")
 KAFKA_CLIENT_CONSUMER = "3.9.1"
 KAFKA_CLIENT_OLD = "2.0.1"
 KAFKA_APPLICATIONS = "4.3.1"
-"""Connect, MirrorMaker 2 and Streams: the newest version whose connect-file and connect-mirror Maven has here."""
+"""Connect, MirrorMaker 2 and Streams: the newest version whose connect-file and connect-mirror are available."""
 SPARK_KAFKA = "4.2.0"
-"""Spark's Kafka source: the newest version that Maven has here. It works with the pyspark that is installed."""
+"""Spark's Kafka source: the newest available version. It works with the installed pyspark."""
 S3PROXY = "2.6.0"
 
 
 def absent(what: str, how: str = "run `make tools`") -> None:
-    """Skip the running test for want of `what`, or fail it in CI; a program that is no test ends with that line."""
+    """Skip the running test because `what` is missing, or fail it in CI. Outside pytest, raises SystemExit."""
     message = f"{what} is not here: {how}"
     if "PYTEST_VERSION" not in os.environ:
         raise SystemExit(message)
@@ -45,7 +45,7 @@ def absent(what: str, how: str = "run `make tools`") -> None:
 
 
 def program(name: str) -> str:
-    """The path of a program, e.g. `java`; skips or fails the test where there is none."""
+    """The path of a program, e.g. `java`; skips or fails the test if it is missing."""
     found = shutil.which(name)
     if found is None:
         absent(name, "install it")
@@ -59,7 +59,7 @@ def server_classpath(version: str = KAFKA_SERVER) -> str:
 
 
 def client_classpath(version: str) -> str:
-    """Kafka's Java client of one of the versions above, with the tools if there is a server of it."""
+    """Kafka's Java client, of one of the versions above; includes the tools if that version has a server."""
     return _jars(f"kafka-client-{version}") if version == KAFKA_CLIENT_OLD else server_classpath(version)
 
 
@@ -77,7 +77,7 @@ def s3_classpath() -> str:
 
 
 def compile_java(sources: Path, classpath: str) -> str:
-    """The classpath to run every .java file of a folder with; compiled once for all tests, until a file changes."""
+    """Compile the .java files of a folder, once until one changes; returns the classpath to run them."""
     javac = program("javac")
     files = sorted(sources.glob("*.java"))
     made_from = hashlib.sha256("\0".join([classpath, *(each.read_text(encoding="utf-8") for each in files)]).encode())
@@ -97,8 +97,8 @@ def compile_java(sources: Path, classpath: str) -> str:
 def java_command(
     classpath: str, *arguments: str | Path, heap: str = "256m", logs: str = "warn", options: Sequence[str] = ()
 ) -> list[str | Path]:
-    """A command line for a Java program: small and quick to start, with the classes that `make tools` has archived for
-    a version of Kafka; `logs` is from which level on it logs."""
+    """A command line for a Java program, tuned for a fast start and a small heap; it uses the class data archive of its
+    Kafka version, if any. `logs` is the log level."""
     archive = archive_of(classpath)
     frugal = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xlog:disable"]
     shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
@@ -109,7 +109,7 @@ def java_command(
 def run_quietly(
     command: Sequence[str | Path], *, within_s: float = 300, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a client program to its end and return what it printed; its own children die with it when it hangs."""
+    """Run a client program; returns its output and exit code. After a timeout, kills it and its children."""
     with subprocess.Popen(
         [str(each) for each in command],
         env={**os.environ, **env},
@@ -128,27 +128,27 @@ def run_quietly(
 
 
 def archive_of(classpath: str) -> Path:
-    """Where the classes of a version of Kafka are archived, as its first program has left them."""
+    """The path of the class data archive of a Kafka version."""
     jars = Path(classpath.partition(os.pathsep)[0]).parent
     return jars.with_name(f"{jars.name}.jsa")
 
 
 def spark_archive() -> Path:
-    """Where the classes of Spark are archived: for the very folder in which it is installed, and no other."""
+    """The path of Spark's class data archive, which is valid only for its installation folder."""
     folder = Path(pyspark.__file__).parent
     here = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
     return CACHE / "java" / f"spark-{pyspark.__version__}-{here}.jsa"
 
 
 def spark_java_options() -> str:
-    """Options of the Java that Spark runs in, for SPARK_SUBMIT_OPTS: quick to start, for jobs over little."""
+    """Java options for SPARK_SUBMIT_OPTS: a fast start, for small jobs."""
     archive = spark_archive()
     shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
     return " ".join(["-XX:TieredStopAtLevel=1", "-Xlog:disable", *shared])
 
 
 def cached(name: str) -> Path:
-    """A folder or file that `make tools` leaves in the cache; skips or fails the test where it is not."""
+    """A path in the cache that `make tools` fills; skips or fails the test if it is missing."""
     path = CACHE / name
     if not path.exists():
         absent(name)

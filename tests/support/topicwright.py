@@ -22,7 +22,7 @@ COMMAND = Path(sys.executable).parent / "topicwright"
 
 
 def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that ends by itself: in this process, because a new Python takes longer to start than it runs."""
+    """Run a command to its end in this process, because starting a new Python would take longer."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err):
@@ -56,7 +56,7 @@ class Topicwright:
         return self.kafka
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stop a simulated broker; it is fenced when this returns."""
+        """Stop a simulated broker; returns when it is fenced."""
         request = urllib.request.Request(f"http://{self.http}/v1/simulated/brokers/{broker_id}/stop", method="POST")
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 200, answer.status
@@ -75,9 +75,9 @@ class Topicwright:
 def topicwright(
     folder: Path, settings: Mapping[str, str] | None = None, *, brokers: str = "simulated:3", policies: Path = ROOT
 ) -> Iterator[Topicwright]:
-    """Serve on free ports until the end of the block, then end with SIGTERM and see that it ended well.
+    """Serve on free ports until the end of the block, then stop with SIGTERM and check the exit code.
 
-    `folder` is the working folder and holds the data folder; `policies` is where policy classes are found.
+    `folder` is the working folder and contains the data folder; `policies` is the folder of policy classes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "topicwright-data"

@@ -1,4 +1,4 @@
-"""`topicwright join` as a process beside Kafka's own controllers."""
+"""`topicwright join` as a process in a quorum of Kafka's own controllers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VOTER = 3009
 
 
 class Voter(Node):
-    """A voter on a port and a folder that stay, reached over a `network` if there is one."""
+    """A voter with a fixed port and folder, reached over a `network` if there is one."""
 
     def __init__(
         self,
@@ -41,8 +41,7 @@ class Voter(Node):
         return self.folder / PARTITION
 
     def start(self, node_id: int | None = None) -> Process:
-        """Start it, as another node if one is named, in the place of the process that there was; it votes some time
-        after."""
+        """Start the voter, or restart it, optionally with another node id; does not wait until it votes."""
         if self.process is not None:
             self.process.stop()
         argv: list[str | Path] = [COMMAND, "join", "--bootstrap-controller", self.quorum.bootstrap]
@@ -68,7 +67,7 @@ def voter(
     node_id: int = VOTER,
     network: Network | None = None,
 ) -> Iterator[Voter]:
-    """A voter that is ended with the block; it is started by its `start`."""
+    """A voter that is stopped at the end of the block; call `start` to start it."""
     one = Voter(quorum, folder, port or free_ports(1)[0], *settings, node_id=node_id, network=network)
     try:
         yield one

@@ -1,7 +1,7 @@
-"""A blocking Kafka wire client for tests, which leaves encoding to kafka-python's own message classes.
+"""A blocking Kafka wire client for tests, which encodes with kafka-python's message classes.
 
-It is independent of the codec under test, speaks every version of every API, and keeps no opinion: no retries, no
-version negotiation, no error handling. Requests and answers are plain dicts in kafka-python's (snake case) names.
+It is independent of the codec under test and supports every version of every API. It has no retries, no version
+negotiation and no error handling. Requests and answers are plain dicts with kafka-python's (snake case) names.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Wire:
         self._socket.close()
 
     def give_up_after(self, timeout_s: float) -> None:
-        """Wait so long for each answer from now on."""
+        """Set the timeout of each answer from now on."""
         self._socket.settimeout(timeout_s)
 
     def log_in(self, user: str, password: str) -> None:
@@ -85,11 +85,11 @@ class Wire:
         """The next answer on the connection, checked to belong to `correlation_id` (default: the last sent)."""
         wanted = self._correlation_id if correlation_id is None else correlation_id
         got, body = decode_response(api, version, self.receive_frame())
-        assert got == wanted, f"answer to request {got} came where the one to {wanted} was due"
+        assert got == wanted, f"got the answer to request {got} instead of {wanted}"
         return body
 
     def send_frame(self, payload: bytes) -> None:
-        """Send bytes as one frame, whatever they are."""
+        """Send arbitrary bytes as one frame."""
         self.send_bytes(struct.pack(">i", len(payload)) + payload)
 
     def send_bytes(self, data: bytes) -> None:

@@ -32,7 +32,7 @@ EPOCHS_SINCE = 3
 async def alter_partition(
     api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AlterPartitionRequest
 ) -> cluster.AlterPartitionResponse:
-    """Submit one command a topic, in portions; unknown topics are answered directly."""
+    """Answer AlterPartition: submit one command for each topic, in portions. Unknown topics get UNKNOWN_TOPIC_ID."""
     found = {topic.topic_id: api.store.durable_name_of(topic.topic_id) for topic in request.topics}
     names = {topic_id: name for topic_id, name in found.items() if name is not None}
     known = [(topic, topic.partitions) for topic in request.topics if topic.topic_id in names]
@@ -102,7 +102,7 @@ _Codes = dict[tuple[bytes, int], int]
 async def assign_replicas_to_dirs(
     api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AssignReplicasToDirsRequest
 ) -> cluster.AssignReplicasToDirsResponse:
-    """Submit one command a topic, in portions."""
+    """Answer AssignReplicasToDirs: submit one command for each topic, in portions."""
     if any(members.is_unknown_directory(request.broker_id, directory.id_) for directory in request.directories):
         # A second process uses the broker's id, and has read the broker's epoch from the metadata log. The two
         # would overwrite each other's assignments forever.

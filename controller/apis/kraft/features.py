@@ -1,4 +1,5 @@
-"""UpdateFeatures (KIP-584, KIP-778), and the features in ApiVersions."""
+"""The UpdateFeatures handler of a KRaft controller (KIP-584, KIP-778), and the supported and finalized features that
+ApiVersions returns."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ from controller.quorum.raft.effects import NotLeader, Refused
 from controller.quorum.registered import Registered, RegisteredControllers, why_unsupported
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-"""Upgrade types."""
+"""The upgrade types of a feature update, numbered as in Kafka's protocol."""
 _FAILED_WITHOUT_RESULTS_SINCE = 2
 
 
 def supported_features(priority: int) -> tuple[SupportedFeatureKey, ...]:
-    """The features that this controller supports; one carries its leader priority."""
+    """The features that this controller supports. The feature `topicwright.priority` reports its leader `priority`."""
     ranges = {**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)}
     return cluster.supported_features(ranges)
 
@@ -46,7 +47,7 @@ def finalized_features(brokers: KraftBrokers) -> tuple[int, tuple[FinalizedFeatu
 
 
 class UpdateFeaturesHandler:
-    """Answers UpdateFeatures: all of the changes, or none."""
+    """Answers UpdateFeatures: applies all changes of a request, or none. `registered` has the controllers' features."""
 
     def __init__(self, api: ControllerApi, node: QuorumNode, registered: RegisteredControllers) -> None:
         self._api = api
@@ -86,7 +87,7 @@ class UpdateFeaturesHandler:
     def _why_refused(
         self, version: int, update: FeatureUpdateKey, levels: dict[str, int], registered: Registered
     ) -> str | None:
-        """The name of the feature and what follows it in the message; None if the update is allowed."""
+        """The end of the error message, from the feature's name on; None if the update is allowed."""
         name, level, current = update.feature, update.max_version_level, levels.get(update.feature, 0)
         known = SUPPORTED.get(name)
         if known is None:
@@ -98,7 +99,7 @@ class UpdateFeaturesHandler:
                 return f"{name}. It is {current}, cannot be lowered, and {highest}."
         elif level != 0 and not known.lowest <= level <= known.highest:
             return f"{name}: {known.lowest} to {known.highest} are supported."
-        elif level < current and _kind(version, update) == UPGRADE:
+        elif level < current and _upgrade_type(version, update) == UPGRADE:
             return (
                 f"{name}. Can't downgrade the version of this feature without setting the upgrade type to either safe "
                 "or unsafe downgrade."
@@ -128,7 +129,7 @@ class UpdateFeaturesHandler:
         return None
 
 
-def _kind(version: int, update: FeatureUpdateKey) -> int:
+def _upgrade_type(version: int, update: FeatureUpdateKey) -> int:
     """The upgrade type; version 0 has only `allow_downgrade`."""
     if version == 0:
         return UNSAFE_DOWNGRADE if update.allow_downgrade else UPGRADE

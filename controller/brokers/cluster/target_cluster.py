@@ -30,7 +30,7 @@ from events.logs.archive.store import ArchiveError
 from events.names import Offset, TopicName
 
 RECENT_EVENTS = 10_000
-"""The number of newest events in which a start looks for changes without a result."""
+"""The number of newest events that a start searches for changes without a result."""
 
 
 class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +41,11 @@ class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetCluster:
-    """The cluster that applies decisions.
+    """The `Brokers` port for a target cluster.
 
-    `history` reads a shard's events after a restart, `recent` the newest events of all shards, with the changes
-    that the previous process left unfinished. `owns` selects the topics of this log. A `shared` link stays open
-    at `stop`.
+    `history` returns the events of a shard. `recent` returns the newest events of all shards; a start resumes the
+    unfinished changes among them. `owns` is true for the topics of this log: a worker owns only some. `stop` leaves a
+    `shared` link open.
     """
 
     handles: EventTypes = ACTED_ON
@@ -90,7 +90,7 @@ class TargetCluster:
         self._tasks = [controller.background(each) for each in work]
 
     def resume(self) -> None:
-        """Reports may have been lost: read again from the log and the cluster which changes are done."""
+        """Resume unfinished changes and rescan the cluster, because results may not have reached the log."""
         self._actions.is_resuming = self._unfinished = True
         self._actions.clear()
         self._watch.rescan_all()
@@ -122,10 +122,10 @@ class TargetCluster:
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
         """The cluster's dry-run results for planned commands, in order."""
-        cleared = await dry_run(self.link, planned)
-        if any(dry_run.error_code for dry_run in cleared):
-            self._scan_now.set()  # the reason may be a change that was not seen yet
-        return cleared
+        results = await dry_run(self.link, planned)
+        if any(result.error_code for result in results):
+            self._scan_now.set()  # the reason may be a change in the cluster since the last scan
+        return results
 
     # --- results
 
@@ -197,7 +197,7 @@ class TargetCluster:
         self._scanned.set()
 
     def _resume_creations(self) -> None:
-        """Create incomplete topics again: the cluster may or may not have them already."""
+        """Create pending topics again, because it is unknown whether the cluster has them."""
         if not self._sink.has_pending_creates():
             return
         store = self._sink.store
@@ -207,7 +207,7 @@ class TargetCluster:
                 self._actions.enqueue(Action(topic.name, topic, tried=True))
 
     def _resume_changes(self) -> None:
-        """Repeat changes never reported as done, even if nothing differs: the repetition reports them."""
+        """Repeat changes without a recorded result, even if the cluster already matches: the repetition reports one."""
         for name in unfinished_topics(self._recent()):
             self._actions.resume_work(name)
         self._unfinished = False

@@ -25,9 +25,10 @@ OLDEST_METADATA_VERSION = 1
 RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(100))
 """As Kafka's `DirectoryId.reserved`."""
 NAMED_MAX = 100
-"""Listeners or features of one node; Kafka nodes have a few of each."""
+"""The limit on the listeners and on the features of one node; Kafka nodes have a few of each."""
 DIRECTORIES_MAX = 256
-"""Log directories of one broker. They are compared with those of all brokers, and searched for each partition's."""
+"""The limit on the log directories of one broker. They are compared with those of all brokers,
+and searched for the directory of each partition."""
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -38,16 +38,16 @@ logger = structlog.get_logger("topicwright.quorum")
 
 
 def wants_leadership(known: Known | None, epoch: int, snapshot: SnapshotId | None, priority: int) -> bool:
-    """True if a voter of this priority asks the current leader for a transfer. `known` is the newest epoch with a known
-    leader priority. An epoch that began below a snapshot has an unknown priority: then the voter asks, and a leader
-    with a higher priority takes leadership back."""
+    """True if a voter of this priority should take over from the current leader. `known` is the newest epoch whose
+    leader priority is known. If `epoch` began below the snapshot, its leader's is unknown. Then the voter takes
+    over, and a voter with a higher priority takes leadership back."""
     if known is not None and known.leader_epoch == epoch:
         return known.priority < priority
     return snapshot is not None and snapshot.epoch == epoch
 
 
 class QuorumReplication:
-    """The `Replication` of one event log. `first` is the event that an empty log begins with."""
+    """The `Replication` of one event log through the quorum. `first` becomes the first event of an empty log."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class QuorumReplication:
         self.applier = BatchApplier(node, files, log, projector, first)
         self.tree_heads = self.applier.tree_heads
         self.pages = EventPages(log, files)
-        """Serves events to voters that missed them."""
+        """Serves events to voters whose event log lacks them."""
         self.registered = RegisteredControllers(files)
         self._files = files
         self._node, self._log, self._projector = node, log, projector
@@ -69,7 +69,7 @@ class QuorumReplication:
         """The epoch in which this node leads and has applied everything committed before."""
         projector.log_end = lambda: files.end
         node.want_leadership(False)
-        self._veto()
+        self._follow_if_unsupported()
 
     @property
     def quorum(self) -> Consensus:
@@ -114,7 +114,7 @@ class QuorumReplication:
                     await flush()
 
     def record_applied(self) -> int:
-        """Record the applied metadata log offset, also where nothing was decided since the last event. Returns it.
+        """Record the applied metadata log offset in the event log, even if no event was written since. Returns it.
         Raises LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.applier.transactions.begun_at is None:
@@ -123,8 +123,8 @@ class QuorumReplication:
         return end
 
     async def commit(self, commit: Commit) -> None:
-        """Replicate a commit, then write it. Raises LeadLost and LogError. Without disk space another voter must lead;
-        with no other voter the commit fails."""
+        """Replicate a commit, then write it to the event log. Raises LeadLost and LogError. If the disk is full,
+        another voter must lead; without another voter, raises LogDiskFull."""
         batches = self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries])
         for_observers = any(len(records) > 1 for records in batches)  # more than the embedded events
         if not self.leads:
@@ -160,7 +160,7 @@ class QuorumReplication:
             if self.applied < self.quorum.high_watermark:
                 with self._resign_on_log_error():
                     records = await self.applier.apply_next(recorder, self.quorum.high_watermark)
-                self._veto()
+                self._follow_if_unsupported()
                 await asyncio.sleep(0)
                 if records:
                     return records
@@ -174,7 +174,8 @@ class QuorumReplication:
             await self._wait_for_change(stopping)
         return None
 
-    def _veto(self) -> None:
+    def _follow_if_unsupported(self) -> None:
+        """Stop leading if the metadata log has an unsupported record: this node then only follows and votes."""
         if self.applier.unsupported and self.quorum.can_lead:
             logger.error(
                 "this node follows and votes, but will not lead: unsupported records", why=self.applier.unsupported

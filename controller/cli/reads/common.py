@@ -116,7 +116,7 @@ def open_backend(options: argparse.Namespace, timeout_s: float | None = None) ->
     try:
         address = http_address(context.http)
     except argparse.ArgumentTypeError as error:  # from the environment, or a context
-        raise UserError(f"{HTTP} or the context in use: {error}") from None
+        raise UserError(f"the address in {HTTP} or in the context in use is invalid: {error}") from None
     return HttpBackend(address, read_access(config), timeout_s or ANSWER_S)
 
 

@@ -108,7 +108,8 @@ async def leave(options: argparse.Namespace, client: QuorumClient) -> None:
     if leaver is None and found_limits is None:
         voting = ", ".join(f"{each.replica_id} ({uuid_text(each.replica_directory_id)})" for each in voters)
         raise QuorumError(
-            f"node {node_id} is not a voter, and has no registration that blocks upgrades; voters: {voting}"
+            f"node {node_id} is not a voter, and has no registration that blocks upgrades: there is nothing to "
+            f"remove; voters: {voting}"
         )
     runs = node_id in running_nodes(quorum) and options.data is None
     if leaver is not None:

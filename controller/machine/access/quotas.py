@@ -44,7 +44,7 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
     seen: set[QuotaEntity] = set()
     for alteration in command.alterations:
         entity = canonical_entity(alteration.entity)
-        wrong = _twice(entity, seen, alteration) or _wrong_with_entity(alteration.entity)
+        wrong = _duplicate(entity, seen, alteration) or _wrong_with_entity(alteration.entity)
         wrong = wrong or _wrong_with_values(entity, alteration)
         details.append(Detail(int(ErrorCode.INVALID_REQUEST), wrong) if wrong else Detail())
         seen.add(entity)
@@ -81,7 +81,8 @@ def after_quotas(values: tuple[tuple[str, float], ...], event: QuotasChanged) ->
     return tuple(sorted({**kept, **dict(event.values)}.items()))
 
 
-def _twice(entity: QuotaEntity, seen: set[QuotaEntity], alteration: QuotaAlteration) -> str:
+def _duplicate(entity: QuotaEntity, seen: set[QuotaEntity], alteration: QuotaAlteration) -> str:
+    """Returns the error for a repeated entity or key, or ""."""
     if entity in seen:
         return f"Ignoring duplicate entity {_text_of(entity)}"
     for key, times in Counter(key for key, _ in alteration.ops).items():

@@ -1,8 +1,10 @@
-"""Maps features, configs, SCRAM credentials, quotas and ACLs to metadata records, and records to values and events: one
-`Kind` for each of them.
+"""Converts features, configs, SCRAM credentials, quotas and ACLs to Kafka's metadata records and back.
 
-A record sets or removes one value. A value has a key (a resource, user or entity) and, if a key has several values, a
-name. An event has all changes of a key.
+There is one `Kind` for each of the five. `controller.brokers.kraft` uses them in both directions: `projector` turns
+changes of the state into records, and `importing_cluster` turns records of another controller into events.
+
+A record sets or removes one value. A value has a key, such as a config resource, user or quota entity. If a key has
+several values, each has a name. An event has all changes of one key.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Author(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of values. A value of None means that it is removed."""
+    """How one of the five is written as records and read back. A value of None means that the value is removed."""
 
     record: type[MetadataRecord]
     """The record that sets a value."""

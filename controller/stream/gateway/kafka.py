@@ -1,4 +1,4 @@
-"""Kafka as a gateway uses it, through librdkafka in threads: following the events topic, and sending commands.
+"""The Kafka client of a gateway: follows the events topic and produces commands, through librdkafka in threads.
 
 Following. Partitions are assigned manually and read from where the gateway's local copies end, without a consumer
 group or committed offsets. Records are handed to the event loop in batches. The same consumer reads the events and the
@@ -29,7 +29,7 @@ POLL_S = 0.2
 Place = tuple[str, int]
 """A topic and a partition."""
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-"""librdkafka reports these only if a topic is missing for longer than brokers need to learn of a new one."""
+"""librdkafka reports these only if a topic is missing for longer than its creation takes to propagate."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +47,7 @@ class FollowedEvents(msgspec.Struct, frozen=True, gc=False):
 
 
 class FollowingFailed(Exception):
-    """Reading cannot go on. The message says why and what to do."""
+    """A permanent error of reading. The message gives the reason and, where there is one, the remedy."""
 
 
 async def follow(
@@ -57,7 +57,8 @@ async def follow(
     newest_of: str,
     take: Callable[[FollowedEvents], None],
 ) -> None:
-    """Read every partition of `topic` from its offset, and new records of partition 0 of `newest_of`, until cancelled.
+    """Read every partition of the events topic `topic` from its offset, until cancelled. Also read new records of
+    partition 0 of `newest_of`, the topic with the gateways' heartbeats.
 
     Calls `take` with every batch. Waits for temporary errors, such as unreachable brokers. Raises FollowingFailed.
     """
@@ -132,9 +133,10 @@ def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:
     """Raise FollowingFailed for permanent errors."""
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise FollowingFailed(
-            f"partition {partition} of {topic} no longer has the next records: {error.str()}; it must keep "
-            "everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1) that no base in the archive has; "
-            "started again, this gateway begins with the newest base, where there is one"
+            f"partition {partition} of {topic} no longer has the records that this gateway must read next: "
+            f"{error.str()}. The topic must retain all records that no base in the archive has "
+            "(cleanup.policy=delete, retention.ms=-1, retention.bytes=-1). If the archive has a base, restart this "
+            "gateway: it begins with the newest one"
         )
     if error.code() in _GONE:
         raise FollowingFailed(
@@ -164,7 +166,7 @@ class CommandProducer:
     """Produces the commands and heartbeats of this gateway."""
 
     def __init__(self, properties: Mapping[str, str | int | float | bool], *, within_ms: int) -> None:
-        """`within_ms` limits the delivery of a record."""
+        """`within_ms` is the delivery timeout of a record (librdkafka's `message.timeout.ms`)."""
         self._producer = Producer(
             {
                 **properties,
@@ -207,7 +209,7 @@ class CommandProducer:
         self._thread.shutdown()
 
     async def _in_thread(self, serve: Callable[[float], object], wait_s: float) -> None:
-        """Call what serves deliveries, then report these."""
+        """Call `serve` (librdkafka's poll or flush) in the thread, then report the deliveries on the event loop."""
         await asyncio.get_running_loop().run_in_executor(self._thread, serve, wait_s)
         while self._reports:
             done, offset, error = self._reports.popleft()

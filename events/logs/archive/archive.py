@@ -1,9 +1,9 @@
-"""Reading archived events and their index, as the log reads its newer ones.
+"""Reads archived events and their index for `WholeLog`, which reads newer events from RocksDB itself.
 
-Method. The log knows the segments (`segments_of`), and rejects an object whose hash differs from the recorded one.
-An object is fetched whole, or only its footer, which has the index. Some files and row groups are cached in memory, and
-the indexes, which topic queries search, in files. All logs of the process share the limits. Any thread may read, and
-none waits for another: two threads that need the same object may both fetch it.
+Method. The log records the segments and the hash of each (`segments_of`). An object with another hash is rejected. A
+segment file is fetched whole, or only its footer, which has the index. Files and row groups are cached in memory,
+indexes in open files. All logs of the process share these caches. Any thread may read, and none waits for another: two
+threads that need the same object may both fetch it.
 
 Non-goal: retries. An unavailable store raises ArchiveAway, which names it.
 """
@@ -33,7 +33,7 @@ INDEXES_KEPT: Final = 256
 
 
 class Archive:
-    """The archived events of a log."""
+    """The archived events of `log`, from the store that its archive status names."""
 
     def __init__(self, log: WholeLog) -> None:
         self._log = log
@@ -63,14 +63,15 @@ class Archive:
         return found
 
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
-        """The runs of events in [start, end) under a name of the index. Raises ArchiveError."""
+        """The runs of consecutive offsets in [start, end) whose events have an index key, such as a shard key. Raises
+        ArchiveError."""
         for segment in self.segments(start, end):
             for run in self.index(segment).runs(prefix):
                 if run.start < end and run.stop > start:
                     yield range(max(run.start, start), min(run.stop, end))
 
     def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
-        """The names of one kind in the index, in order, after a given one. Raises ArchiveError."""
+        """The index keys of one kind, in order, that are greater than `after`. Raises ArchiveError."""
         indexes = (self.index(segment) for segment in self.segments(0, self._log.start_offset))
         return (key for key, _ in groupby(merge(*(index.names(kind, after) for index in indexes))))
 
@@ -84,7 +85,7 @@ class Archive:
             starts = [one.start for one in known]
             self._known = known, starts
         if not known or known[-1].end < end:
-            raise ArchiveError(f"the log does not say where its events {start} to {end - 1} are archived")
+            raise ArchiveError(f"the log does not record where its events {start} to {end - 1} are archived")
         first = bisect_right(starts, start) - 1
         return known[first : bisect_right(starts, end - 1)]
 
@@ -93,8 +94,8 @@ class Archive:
         return self._fetched(segment.name, segment.events)
 
     def requests(self, end: int) -> Iterator[tuple[int, SegmentIndex]]:
-        """The state keys of the requests that began in archived segments before an offset, by segment with its start,
-        newest first. Raises ArchiveError."""
+        """The index and the start offset of each segment that begins before `end`, newest first. An index has the state
+        keys of the requests that began in its segment. Raises ArchiveError."""
         for segment in reversed(self.segments(0, min(end, self._log.start_offset))):
             yield segment.start, self.index(segment)
 

@@ -103,7 +103,7 @@ def load(history: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], 
     try:
         history.execute("create table stored_events as from read")
     except duckdb.InvalidInputException as error:
-        raise ReplayError(f"an event is damaged and cannot be loaded: {error}") from None
+        raise ReplayError(f"an event is damaged, and DuckDB cannot load it: {error}") from None
     history.unregister("read")
 
 

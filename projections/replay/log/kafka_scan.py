@@ -70,7 +70,7 @@ def scan(topic: KafkaTopic, only: int | None = None, segment_events: int = SCAN_
     with reading(topic) as kafka:
         now = kafka.now()
         if only is not None and only not in now.ranges:
-            raise ReplayError(f"{topic.text} has no partition {only}: it has {len(now.ranges)}, from 0 on")
+            raise ReplayError(f"{topic.text} has no partition {only}: it has partitions 0 to {len(now.ranges) - 1}")
         wanted = now.ranges if only is None else {only: now.ranges[only]}
         scans = [_scan(kafka, topic, partition, *ends, segment_events) for partition, ends in wanted.items()]
     return KafkaRef(topic, now.cluster_id, tuple(scans))
@@ -137,8 +137,8 @@ def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_e
                 return
     if fold.next_event < end:
         raise ReplayError(
-            f"{topic.text}: partition {partition} has become shorter: it ends at offset {fold.next_event}, and ended "
-            f"at {end} before"
+            f"{topic.text}: partition {partition} is shorter than before: it ended at offset {end}, and now ends at "
+            f"{fold.next_event}"
         )
 
 

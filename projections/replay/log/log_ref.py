@@ -97,7 +97,7 @@ def read_through(ref: Ref) -> str | None:
 
 def ends_of(ref: Ref, at: str | None = None) -> Ends:
     """Where each log partition stops at a point in time (see `projections.text.points_in_time`); None is the newest
-    event. An offset applies to each partition; a shorter one stops at its end.
+    event. An offset applies to each partition; a partition with fewer events stops at its end.
 
     Raises ReplayError for an invalid text, an offset that no partition has reached, and a time before the first event.
     """
@@ -145,7 +145,7 @@ def has_partitions(ref: Ref) -> bool:
 
 
 def log_of(ref: Ref) -> LogRef | KafkaTopic:
-    """The log to open in a task: without the scan, which only the ranges need."""
+    """The log that a task opens. It lacks the scan of a topic, because a range has all that its task needs from it."""
     return ref.topic if isinstance(ref, KafkaRef) else ref
 
 
@@ -245,6 +245,6 @@ def open_range(log: LogRef, wanted: Range) -> Iterator[FrozenLog]:
         if opened.next_offset < wanted.end:
             end = opened.next_offset
             raise ReplayError(
-                f"{log.path} has become shorter: it ends at offset {end}, and ended at {wanted.end} before"
+                f"{log.path} is shorter than before: it ended at offset {wanted.end}, and now ends at {end}"
             )
         yield opened

@@ -47,7 +47,7 @@ _PAGE = 1000
 _NOT_FOUND, _DONE = 404, 200
 
 
-Shown = tuple[Topic, int]
+GatewayTopic = tuple[Topic, int]
 """A topic in a gateway's response, and the offset, in its log partition, of the newest event that it reflects."""
 
 
@@ -64,7 +64,7 @@ class GatewayTopics:
     def close(self) -> None:
         self._connection.close()
 
-    def all(self) -> Iterator[Shown]:
+    def all(self) -> Iterator[GatewayTopic]:
         """All topics; one that is created or deleted meanwhile may be missing or included."""
         cursor: str | None = None
         while True:
@@ -80,7 +80,7 @@ class GatewayTopics:
             if cursor is None:
                 return
 
-    def one(self, name: str) -> Shown | None:
+    def one(self, name: str) -> GatewayTopic | None:
         """One topic; None if it does not exist."""
         found = self._get(f"/v1/topics/{quote(name, safe='')}")
         try:
@@ -110,22 +110,22 @@ class GatewayTopics:
         return ReplayError(f"{self._address} does not answer as a gateway does: {why}")
 
 
-def _topic(name: str, shown: Mapping[str, Any]) -> Topic:
-    """The fields of a topic that a response has, from its JSON or from a row of the rebuilt topics."""
+def _topic(name: str, fields: Mapping[str, Any]) -> Topic:
+    """The topic with these fields, which are those of a gateway's JSON or of a row of the rebuilt topics."""
     return Topic(
         TopicName(name),
-        TopicId(topic_id_bytes(shown["topic_id"])),
-        tuple(map(_partition, shown["partitions"])),
-        tuple(sorted(shown["configs"].items())),
-        shown["created_at_ms"],
-        Offset(shown["created_offset"]),
-        shown["ready_at_ms"],
+        TopicId(topic_id_bytes(fields["topic_id"])),
+        tuple(map(_partition, fields["partitions"])),
+        tuple(sorted(fields["configs"].items())),
+        fields["created_at_ms"],
+        Offset(fields["created_offset"]),
+        fields["ready_at_ms"],
     )
 
 
-def _partition(shown: Mapping[str, Any]) -> Partition:
-    replicas, isr = (tuple(map(BrokerId, shown[name])) for name in ("replicas", "isr"))
-    return Partition(replicas, isr, BrokerId(shown["leader"]), shown["leader_epoch"], shown["partition_epoch"])
+def _partition(fields: Mapping[str, Any]) -> Partition:
+    replicas, isr = (tuple(map(BrokerId, fields[name])) for name in ("replicas", "isr"))
+    return Partition(replicas, isr, BrokerId(fields["leader"]), fields["leader_epoch"], fields["partition_epoch"])
 
 
 def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) -> Outcome:
@@ -148,7 +148,7 @@ def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) 
 
 
 def _remaining(
-    runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, Shown | None]
+    runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, GatewayTopic | None]
 ) -> Iterator[Difference]:
     """The differences that remain when each topic is rebuilt up to the newest event that the gateway reflects."""
     count = len(ref.partitions)
@@ -161,7 +161,7 @@ def _remaining(
             continue
         live, as_of = answers[shard] or (None, None)
         end = None if as_of is None else as_of + 1
-        history = History(events[partition, shard], shard, end, _shown)
+        history = History(events[partition, shard], shard, end, _as_in_response)
         topic = history.topic()
         if topic != live:
             yield Difference(shard, topic, live, _hash(topic), _hash(live), first_difference(history, live), partition)
@@ -171,7 +171,7 @@ def _hash(topic: Topic | None) -> str | None:
     return None if topic is None else state_hash(encode_topic(topic))
 
 
-def _shown(topic: Topic | None) -> Topic | None:
+def _as_in_response(topic: Topic | None) -> Topic | None:
     """A rebuilt topic, with only the fields that a gateway's response has."""
     if topic is None:
         return None

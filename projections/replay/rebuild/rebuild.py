@@ -36,7 +36,7 @@ from projections.replay.shards import (
     fold_shards,
     newest_snapshot,
 )
-from projections.text.names import error_word
+from projections.text.names import error_name
 from projections.text.points_in_time import iso
 from projections.text.wording import many
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
@@ -176,7 +176,7 @@ def _topic_cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _request_cells(row: Mapping[str, Any]) -> tuple[object, ...]:
-    error = error_word(row["error_code"]) if row["error_code"] else "-"
+    error = error_name(row["error_code"]) if row["error_code"] else "-"
     return row["request_id"], row["topic"], row["status"], error, row["rule"] or "-", row["principal"]
 
 

@@ -1,4 +1,4 @@
-"""Tries other policies or other settings on every recorded request.
+"""Tries other policies or other settings (the hypothesis) on every recorded request: `topicwright replay backtest`.
 
 Each request is decided again with the changes, and the result is compared with the recorded one: refused now,
 accepted now, refused by another rule, or done differently.
@@ -58,8 +58,11 @@ CHANGES: dict[Change, str] = {
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of a request: done, or refused with code, message and rule. `noted` are violations that were only
-    recorded."""
+    """The outcome of a request: done (`code` 0), or refused with code, message and rule.
+
+    `noted` are violations of rules that warn or observe. `unjudged` is true if the request reaches the policies and has
+    no recorded verdict.
+    """
 
     code: int = 0
     rule: str = ""
@@ -131,6 +134,7 @@ def _wording(change: Change, was: Result, now: Result) -> tuple[str, str]:
 
 
 def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Policies) -> tuple[Sequence[Event], Result]:
+    """The events and the outcome of a command, decided again under the hypothesis."""
     settings = state.cluster.settings
     if not isinstance(command, CreateTopic):
         events = decide_in_full(state, command).events

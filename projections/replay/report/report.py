@@ -1,4 +1,4 @@
-"""Writes a report: `topicwright replay report LOG --output FILE.html`, one HTML page without outside resources.
+"""Writes a report: `topicwright replay report LOG --output FILE.html`, one HTML page that loads no other files.
 
 SQL on the events of a log and the views of `checks/views.sql` computes the numbers; `data` has their types. page.html
 includes the figures (`figures`) with Plotly's library, and below each figure its numbers in a table, which need no
@@ -27,7 +27,7 @@ from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.report import data, figures
 from projections.replay.report.data import OUTCOMES, Report, Row, requests
 from projections.replay.runner import events_of
-from projections.text.names import error_name
+from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
 from projections.text.wording import many
 
@@ -53,7 +53,7 @@ def page(report: Report) -> str:
         refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
         health_rows=[(iso(at_ms), *counts) for at_ms, *counts in (vars(one).values() for one in report.health)],
         lane_rows=[(one.broker_id, one.status, iso(one.since_ms), iso(one.until_ms)) for one in report.lanes],
-        brokers_beside_waits=BROKERS_NEXT_TO_WAITS,
+        brokers_next_to_waits=BROKERS_NEXT_TO_WAITS,
         plotly=Markup(get_plotlyjs()),
         **{"as_of": as_of, "drawn": _drawn, "figures": figures, "iso": iso, "many": many, "requests": requests},
     )
@@ -183,7 +183,7 @@ def gather(ref: Ref, at: str | None) -> Report:
         types = "select type, count(*) from events group by type order by count(*) desc, type"
         refusals = _rows(history, _REFUSALS)
         for one in refusals:
-            one.error = error_name(one.error_code)
+            one.error = error_name_and_code(one.error_code)
         waits, bins = _waits(history)
         return Report(
             log=ref.text,
@@ -216,7 +216,7 @@ def _rows(history: duckdb.DuckDBPyConnection, query: str, **parameters: int) -> 
 
 
 def _waits(history: duckdb.DuckDBPyConnection) -> tuple[Row, list[Row]]:
-    """The waits, and their histogram."""
+    """How long topics waited until they were ready: the quantiles, and the histogram."""
     place = f"len(list_filter({list(data.WAIT_EDGES_MS)}, lambda edge: edge <= wait_ms)) - 1"
     bins = history.execute(f"{_WAITS} select {place}, count(*) from lives where wait_ms is not null group by all")
     by_place = dict(bins.fetchall())

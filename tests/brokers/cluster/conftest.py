@@ -1,5 +1,5 @@
 """A Kafka cluster of three brokers for all tests of this folder, and Topicwright in front of it. Each test uses its own
-topic names and undoes what it does to brokers."""
+topic names and restores the brokers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def there(kafka: ReferenceKafka) -> AdminClient:
 
 @pytest.fixture(autouse=True)
 def _whole(request: pytest.FixtureRequest) -> None:
-    """Wait until the server knows all brokers live, of which another test may just have started one again."""
+    """Wait until all brokers are live for the server, because another test may just have restarted one."""
     if "server" in request.fixturenames:
         server = request.getfixturevalue("server")
         until(lambda: set(seen(server, "/v1/brokers")["live"]) == {1, 2, 3})

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -50,8 +50,8 @@ def in_front_of(kafka: ReferenceKafka, folder: Path, **settings: str) -> Iterato
 
 @contextmanager
 def in_front_by(way: str, kafka: ReferenceKafka, folder: Path, names: str, **settings: str) -> Iterator[Topicwright]:
-    """Topicwright before the cluster by `serve`, or a `gateway` of a worker whose log is in the cluster, in topics that
-    begin with `names`."""
+    """Topicwright in front of the cluster: `serve`, or a `gateway` and a worker with their log in topics of the cluster
+    that begin with `names`."""
     if way == "serve":
         with in_front_of(kafka, folder, **settings) as server:
             yield server
@@ -63,7 +63,7 @@ def in_front_by(way: str, kafka: ReferenceKafka, folder: Path, names: str, **set
 
 
 def check_log(data: Path) -> None:
-    """The auditor finds no violation, and every request is decided again bit for bit."""
+    """Check that the auditor finds no violation and that the machine repeats every decision exactly."""
     log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
     records = [decode_event(offset, value) for offset, value in log.read()]
     log.close()
@@ -78,7 +78,7 @@ def check_log(data: Path) -> None:
 
 
 def create(admin: AdminClient, name: str, partitions: int = 2, factor: int = 3, **config: str) -> tuple[int, str]:
-    """Create a topic; the error code and message of the answer."""
+    """Create a topic; returns the error code and message."""
     try:
         admin.create_topics([NewTopic(name, partitions, factor, config=config)], operation_timeout=90)[name].result(120)
     except KafkaException as refusal:
@@ -100,7 +100,7 @@ def set_config(
 
 
 def seen(server: Topicwright, path: str) -> Any:
-    """The JSON over HTTP, None for 404."""
+    """The JSON response over HTTP; None for 404."""
     try:
         with urllib.request.urlopen(f"http://{server.http}{path}", timeout=60) as answer:
             return json.loads(answer.read())
@@ -131,7 +131,7 @@ def until(look: Callable[[], T], enough: Callable[[T], bool] = bool, within_s: f
 
 
 def record(data: Path, *commands: Any) -> None:
-    """Decide and record, as a process that dies right after that."""
+    """Decide and record commands, like a process that dies right after."""
     log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
     recorder = Recorder(log, TopicStore(log))
     for command in commands:

@@ -1,5 +1,5 @@
-"""Kafka Connect, MirrorMaker 2 and Kafka Streams, which know no other address than Topicwright's, work with the cluster
-behind it, through `serve` or a gateway of workers. MirrorMaker runs in Connect: each goes one way, Streams both."""
+"""Kafka Connect, MirrorMaker 2 and Kafka Streams bootstrap only at Topicwright and use the cluster behind it. Connect
+is tested with `serve`, MirrorMaker (which runs in Connect) with a gateway of workers, and Streams with both."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class InFront:
         self.process.wait_for_line("^done stop", within_s=240)
 
     def was_created_here(self, topic: str) -> None:
-        """Check that this topic's create was decided by Topicwright."""
+        """Check that Topicwright decided the create of this topic."""
         until(lambda: seen(self.server, f"/v1/topics/{topic}"), lambda found: found and found["status"] == "ready")
         assert "TopicCreated" in types(self.server, topic), topic
 
@@ -63,7 +63,7 @@ def applications(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     argv = tools.java_command(classpath, "Applications", heap="512m")
     with Process(argv, cwd=tmp_path_factory.mktemp("applications")) as process:
         yield process
-        process.kill()  # MirrorMaker does not end its threads
+        process.kill()  # MirrorMaker does not stop its threads
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def through(*ways: str) -> pytest.MarkDecorator:
 
 
 def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
-    """A client with an id of its own, which tells it from the consumers of this host (docs/cluster.md)."""
+    """An admin client whose client id differs from those of consumers on this host (docs/cluster.md)."""
     return AdminClient({"bootstrap.servers": server.bootstrap, "client.id": "admin"})
 
 
@@ -190,7 +190,7 @@ def test_kafka_streams_continues_counting_after_restarts(gateway: InFront) -> No
             processing__guarantee="exactly_once_v2",
             input=given,
             output=counts,
-            **({"forget": "true"} if run == 2 else {}),  # then the count is restored from the changelog
+            **({"forget": "true"} if run == 2 else {}),  # so that the count is restored from the changelog
         ):
             send(gateway.server.kafka, given, *["word"] * 5)
             receive(gateway.server.kafka, counts, (5 * (run + 1)).to_bytes(8))
@@ -199,7 +199,7 @@ def test_kafka_streams_continues_counting_after_restarts(gateway: InFront) -> No
 
 
 def send(bootstrap: str, topic: str, *values: str) -> None:
-    """Produce records; they are acknowledged when this returns."""
+    """Produce records; returns when they are acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for each in values:
         producer.produce(topic, each)
@@ -207,7 +207,7 @@ def send(bootstrap: str, topic: str, *values: str) -> None:
 
 
 def receive(bootstrap: str, topic: str, *values: bytes) -> None:
-    """Consume a topic from its beginning, until these values have come."""
+    """Consume a topic from its beginning until these values have been read."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap,
         "group.id": topic,

@@ -26,20 +26,20 @@ from tests.support.topicwright import Topicwright
 from tests.support.wire import Wire
 
 BROKER = 4
-"""The type of a broker's configs."""
+"""Kafka's resource type of broker configs."""
 TIMEOUT_S = 8
 CONNECTIONS = 1000
 
 
 def listener(server: Topicwright, broker_id: int) -> str:
-    """Where admin clients reach a broker."""
+    """The listener of a broker for admin clients."""
     with Wire(server.kafka) as wire:
         answer = wire.call("DescribeCluster", 2, endpoint_type=1, include_fenced_brokers=True)
     return next(f"{each['host']}:{each['port']}" for each in answer["brokers"] if each["broker_id"] == broker_id)
 
 
 def configs_of(address: str, broker: str) -> Any:
-    """What a server answers about the configs of a broker."""
+    """A server's response to DescribeConfigs of a broker."""
     wanted = {"resource_type": BROKER, "resource_name": broker, "configuration_keys": ["node.id", "listeners"]}
     with Wire(address) as wire:
         answer = wire.call(
@@ -107,7 +107,7 @@ def answer(context: RequestContext, request: MetadataRequest) -> MetadataRespons
 
 
 def test_a_broker_listener_recovers_with_its_broker(kafka: ReferenceKafka, server: Topicwright, tmp_path: Path) -> None:
-    """At another port: tests/apis/test_forwarding.py."""
+    """The broker returns on the same port; tests/apis/test_forwarding.py tests another port."""
     address = listener(server, 3)
     config = tmp_path / "client.properties"
     config.write_text(f"default.api.timeout.ms={TIMEOUT_S}000\nrequest.timeout.ms={TIMEOUT_S}000\n")

@@ -1,5 +1,5 @@
-"""Clients that bootstrap at Topicwright and work with the brokers of its target cluster; and Kafka's command line
-tools, which do the same through Topicwright as directly at the cluster."""
+"""Clients that bootstrap at Topicwright and use the brokers of its target cluster; and Kafka's command line tools,
+whose results through Topicwright equal those directly at the cluster."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_clients_bootstrap_at_topicwright_and_use_the_cluster(server: Topicwrigh
     admin = AdminClient(start)
     assert create(admin, name)[0] == 0
     listed = admin.list_topics(timeout=10)
-    assert set(listed.brokers) == {1, 2, 3}, "each at its listener here"
-    with Wire(server.kafka) as wire:  # librdkafka may already ask a broker, whose address it learned here
+    assert set(listed.brokers) == {1, 2, 3}, "each broker must have its own listener"
+    with Wire(server.kafka) as wire:  # librdkafka may already use a broker, whose address it got here
         named = wire.call("Metadata", 9, topics=[{"name": name}])["brokers"]
     assert {each["node_id"] for each in named} == {1, 2, 3, NODE_ID}
     assert listed.cluster_id == CLUSTER_ID
@@ -65,8 +65,8 @@ def test_clients_bootstrap_at_topicwright_and_use_the_cluster(server: Topicwrigh
 def test_consumers_of_librdkafka_do_not_hang_on_metadata(
     kafka: ReferenceKafka, server: Topicwright, tmp_path: Path, name: str, ports: str
 ) -> None:
-    """librdkafka waits five minutes for metadata that it requested of a node which it then dropped. Without ports for
-    brokers a client's id tells consumers from admin clients."""
+    """librdkafka waits five minutes for metadata that it requested from a node that it then dropped. Without listeners
+    for brokers, client ids distinguish consumers from admin clients."""
     with nullcontext(server) if ports == "any" else in_front_of(kafka, tmp_path, cluster_broker_ports=ports) as served:
         start: dict[str, str | int | float | bool] = {"bootstrap.servers": served.kafka}
         assert create(AdminClient(start), name)[0] == 0
@@ -87,7 +87,7 @@ def test_consumers_of_librdkafka_do_not_hang_on_metadata(
 def test_an_admin_client_with_a_consumer_client_id_is_decided_by_topicwright(
     kafka: ReferenceKafka, tmp_path: Path, name: str
 ) -> None:
-    """librdkafka's clients share the id `rdkafka` unless they are given another."""
+    """librdkafka's clients have the id `rdkafka` by default."""
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nname = "no-forbidden"\ntopics = "*forbidden"\nrefuse = "not here"\n')
     with in_front_of(kafka, tmp_path, topic_rules_file=str(rules)) as server:
@@ -106,15 +106,15 @@ def test_an_admin_client_with_a_consumer_client_id_is_decided_by_topicwright(
             for kind, admin in (("old", old), ("new", new)):
                 assert create(admin, f"{name}-{kind}-{number}")[0] == 0
                 shown = {broker.port for broker in admin.list_topics(timeout=10).brokers.values()}
-                assert shown == listeners, "not the brokers' own addresses, to which it would send changes"
-                assert "CreateRequested" in types(server, f"{name}-{kind}-{number}"), "decided here"
+                assert shown == listeners, "the brokers' own addresses would bypass Topicwright"
+                assert "CreateRequested" in types(server, f"{name}-{kind}-{number}"), "not decided by Topicwright"
                 assert create(admin, f"{name}-{kind}-{number}-forbidden")[0] == KafkaError.POLICY_VIOLATION
         consumer.close()
 
 
 def test_java_clients_bootstrap_at_topicwright(here: AdminClient, server: Topicwright, name: str) -> None:
-    """An idempotent producer, a consumer group, and a copy from topic to topic in transactions. Each program ends its
-    JVM, and prints the last when it does."""
+    """An idempotent producer, a consumer group, and a copy from topic to topic in transactions. Each program runs
+    in its own JVM."""
 
     def printed(program: str, *arguments: str) -> str:
         done = tools.run_quietly(
@@ -157,16 +157,16 @@ def test_sarama_bootstraps_at_topicwright(server: Topicwright, name: str) -> Non
         "partitions": 1, "factor": 2, "retention_ms": "7200000",
         "consumed": 20, "committed": 20, "newest": 20, "oldest": 5, "broker_id": "2", "gone": True,
     }  # fmt: skip
-    assert {"CreateRequested", "TopicDeleted"} < set(types(server, name)), "decided here"
+    assert {"CreateRequested", "TopicDeleted"} < set(types(server, name)), "not decided by Topicwright"
 
 
 SERVER = "--bootstrap-server"
 LOG = "tools-log"
-"""The prefix of the topics that hold the gateway's log."""
+"""The prefix of the topics with the gateway's log."""
 
 
 class Both(NamedTuple):
-    """The tools, with a topic of their own and both bootstrap addresses."""
+    """The tools, with their own topic and both bootstrap addresses."""
 
     tools: KafkaTools
     topic: str
@@ -174,7 +174,7 @@ class Both(NamedTuple):
     server: Topicwright
     folder: Path
     groups: str
-    """Through a gateway without offsets: the topics that hold its log are not shown."""
+    """Options for GROUPS; through a gateway without offsets, because it hides the topics with its log."""
 
 
 @pytest.fixture(
@@ -249,9 +249,9 @@ MOVING = re.compile(
 )
 """Times, metadata log offsets, a random assignment, and the order of in-sync replicas differ."""
 ELIGIBLE = "DYNAMIC_DEFAULT_BROKER_CONFIG:min.insync.replicas=1, "
-"""The default that Kafka keeps for eligible leader replicas (docs/kafka-differences.md)."""
+"""The default that Kafka stores for eligible leader replicas (docs/kafka-differences.md)."""
 NOT_HERE = re.compile(rf"{ELIGIBLE}|^{LOG}\.\w+\n", re.MULTILINE)
-"""Printed directly alone: that default, and the topics that hold the gateway's log."""
+"""Printed only directly at the cluster: that default, and the topics with the gateway's log."""
 
 
 @pytest.mark.parametrize("line", ALIKE.strip().splitlines())

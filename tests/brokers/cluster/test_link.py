@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import structlog
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it does not say that it exports this
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # its stubs do not export this
 from msgspec.structs import replace
 from structlog import get_logger
 from structlog.testing import capture_logs
@@ -56,7 +56,7 @@ def test_forwarded_creates_are_split_within_kafkas_request_limit(partitions: lis
     topics = [NewTopic(f"t{number}", replica_assignment=[[1]] * count) for number, count in enumerate(partitions)]
     requests = split_by_limit(topics)
     assert [len(each) for each in requests] == together
-    assert [topic for each in requests for topic in each] == topics, "all of them, in their order"
+    assert [topic for each in requests for topic in each] == topics, "topics are missing or out of order"
 
 
 def test_configs_count_towards_the_forwarded_request_limit() -> None:
@@ -110,11 +110,11 @@ async def test_shared_call_callers_during_a_call_share_the_next_response() -> No
     await _run_pending_callbacks()
     later = [asyncio.create_task(shared.answer()) for _ in range(3)]
     await _run_pending_callbacks()
-    assert source.count == 1, "one at a time"
+    assert source.count == 1, "calls must run one at a time"
     source.gate.release()
     assert await asyncio.gather(*first) == [1, 1, 1]
     source.gate.release()
-    assert await asyncio.gather(*later) == [2, 2, 2], "never of a call made before they came"
+    assert await asyncio.gather(*later) == [2, 2, 2], "a caller must not share a call that began before it"
     source.gate.release()
     assert await shared.answer() == 3
 
@@ -239,7 +239,7 @@ class _Sink:
 
 
 async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unfinished changes may be in the archive only."""
+    """Unfinished changes may exist only in the archive."""
     went: list[str] = []
 
     def history(shard: ShardKey) -> Iterable[Recorded]:

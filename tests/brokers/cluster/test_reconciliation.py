@@ -1,4 +1,4 @@
-"""Unfinished work in a log, and differences between a topic and the cluster's."""
+"""Unfinished changes in a log, and differences between a topic and the target cluster."""
 
 from __future__ import annotations
 
@@ -114,4 +114,4 @@ def test_differences_between_a_topic_and_the_cluster_are_found() -> None:
         assert differs(topic, msgspec.structs.replace(same, **other)), other
     kept = Partition(ids, ids[:1], BrokerId(-1), 1)
     nobody = SeenTopic(same.name, same.topic_id, (ObservedPartition(ids, (), BrokerId(-1), 1),))
-    assert not differs(msgspec.structs.replace(topic, partitions=(kept,)), nobody), "the last in sync is kept"
+    assert not differs(msgspec.structs.replace(topic, partitions=(kept,)), nobody), "the last ISR member is retained"

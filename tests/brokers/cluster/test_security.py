@@ -1,4 +1,4 @@
-"""Authentication at the target cluster with librdkafka properties, by librdkafka and by our own connections."""
+"""Authentication at the target cluster with librdkafka properties, by librdkafka and by Topicwright's connections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
     AdminClient,
     NewTopic,
     ScramCredentialInfo,
@@ -46,7 +46,7 @@ BROKER: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """A broker that requires SASL; it knows `tw` by all three mechanisms."""
+    """A broker that requires SASL, with user `tw` for all three mechanisms."""
     with reference_kafka(tmp_path_factory.mktemp("guarded") / "kafka", nodes=1, **BROKER) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap, **PLAIN})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
@@ -138,7 +138,7 @@ async def test_scram_messages_of_a_fake_broker_are_rejected(challenge: str, erro
     security = security_of({**PLAIN, "sasl.mechanism": "SCRAM-SHA-256"})
     with pytest.raises(NotAuthenticated, match=re.escape(error)):
         await security.authenticate(broker)
-    assert len(sent) == 1, "nothing that says anything of the password was sent"
+    assert len(sent) == 1, "nothing derived from the password may be sent"
 
 
 def test_a_missing_tls_certificate_is_reported() -> None:

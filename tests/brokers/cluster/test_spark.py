@@ -1,5 +1,5 @@
-"""Spark, which knows no other address than Topicwright's, reads a topic of the cluster behind it. It runs in the group
-of tests that starts Spark, with the Kafka of that group."""
+"""Spark bootstraps only at Topicwright and reads a topic of the cluster behind it. The test runs in the group of tests
+that starts Spark, with the Kafka of that group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Kafka cluster as the brokers: topics created, changed and deleted through Topicwright and directly."""
+"""A real Kafka cluster as the target: topics created, changed and deleted through Topicwright and directly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
     AdminClient,
     AlterConfigOpType,
     ConfigResource,
@@ -58,9 +58,9 @@ def test_requests_are_applied_by_the_cluster(
     here.delete_topics([name])[name].result(30)
     until(lambda: name not in there.list_topics(timeout=10).topics)
     there.create_topics([NewTopic(f"{name}-later", 1, 1)])[f"{name}-later"].result(30)
-    until(lambda: seen(server, f"/v1/topics/{name}-later"))  # so the cluster was looked at since
+    until(lambda: seen(server, f"/v1/topics/{name}-later"))  # so the cluster was polled since
     recorded, observed = types(server, name), {"TopicDiscovered", "MetadataPropagated"}
-    assert observed < set(recorded), "each as often as a look shows something new"
+    assert observed < set(recorded), "polls must have recorded both"
     assert [kind for kind in recorded if kind not in observed] == [
         "CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered", "PartitionsAdded", "ChangeCarriedOut",
         "TopicConfigsChanged", "ChangeCarriedOut", "TopicDeleted", "ChangeCarriedOut",
@@ -118,7 +118,7 @@ def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
 def test_a_target_broker_fails_and_returns(
     kafka: ReferenceKafka, there: AdminClient, tmp_path: Path, name: str
 ) -> None:
-    """Also KIP-409: with one of three brokers down, a topic of factor 3 is created on two and filled later."""
+    """Also KIP-409: with one of three brokers down, a topic of factor 3 is created on two brokers and filled later."""
     allowed = {"enable_under_replicated_topic_creation": "true"}
     with in_front_of(kafka, tmp_path, **allowed) as server:
         here = AdminClient({"bootstrap.servers": server.kafka})
@@ -142,7 +142,7 @@ def test_a_target_broker_fails_and_returns(
             lambda: [sorted(one["isr"]) for one in seen(server, f"/v1/topics/{name}")["partitions"]],
             lambda isr: isr == [[1, 2, 3]] * 2,
         )
-        assert whole, "in sync"
+        assert whole, "not all replicas are in sync"
         events = seen(server, f"/v1/topics/{name}/events?limit=500")["events"]
         assert any("broker 3 replaces placeholder -1" in event["text"] for event in events)
         until(lambda: seen(server, f"/v1/topics/{name}-before")["status"], lambda status: status == "ready")
@@ -174,7 +174,7 @@ def test_requests_fail_while_the_cluster_is_unreachable(
 def test_unfinished_changes_of_a_dead_process_are_resumed(
     kafka: ReferenceKafka, there: AdminClient, tmp_path: Path, name: str
 ) -> None:
-    """The process died after its decisions: the cluster had applied one of them, and none of the others."""
+    """The process died after its decisions; the cluster had applied only one of them."""
     made, grown, gone, done = (f"{name}-{each}" for each in ("made", "grown", "gone", "done"))
     with in_front_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})

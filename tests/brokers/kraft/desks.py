@@ -25,13 +25,13 @@ Step = tuple[Recorded, list[Event]]
 
 
 def steps(records: Sequence[Recorded]) -> list[Step]:
-    """The events of each command, with the first of them."""
+    """The events of each command, with its first event."""
     groups = (list(group) for _, group in groupby(records, lambda record: (record.at_ms, record.cause)))
     return [(group[0], [record.event for record in group]) for group in groups]
 
 
 class Desk:
-    """An event log next to one voter. Opened again it is the next process on the same disk."""
+    """The event log of one voter. `open` starts the next process on the same disk."""
 
     def __init__(self, seat: Seat, log: ReplicatedLog | None = None) -> None:
         self.seat = seat
@@ -113,7 +113,7 @@ async def alone(folder: Path, log: ReplicatedLog | None = None) -> AsyncIterator
 
 @asynccontextmanager
 async def three(folder: Path) -> AsyncIterator[tuple[Desk, list[Desk]]]:
-    """The leader and the followers."""
+    """A quorum of three: the leader and the followers."""
     async with quorum(folder, 3) as seats:
         await led(seats)
         desks = [Desk(seat) for seat in seats]
@@ -122,7 +122,7 @@ async def three(folder: Path) -> AsyncIterator[tuple[Desk, list[Desk]]]:
 
 
 async def leader_of(desks: Sequence[Desk]) -> Desk:
-    """The one whose voter leads; it has applied everything."""
+    """The leader, after it has applied everything."""
     node = await led([each.seat for each in desks])
     leader = next(each for each in desks if each.seat.node is node)
     await leader.follow()

@@ -1,6 +1,5 @@
-"""A follower of another controller: batches of records in, events applied, and the invariant checked: the machine's
-state equals the image of all batches. And a cluster led by Kafka's controllers as it records it:
-the golden history `followed`."""
+"""A follower of another controller: it imports batches, applies the events, and checks that the machine's state equals
+the image of all batches. Also the golden history `followed`, of a cluster led by Kafka's controllers."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class Follower:
             try:
                 self.image.apply(record)
             except RecordMismatch:
-                assert self.unsupported is not None, "what does not fit is named"
+                assert self.unsupported is not None, "a record that does not fit must be reported"
         self.offset += len(batch)
         return events
 
@@ -65,7 +64,7 @@ class Follower:
 
     def record(self, record: Recorded) -> None:
         read = decode_event(record.offset, encode_event(record.at_ms, record.cause, record.event))
-        assert read == record, "what is logged is what was discovered"
+        assert read == record, "the codec changed the imported event"
         apply(self.state, record)
         self.log.append(record)
 
@@ -171,7 +170,7 @@ def batches() -> Iterator[tuple[MetadataRecord, ...]]:
     yield LOGIN, ENTRY
     yield partition(ORDERS, 2, 3, 2, 1), partition(ORDERS, 3, 2, 3, 1)
     yield kinds.TopicRecord(name="pay.eu", topic_id=PAY), partition(PAY, 0, 3, 2)
-    yield (  # a topic of a name that collides takes its place
+    yield (  # a topic with a colliding name replaces it
         kinds.RemoveTopicRecord(topic_id=PAY),
         kinds.TopicRecord(name="pay_eu", topic_id=AUDIT),
         partition(AUDIT, 0, 2),
@@ -187,7 +186,7 @@ def batches() -> Iterator[tuple[MetadataRecord, ...]]:
 
 
 def followed() -> Follower:
-    """A follower of these batches that was then away until a snapshot replaced the log."""
+    """A follower of these batches that then missed records until a snapshot replaced the log."""
     follower = Follower()
     first = Recorded(Offset(0), 900, Cause("ChangeSettings", RequestId("settings-1")), SettingsChanged((), "0.1.0"))
     follower.record(first)

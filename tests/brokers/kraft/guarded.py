@@ -1,4 +1,4 @@
-"""A cluster with an authorizer: ACLs, SCRAM credentials and quotas, set and read through one of its brokers."""
+"""A cluster with an authorizer: set and read ACLs, SCRAM credentials and quotas through one of its brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GUARDED = {
 
 
 def call(address: str, key: ApiKey, version: int, message: Message) -> Any:
-    """The response of a broker to one request."""
+    """Send a request to a broker; returns the response."""
     with Wire(address) as wire:
         return call_over(wire, key, version, message)
 
@@ -36,7 +36,7 @@ def set_quota(address: str, entity: Mapping[str, str | None], key: str, value: f
 
 
 def grant(address: str, user: str, topic: str) -> None:
-    """An ACL, a SCRAM credential and a quota for a user, and a default quota for all clients."""
+    """Add an ACL, a SCRAM credential and a quota for a user, and a default quota for all clients."""
     acl = access.AclCreation(
         resource_type=2, resource_name=topic, principal=f"User:{user}", host="*", operation=3, permission_type=3
     )
@@ -70,7 +70,7 @@ def revoke(address: str, user: str, topic: str) -> None:
 
 
 def access_of(address: str) -> dict[str, list[Any]]:
-    """Everything of the kind that a broker knows."""
+    """All ACLs, SCRAM credentials and quotas that a broker has."""
     every = access.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
     acls = call(address, ApiKey.DESCRIBE_ACLS, 1, every).resources
     logins = call(address, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, access.DescribeUserScramCredentialsRequest())

@@ -37,7 +37,7 @@ def walk(seed: int, batches: int) -> tuple[Batch, ...]:
 
 
 class KafkaWalk:
-    """A controller that decides at random and remembers its decisions."""
+    """A controller that decides at random and records its decisions."""
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
@@ -136,7 +136,7 @@ class KafkaWalk:
             yield from self._placed(one.topic_id, range(count, count + self.chance.randint(1, 3)))
 
     def change_partition(self) -> Iterator[MetadataRecord]:
-        """In one of twelve cases by a record that Kafka's controllers never write and readers accept."""
+        """In one of twelve cases with a record that Kafka's controllers never write, but readers accept."""
         for one in self._some(kinds.TopicRecord):
             index, known = self.chance.choice(list(self.image.partitions[one.topic_id].items()))
             if self.chance.random() < 1 / 12:
@@ -162,7 +162,7 @@ class KafkaWalk:
         name = self.chance.choice(["", *(each.name for each in self._some(kinds.TopicRecord))])
         yield kinds.ClearElrRecord(topic_name=name)
 
-    # --- what else there is
+    # --- other records
 
     def configure(self) -> Iterator[MetadataRecord]:
         resources = [*RESOURCES, *((2, each.name) for each in self.image.all(kinds.TopicRecord))]
@@ -223,7 +223,7 @@ class KafkaWalk:
             )
         )
 
-    # --- chance
+    # --- random values
 
     def _cordoned(self) -> tuple[bytes, ...] | None:
         return self.chance.choice((None, None, (), DIRECTORIES[:1])) if self.level >= CORDONED_SINCE else None

@@ -76,7 +76,7 @@ _ACCESS = AclsCreated | AclsDeleted | QuotasChanged | ScramCredentialSet | Scram
 
 
 def _created_again(records: Sequence[Recorded]) -> Recorded:
-    """The ACLs of the first deletion are created again."""
+    """Create the ACLs of the first deletion again."""
     record, gone = next((each, each.event) for each in records if isinstance(each.event, AclsDeleted))
     event = AclsCreated(gone.request_id, gone.acls, gone.principal, gone.client_id)
     return replace(record, event=event)
@@ -91,10 +91,10 @@ def _with_incarnation(record: Recorded) -> Recorded:
 
 
 class LogRig:
-    """The metadata log of a quorum of one, in memory, over an event log; and the state that both lead to.
+    """The metadata log of a quorum of one, in memory, over an event log; and the state of both.
 
-    The quorum begins an epoch with control records, in a batch of their own, before its leader records that. As Kafka's
-    own controller writes it a log carries no events.
+    The quorum begins an epoch with a batch of control records, before the leader's event of the new epoch. With
+    `is_kafkas`, the log embeds no events, like that of Kafka's own controller.
     """
 
     def __init__(self, before: LogRig | None = None, *, is_kafkas: bool = False) -> None:
@@ -106,7 +106,7 @@ class LogRig:
         """The batches as bytes."""
         self.projector = MetadataProjector(self.log)
         self._tree = LogTree(self.log)
-        self.projector.log_end = lambda: self.end - is_kafkas  # where the record is missing that carries events
+        self.projector.log_end = lambda: self.end - is_kafkas  # without the record that embeds events
 
     @property
     def end(self) -> int:
@@ -117,7 +117,7 @@ class LogRig:
         return self.decoded()[-1].leader_epoch if self.written else 1
 
     def commit(self, records: Iterable[Recorded]) -> None:
-        """One commit: committed in the metadata log, durable in the event log."""
+        """Commit records in the metadata log and make them durable in the event log."""
         commit, made = self.take(records)
         for pairs in made:
             self.append(pairs[self._is_kafkas :])
@@ -126,7 +126,7 @@ class LogRig:
         self.projector.became_durable()
 
     def take(self, records: Iterable[Recorded], parted: bool = False) -> tuple[Commit, list[list[Pair]]]:
-        """One commit for both logs, not written yet. `parted` makes each record a command of its own."""
+        """Returns a commit for both logs without writing it. With `parted`, each record is a separate command."""
         records = list(records)
         for record in records:
             if isinstance(record.event, QuorumEpochBegun):
@@ -152,7 +152,7 @@ class LogRig:
         return list(decode_batches(self.data()))
 
     def records(self) -> list[Any]:
-        """The metadata records, without those that carry events."""
+        """The metadata records, without those that embed events."""
         batches = [batch for batch in self.decoded() if not batch.is_control]
         return [decode_record(one) for batch in batches for _, one in batch.records if embedded_events(one) is None]
 
@@ -228,7 +228,7 @@ def _partition(record: PartitionRecord) -> tuple[object, ...]:
 
 
 def _of_state(state: State) -> dict[str, Any]:
-    assert isinstance(state.topics, DictTopics), "tests keep topics in a dict"
+    assert isinstance(state.topics, DictTopics), "expected: the topics of tests are in a dict"
     cluster, numbers = state.cluster, {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
     resources = dict(cluster.resource_configs) | {(2, str(topic.name)): topic.configs for topic in state.topics}
     return {
@@ -290,5 +290,5 @@ def adopted_records() -> list[Recorded]:
 
 
 def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:
-    """A snapshot in one piece."""
+    """A snapshot as one byte string."""
     return b"".join(snapshot_batches(image, epoch))

@@ -61,7 +61,7 @@ UNKNOWN = bytes((1, 120, 0, 9))
 
 
 def batch_after(log: LogRig, *values: bytes) -> bytes:
-    """A further batch of Kafka's controller."""
+    """Another batch of Kafka's controller."""
     return encode_batch(log.end, log.epoch, 5, [(None, value) for value in values])
 
 
@@ -88,7 +88,7 @@ def test_adopted_events_equal_the_log() -> None:
 
 
 def adopted_with(log: LogRig, *values: bytes) -> tuple[Adopted, InMemoryLog]:
-    """The log and a further batch adopted, and an event log with the adopted state."""
+    """Adopt the log with another batch; returns the result and an event log with the adopted state."""
     known = folder_of(log)
     more = decode_batches(batch_after(log, *values))
     taken = adopted(msgspec.structs.replace(known, batches=(*known.batches, *more)), RequestId("a"))
@@ -163,10 +163,10 @@ def test_adopt_and_handback_with_a_checkpoint_preserve_the_files(tmp_path: Path,
     before = [path.read_bytes() for path in files]
     run("adopt", "--from", source)
     run("handback", "--to", back)
-    assert stat.S_IMODE(back.stat().st_mode) == 0o700, "it holds SCRAM credentials"
+    assert stat.S_IMODE(back.stat().st_mode) == 0o700, "the folder has SCRAM credentials, so only its owner may read it"
     assert [(back / PARTITION / path.name).read_bytes() for path in files] == before
     taken = adopted(read_folder(source), RequestId("a"))
-    assert taken.quorum.leader_epoch == 9, "the newest epoch that the folder knows of"
+    assert taken.quorum.leader_epoch == 9, "the newest epoch in the folder"
     assert len(taken.image.all(AccessControlEntryRecord)) == 1
     run("handback", "--to", source, "--replace")
     assert (tmp_path / "kafka.before-handback" / PARTITION / files[0].name).is_file()
@@ -189,7 +189,7 @@ def test_handback_clears_the_feature_limits_of_departed_controllers(tmp_path: Pa
     run("adopt", "--from", write(tmp_path / "kafka", log.data() + batch_after(log, *map(encode_record, (own, gone)))))
     freed = "no longer block upgrades: 3009\n"
     assert freed in run("handback", "--to", back)
-    assert freed not in run("handback", "--to", tmp_path / "again"), "the second finds nothing to free"
+    assert freed not in run("handback", "--to", tmp_path / "again"), "the second handback must find no limits to clear"
     found = read_registered(opened(back).since_snapshot(log.end + 3))
     assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 
@@ -299,7 +299,7 @@ def test_adopting_a_folder_in_use_is_rejected(source: Path, run: Run) -> None:
     )
     argv = [sys.executable, "-c", code, str(source / ".lock")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None, "it is a pipe"
+        assert process.stdout is not None, "stdout must be a pipe"
         process.stdout.readline()
         try:
             assert "is in use: stop its Kafka node first" in run("adopt", "--from", source, code=2)
@@ -329,13 +329,13 @@ def test_a_handed_back_folder_cannot_be_served(tmp_path: Path, source: Path, run
     run("adopt", "--from", source)
     (tmp_path / "full").write_text("a file")
     run("handback", "--to", tmp_path / "full", code=2)
-    assert _handed_back_to(data) == "", "what came to nothing leaves the folder as it was"
+    assert _handed_back_to(data) == "", "a failed handback must not change the folder"
     run("handback", "--to", back)
     assert _handed_back_to(data) == str(back)
     assert f"handed back to Kafka's controller up to offset 28, in {back}" in run("events")
     run("handback", "--to", tmp_path / "again")
     run("adopt", "--from", back, data="new")
-    assert _handed_back_to(tmp_path / "new") == "", "that one may be served"
+    assert _handed_back_to(tmp_path / "new") == "", "the new folder may be served"
 
 
 def test_handback_does_not_decrease_event_times(
@@ -347,11 +347,11 @@ def test_handback_does_not_decrease_event_times(
     run("handback", "--to", tmp_path / "back")
     with closing(RocksDbLog(tmp_path / "data", cluster_id=None)) as log:
         times = [decode_event(offset, value).at_ms for offset, value in log.read()]
-    assert times[-1] == times[0], "the clock went back, so the last event is at the time of those before it"
+    assert times[-1] == times[0], "event times must not decrease if the clock was set back"
 
 
 async def _served_of(data: Path, log: RocksDbLog) -> None:
-    """What `serve` does with a folder before it starts."""
+    """Check and open a folder as `serve` does before its start."""
     settings = load_settings(overrides=["node.id=3000"])
     member = Member(data, settings, None, "PLAINTEXT")
     try:
@@ -362,10 +362,10 @@ async def _served_of(data: Path, log: RocksDbLog) -> None:
 
 
 def _handed_back_to(data: Path) -> str:
-    """The folder that it was handed back to; such a folder must not be served."""
+    """The folder that a data folder was handed back to; empty if it may be served."""
     with closing(RocksDbLog(data, cluster_id=None)) as log:
         quorum = TopicStore(log).durable_cluster.quorum
-        assert quorum is not None, "it was adopted"
+        assert quorum is not None, "the folder has no adopted quorum"
         refused = (
             pytest.raises(SettingsError, match="it would be a second controller") if quorum.handed_back_to else None
         )

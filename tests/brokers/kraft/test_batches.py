@@ -156,7 +156,7 @@ def test_other_records_have_no_embedded_events(value: bytes) -> None:
 
 def test_truncated_records_have_no_embedded_events() -> None:
     for size in range(len(WHOLE)):
-        assert embedded_events(WHOLE[:size]) is None, f"of {len(WHOLE)} bytes {size}"
+        assert embedded_events(WHOLE[:size]) is None, f"{size} of {len(WHOLE)} bytes"
 
 
 @given(st.binary(max_size=60))

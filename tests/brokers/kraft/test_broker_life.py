@@ -129,7 +129,7 @@ def test_controller_pauses_extend_broker_sessions() -> None:
             members.touch(BrokerId(1))
         if BrokerId(1) in members.expired():
             ended.append(clock.return_value)
-    assert 61 < ended[0] <= 72, "it is still fenced once it is silent"
+    assert 61 < ended[0] <= 72, "a silent broker must still be fenced"
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_a_second_process_with_a_brokers_id_reports_unknown_log_directories() ->
     assert [known.is_unknown_directory(1, each) for each in (ONE, TWO, lost, bytes(16))] == [False, True, False, False]
     assert not known.is_unknown_directory(2, TWO), "registered before this process started"
     register(known, TWO)
-    assert [known.is_unknown_directory(1, each) for each in (ONE, TWO)] == [True, False], "on another disk"
+    assert [known.is_unknown_directory(1, each) for each in (ONE, TWO)] == [True, False], "ONE is now unknown"
     register(known)
-    assert not known.is_unknown_directory(1, TWO), "one that does not report its directories"
+    assert not known.is_unknown_directory(1, TWO), "a broker that reports no directories"
     register(known, TWO)
     known.on_event(BrokerUnregistered(BrokerId(1), 1, ""))
     assert not known.is_unknown_directory(1, ONE)
@@ -214,7 +214,7 @@ def test_a_broker_that_leads_is_fenced_before_it_registers_again() -> None:
     members.leads.return_value = True
     request = registration(incarnation_id=TWO)
     response = asyncio.run(register_broker(cast("ControllerApi", api), members, RequestContext(62, 4), request))
-    assert response.error_code == 41, "it tries again when others lead"
+    assert response.error_code == 41, "the broker must retry after others lead"
     assert [type(each) for each in api.commands] == [FenceBroker]
 
 

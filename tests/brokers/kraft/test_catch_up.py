@@ -27,7 +27,7 @@ COMMANDS = steps(HISTORY)
 
 
 async def cut_short(desk: Desk) -> None:
-    """Take two snapshots, so that the log before them is gone."""
+    """Take two snapshots, so that the log before them is deleted."""
 
     async def applied() -> int:
         desk.log.flush()
@@ -56,11 +56,11 @@ async def decided_by_kafka(desk: Desk, number: int) -> None:
     )
     desk.load()
     while desk.replication.applied < end:
-        assert await desk.follow(), "it has events"
+        assert await desk.follow(), "the voter must import events of a batch without any"
 
 
 def knows(monkeypatch: pytest.MonkeyPatch, desk: Desk, others: Sequence[Desk]) -> None:
-    """Others are Topicwright voters as far as this one knows."""
+    """Let this voter know the others as Topicwright voters."""
     addresses = [each.node.quorum.address_of(each.node.quorum.me) for each in others]
     monkeypatch.setattr(desk.node, "topicwright_voters", AsyncMock(return_value=addresses))
 
@@ -83,7 +83,7 @@ async def test_catch_up_copies_events_from_another_voter(
         if others_last:
             await decided_by_kafka(leader, 1)
         await cut_short(leader)
-        if others_last:  # what comes after the snapshot does not belong to it
+        if others_last:  # records after the snapshot do not belong to it
             await decided_by_kafka(leader, 2)
         whole = leader.log.next_offset
         await other.follow(lambda: other.log.next_offset == whole)
@@ -113,10 +113,10 @@ async def test_catch_up_copies_events_from_another_voter(
             assert away.projector.ids == leader.projector.ids
         else:
             assert len(skipped) == 1
-            assert skipped[0].offset == known + 3 * (given == "a lie"), "what is missing is marked, and said"
+            assert skipped[0].offset == known + 3 * (given == "a lie"), "missing events must be marked and reported"
             assert away.recorder.state.cluster.acls == leader.recorder.state.cluster.acls
         away.load()
-        assert away.replication.applied >= log.start, "it is written down"
+        assert away.replication.applied >= log.start, "the applied offset must be stored"
 
 
 async def test_invalid_catch_up_requests_are_rejected(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_invalid_catch_up_requests_are_rejected(tmp_path: Path) -> None:
             return response.error_code or response.topics[0].partitions[0].error_code
 
         assert await code("cluster", 0, end) == 0
-        assert await code("cluster", 3, -1) == 0, "the root alone"
+        assert await code("cluster", 3, -1) == 0, "a request for the root only must succeed"
         assert await code("another", 0, end) == 104
         for position, below in ((-1, end), (len(HISTORY) + 1, end), (0, end + 1), (2**62, end), (-1, -1), (2**62, -1)):
             assert await code("cluster", position, below) == 98, (position, below)
@@ -147,7 +147,7 @@ def know_each_other(monkeypatch: pytest.MonkeyPatch, desks: Sequence[Desk]) -> N
 
 
 def change(monkeypatch: pytest.MonkeyPatch, log: EventLog) -> None:
-    """Its events differ from now on."""
+    """From now on, let the log's events differ."""
 
     def stored_head(of: EventLog) -> tuple[int, bytes]:
         size, root = tree.stored_head(of)
@@ -189,14 +189,14 @@ async def test_a_voter_that_differs_from_the_majority_does_not_lead(
                 assert not one.node.quorum.can_lead
                 assert other.replication.tree_heads.difference is None
                 one.load()
-                assert not one.node.quorum.can_lead, "nor after a failed write"
+                assert not one.node.quorum.can_lead, "a voter that differs must not lead, also after a failed write"
             case _:
                 for each in (one, other):
                     await until(lambda each=each: each.replication.tree_heads.difference is not None)  # type: ignore[misc]
                     assert each.node.quorum.distrusted == {leader.seat.id}
                     assert each.node.quorum.can_lead
         await all_take(slice(8, None))
-        assert one.events() == other.events() == HISTORY, "and all go on"
+        assert one.events() == other.events() == HISTORY, "all voters must continue"
 
 
 async def test_two_different_voters_have_no_majority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ COMMANDS = steps(HISTORY)
 
 
 def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[bytes]:
-    """The disk accepts this many batches until the log is as before; returns the refused ones."""
+    """Let the disk accept `after` batches and fail later ones; returns the failed batches."""
     refused: list[bytes] = []
     append = desk.seat.log.append
 
@@ -53,7 +53,7 @@ def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[by
 async def test_a_full_disk_of_the_only_voter_fails_commands_until_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    """As with a plain event log. Earlier batches of a commit stay, each with whole commands."""
+    """As with a plain event log. Earlier batches of a commit remain, each with complete commands."""
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 3)
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
@@ -129,7 +129,7 @@ async def test_a_leader_that_cannot_write_events_resigns(tmp_path: Path, monkeyp
             with pytest.raises(LogWriteError):
                 await leader.commit(COMMANDS[5:])
             chosen = await leader_of(followers)
-            assert chosen.events() == HISTORY, "it was committed"
+            assert chosen.events() == HISTORY, "the command was committed, so the new leader must have it"
         assert not leader.node.quorum.can_lead
         leader.load()
         await leader.follow(lambda: leader.log.next_offset == len(HISTORY))
@@ -138,7 +138,7 @@ async def test_a_leader_that_cannot_write_events_resigns(tmp_path: Path, monkeyp
 
 
 async def test_writes_to_a_full_disk_are_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also writes to the metadata log alone: without a response the connection would close."""
+    """Also writes only to the metadata log: without a response the connection would close."""
     async with alone(tmp_path) as desk:
         api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)

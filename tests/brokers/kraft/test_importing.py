@@ -78,7 +78,7 @@ def test_import_walks_reach_every_importable_event() -> None:
 
 
 def with_a_topic_that_waits() -> Follower:
-    """A voter that created a topic and lost leadership before the brokers knew it."""
+    """A voter that created a topic and lost leadership before brokers had applied it."""
     follower = Follower()
     for record in story("fewer\nquorum\njoin 1\njoin 2\nunfence 1\nunfence 2\ncreate t 1x2 id=ask").log:
         follower.record(record)
@@ -134,7 +134,7 @@ A, B, C = (kinds.TopicRecord(name=name, topic_id=name.encode() * 16) for name in
 
 
 def test_records_of_a_metadata_transaction_apply_at_its_end() -> None:
-    # a batch, the records that count after it, and where a transaction is open
+    # a batch, the records applied after it, and the offset of an open transaction
     table: list[tuple[list[MetadataRecord], list[tuple[int, MetadataRecord]], int | None]] = [
         ([A], [(0, A)], None),
         ([BEGIN, A], [], 1),
@@ -179,7 +179,7 @@ def test_a_log_of_kafka_is_imported_completely() -> None:
     assert (follower.unsupported, transactions.begun_at) == (None, None)
     assert follower.state.cluster.live == (1, 2, 3)
     assert follower.topics()
-    assert {each.check for each in audit(follower.log)} == {"settings-first"}, "our own come first"
+    assert {each.check for each in audit(follower.log)} == {"settings-first"}, "Topicwright's own begin with settings"
     Lives().see_all(follower.log)
 
 
@@ -206,7 +206,7 @@ def test_a_snapshot_import_equals_following(walked: tuple[Batch, ...], left: int
     assert isinstance(events[0], HistorySkipped)
     assert late.differences() == []
     assert late.ids == there.ids
-    for records in walked[left + away :]:  # and it follows on
+    for records in walked[left + away :]:  # then it continues to follow
         late.take(*records)
         assert late.differences() == [], f"after {records}"
     assert late.unsupported is None

@@ -44,11 +44,11 @@ def test_the_metadata_image_equals_the_state_after_each_event() -> None:
 
 
 def _events(batches: Sequence[RecordBatch]) -> list[Recorded]:
-    """The embedded events of batches, at their offsets."""
+    """The embedded events of batches, with their offsets."""
     found: list[Recorded] = []
     for batch in batches:
         ours = embedded_events(batch.records[0][1])
-        assert ours is not None, f"the batch at {batch.base_offset} carries none"
+        assert ours is not None, f"the batch at {batch.base_offset} embeds no events"
         assert [embedded_events(value) for _, value in batch.records[1:]] == [None] * (len(batch.records) - 1)
         found += [decode_event(offset, value) for offset, value in enumerate(ours.values, ours.first)]
     return found
@@ -92,7 +92,7 @@ def test_metadata_records_are_independent_of_commit_sizes(commits: int) -> None:
     assert one.image().quorum == other.image().quorum
     assert (other.projector.mark.applied, other.projector.mark.adopted) == (other.end, False)
     if commits > 1:
-        assert other.end < one.end, "a record that carries events a commit"
+        assert other.end < one.end, "each commit must have a record that embeds events"
 
 
 def test_metadata_log_bytes_are_independent_of_restarts() -> None:
@@ -162,13 +162,13 @@ def test_a_large_commit_is_split_between_commands(bound: str, monkeypatch: pytes
     assert len(made) > 5
     assert _events([batch for batch in log.decoded() if not batch.is_control]) == HISTORY
     assert differences(log.image(), log.state) == []
-    assert _plainly(log) == _plainly(log_of(HISTORY, 1)), "broker epochs are offsets across parts, too"
+    assert _plainly(log) == _plainly(log_of(HISTORY, 1)), "broker epochs must be offsets, also in later batches"
     assert log.projector.mark.applied == log.end
     for pairs in made[:-1]:
         sizes = [1 if bound == "records" else len(value) for _, value in pairs[1:]]
-        assert sum(sizes) >= most, "no part is smaller than it has to be"
+        assert sum(sizes) >= most, "a batch is smaller than the limit requires"
         *_, last = embedded_events(pairs[0][1]).values  # type: ignore[union-attr]
-        assert sum(sizes[: -_records_of(last)] or [0]) < most, "nor larger, but for what one command leads to"
+        assert sum(sizes[: -_records_of(last)] or [0]) < most, "too large without its last command"
 
 
 def _records_of(value: bytes) -> int:
@@ -207,7 +207,7 @@ def test_a_final_command_without_events_gets_no_batch(monkeypatch: pytest.Monkey
 
 
 def test_a_recreated_acl_gets_a_new_id() -> None:
-    """A broker that applies removal and creation in one step would add an id that it has."""
+    """A broker that applies removal and creation together would otherwise add an id that it already has."""
     records = log_of(HISTORY).records()
     created = [record for record in records if isinstance(record, AccessControlEntryRecord)]
     removed = {record.id for record in records if isinstance(record, RemoveAccessControlEntryRecord)}

@@ -1,4 +1,4 @@
-"""Confirmations of brokers are submitted together, and broker probes."""
+"""Confirmations of brokers, which are submitted together, and broker probes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_slow_broker_delays_other_confirmations_by_a_bounded_time() -> N
     await asyncio.sleep(2 * GATHER_S)
     assert put.commands == [((1,), 5, -1), ((2,), 6, -1)]
     put.take(3, 7)
-    assert put.commands[2:] == [((3,), 5, -1)], "all have confirmed as much now"
+    assert put.commands[2:] == [((3,), 5, -1)], "all brokers have now confirmed this offset"
     await asyncio.sleep(2 * GATHER_S)
     assert put.commands[3:] == [((3,), 7, 5)]
 
@@ -146,7 +146,7 @@ async def test_a_broker_probe_checks_metadata_and_leadership() -> None:
         with pytest.raises(ProbeFailed, match="denies the probe"):
             await probe.knows("denied")
         probe.close()
-        assert await probe.knows("known"), "over another connection"
+        assert await probe.knows("known"), "the probe must use another connection"
     with pytest.raises(ProbeFailed, match=f"127.0.0.1:{server.port} (closed the connection|cannot be reached)"):
         await probe.knows("known")
     with pytest.raises(ProbeFailed, match=f"127.0.0.1:{server.port} cannot be reached"):
@@ -155,6 +155,6 @@ async def test_a_broker_probe_checks_metadata_and_leadership() -> None:
 
 @pytest.mark.parametrize("host", ["two..dots", "a" * 64, "null\0"])
 async def test_an_invalid_host_name_fails_the_probe(host: str) -> None:
-    """The broker chose the name itself: it must not end the controller."""
+    """A broker chooses its host name, which must not end the controller."""
     with pytest.raises(ProbeFailed, match="cannot be reached"):
         await BrokerProbe(Endpoint("PLAINTEXT", host, 9092)).knows("known")

@@ -1,4 +1,4 @@
-"""ACLs, SCRAM credentials and quotas on a Kafka broker: changed through it, and enforced by it."""
+"""ACLs, SCRAM credentials and quotas are changed through a Kafka broker and enforced by it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _grant(admin: AdminClient, binding: AclBinding) -> None:
 
 
 def _create(secured: Secured) -> int:
-    """Alice creates the topic; returns the error code, which is the controller's."""
+    """Create the topic as alice; returns the controller's error code."""
     admin = AdminClient(secured.alice())
     try:
         admin.create_topics([NewTopic("orders", 1, 1)], request_timeout=20)["orders"].result(30)
@@ -116,7 +116,7 @@ def _create(secured: Secured) -> int:
 
 
 def _write(secured: Secured) -> int:
-    """Alice writes a record; returns the error code."""
+    """Write a record as alice; returns the error code."""
     producer = Producer({**secured.alice(), "message.timeout.ms": 15_000, "enable.idempotence": False})
     codes: list[int] = []
     producer.produce("orders", b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0))

@@ -1,5 +1,5 @@
-"""Brokers of several versions, with both ways to find the controller, and one of the newest, which joins from a
-snapshot."""
+"""Brokers of several versions, with both settings to find the controller, and one of the newest version that starts
+from a snapshot."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_kafka_brokers_of_several_versions_work_together(
         cluster.wait_live()
         until(lambda: _knows_ann(joined.port), 120, "entries, logins and quotas, of a snapshot")
         checkpoints = until(lambda: sorted(joined.metadata.glob("*.checkpoint")), 120, "a snapshot on the new broker")
-        assert checkpoints[-1].stat().st_size > 1000, "it fetched one"
-        assert not (joined.metadata / f"{0:020d}.log").exists(), "it did not need the log from its beginning"
+        assert checkpoints[-1].stat().st_size > 1000, "the broker has not fetched a snapshot"
+        assert not (joined.metadata / f"{0:020d}.log").exists(), "the broker fetched the log from its beginning"
 
 
 def _use(cluster: RealCluster) -> None:
-    """A topic, records in a transaction, a consumer group; then more topics, for one or two snapshots."""
+    """Use a topic, a transaction and a consumer group; then create topics until one or two snapshots are due."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
     admin.create_topics([NewTopic("mixed", 3, 2)], request_timeout=30)["mixed"].result(40)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "mixed", "acks": "all", **QUIET})
@@ -83,7 +83,7 @@ def _knows_ann(port: int) -> bool:
             "quotas": [("client-id", "None", "consumer_byte_rate", 7e8), ("user", "ann", "producer_byte_rate", 5e6)],
         }
     except ConnectionError:
-        return False  # it is live before it opens its listeners
+        return False  # a live broker may not have opened its listeners yet
 
 
 def _settle(cluster: RealCluster, level: int) -> None:
@@ -95,7 +95,7 @@ def _settle(cluster: RealCluster, level: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
 
     def snapshots() -> bool:
-        """Two snapshots, so that the log no longer begins at 0."""
+        """True after two snapshots, so that the log no longer begins at 0."""
         number = controller.output.count("metadata snapshot")
         name = f"for-snapshot-{number}-{len(controller.output)}"
         admin.create_topics([NewTopic(name, 3, 2)], request_timeout=30)[name].result(40)

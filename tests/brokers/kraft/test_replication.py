@@ -1,4 +1,4 @@
-"""Commits through the quorum: they are in the event log exactly once, across crashes and changes of leadership."""
+"""Commits through the quorum are in the event log exactly once, across crashes and leader changes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def unfitting() -> tuple[bytes, ...]:
 
 
 async def restart(desk: Desk) -> None:
-    """The process dies, and another starts on its disk."""
+    """Kill the process and start another one on its disk."""
     await desk.seat.stop()
     desk.seat.boot([desk.seat])
     desk.open()
@@ -83,7 +83,7 @@ def plainly(log: EventLog) -> list[tuple[bytes, bytes]]:
 
 
 def check_history(desk: Desk) -> None:
-    """Both logs have the whole history, and everybody the state that it leads to."""
+    """Check that both logs have the whole history and that all states equal its fold."""
     assert desk.events() == desk.embedded_events() == HISTORY
     assert plainly(desk.log) == written_without_a_quorum()
     image = MetadataImage()
@@ -113,7 +113,7 @@ async def test_a_commit_is_durable_in_the_metadata_log_and_the_event_log(tmp_pat
 async def test_committed_events_not_yet_written_are_restored_from_batches(
     tmp_path: Path, log: ReplicatedLog, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if the commit has several batches: each is applied alone."""
+    """Also if the commit has several batches: each is applied separately."""
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", most)
     async with alone(tmp_path, log) as desk:
         await desk.commit(COMMANDS[:5])
@@ -147,7 +147,7 @@ async def test_events_lost_in_a_power_failure_are_written_again(tmp_path: Path) 
         assert log.drop_unflushed() == kept
         await restart(desk)
         assert await desk.follow() == HISTORY[kept:]
-        assert (desk.events(), desk.kept()) == (HISTORY, before), "marks and ids of entries, too"
+        assert (desk.events(), desk.kept()) == (HISTORY, before), "the stored state must be restored with marks and ids"
 
 
 async def test_commits_continue_after_restarts(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_commits_continue_after_restarts(tmp_path: Path) -> None:
         for at, command in enumerate(COMMANDS):
             if at % 4 == 3:
                 await restart(desk)
-                assert await desk.follow() == [], "nothing is taken twice"
+                assert await desk.follow() == [], "events must not be applied twice"
             await desk.commit([command])
         check_history(desk)
 
@@ -175,8 +175,8 @@ async def test_batches_without_events_are_skipped(tmp_path: Path) -> None:
 
 
 async def test_a_restart_within_an_epoch_records_the_same_epoch(tmp_path: Path) -> None:
-    """All voters have the same events, whichever of them restarted: the leader of an imported decision comes from the
-    log."""
+    """All voters have the same events after a restart of any of them, because the leader of an imported decision comes
+    from the log."""
     async with alone(tmp_path) as one:
         other = Desk(one.seat)
         for number in range(6):
@@ -194,11 +194,11 @@ async def test_a_restart_within_an_epoch_records_the_same_epoch(tmp_path: Path) 
             made.execute(next(view.sql for view in views() if view.name == "causes"))
             known = dict(made.execute("from causes").fetchall())
         unexplained = [each for each in other.events() if each.cause.command not in known[type(each.event).__name__]]
-        assert unexplained == [], "the check of causes knows what a follower writes first"
+        assert unexplained == [], "the check of causes must accept the first events of a follower"
 
 
 async def test_unsupported_records_and_ids_survive_the_next_commit(tmp_path: Path) -> None:
-    """A node that has seen a record of a newer release never leads again; broker epochs stay known."""
+    """A node that has read a record of a newer release never leads again; broker epochs are retained."""
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:1])
         last = -1
@@ -246,7 +246,7 @@ async def test_follow_ends_when_the_process_stops(tmp_path: Path) -> None:
         assert not desk.replication.leads
 
 
-# --- of several
+# --- several voters
 
 
 async def test_a_follower_has_the_same_events_and_state(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ async def test_a_commit_in_flight_at_lost_leadership_is_on_all_or_no_voters(tmp_
             await leader.commit(COMMANDS[5:])
         assert leader.lost == 1
         assert not leader.replication.leads
-        assert leader.log.next_offset == known, "it is not in the event log"
+        assert leader.log.next_offset == known, "the uncommitted events are in the event log"
         for each in followers:
             each.seat.boot(seats)
             each.open()
@@ -320,9 +320,9 @@ async def test_a_leader_stops_deciding_during_leadership_transfer(tmp_path: Path
         ((4, 0), None, True),
         ((4, 1), None, False),
         ((4, 2), SnapshotId(200, 4), False),
-        ((3, 0), None, False),  # the epoch has begun, and the event that says more comes soon
+        ((3, 0), None, False),  # the epoch has begun; its event comes soon
         ((3, 0), SnapshotId(100, 3), False),
-        ((2, 1), SnapshotId(200, 4), True),  # it began below the snapshot: that event never comes
+        ((2, 1), SnapshotId(200, 4), True),  # it began below the snapshot, so its event never comes
         (None, SnapshotId(200, 4), True),
         (None, None, False),
     ],

@@ -99,7 +99,7 @@ def _kafka_cluster(
 
 
 def _start(theirs: KafkaQuorum) -> None:
-    """Start Kafka's controller; it leads when this returns."""
+    """Start Kafka's controller; returns when it leads."""
     (controller,) = theirs.controllers
     theirs.start(controller)
     until(lambda: describe(controller.own_address), 300, "Kafka's controller leads")

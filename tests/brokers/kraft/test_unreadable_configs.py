@@ -1,4 +1,4 @@
-"""Config values that Kafka stores and cannot read are found by name, with the command that repairs each."""
+"""Config values that Kafka stored but cannot read are reported by name, each with a repair command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def discovered(name: str, *configs: tuple[str, str]) -> TopicDiscovered:
         (TOPICS, MIN_ISR, "abc", True),
         (TOPICS, UNCLEAN, " true", True),
         (TOPICS, UNCLEAN, "TRUE", False),
-        (TOPICS, "retention.ms", " 5", False),  # which Kafka reads without the blank
+        (TOPICS, "retention.ms", " 5", False),  # Kafka ignores the blank
         (BROKERS, MIN_ISR, "2 ", True),
         (BROKERS, "log.retention.ms", " 5", False),
         (GROUPS, "consumer.session.timeout.ms", " 46000", True),

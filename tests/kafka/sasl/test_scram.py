@@ -84,7 +84,7 @@ async def test_invalid_scram_client_first_message_is_rejected(line: str) -> None
 FINALS = [
     (lambda said: said.replace(b"r=client", b"r=xlient"), "nonce"),
     (lambda said: said.replace(b"c=biws", b"c=eSws"), "channel binding"),
-    (lambda said: re.sub(rb"p=.*", b"p=AAAA", said), "another length"),
+    (lambda said: re.sub(rb"p=.*", b"p=AAAA", said), "the wrong length"),
     (lambda said: re.sub(rb"p=.*", b"p=" + base64.b64encode(bytes(32)), said), "wrong user name or password"),
     (lambda said: re.sub(rb"p=.*", b"p=%%%", said), "invalid base64"),
     (lambda said: re.sub(rb"p=.*", "p=\xe9".encode(), said), "with invalid base64"),

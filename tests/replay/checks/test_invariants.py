@@ -192,7 +192,7 @@ def test_a_duplicate_map_key_is_damage() -> None:
         else one
         for one in clean()
     ]
-    with pytest.raises(ReplayError, match=r"an event is damaged and cannot be loaded: .* duplicate key"):
+    with pytest.raises(ReplayError, match=r"an event is damaged, and DuckDB cannot load it: .* duplicate key"):
         checked([log])
 
 

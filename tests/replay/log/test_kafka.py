@@ -112,7 +112,7 @@ def test_spark_reads_an_events_topic_with_options(spark: SparkSession, in_kafka:
         ({"endoffset": most + 1}, f"endoffset={most + 1} is past the end"),
         ({"at": most}, f"offset {most} is not reached yet"),
         ({"at": "1999-12-31"}, "1999-12-31 is before the log begins: its first event is of 20"),
-        ({"logpartition": 2}, "has no partition 2: it has 2, from 0 on"),
+        ({"logpartition": 2}, "has no partition 2: it has partitions 0 to 1"),
         ({"kafka.group.id": "mine"}, "group.id cannot be set here"),
     ):
         with pytest.raises(ReplayError) as refused:

@@ -24,7 +24,7 @@ from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.report.data import OUTCOMES, Report, requests
 from projections.replay.report.report import gather, run_report
-from projections.text.names import error_name
+from projections.text.names import error_name_and_code
 from projections.views.requests import RequestView, request_view
 from tests.machine.audit.planted import at, without
 from tests.machine.rig import fold, topics_of
@@ -78,7 +78,7 @@ def test_report_waits_are_from_creation_until_ready(report: Report, records: lis
 
 def test_report_counts_refusals_by_rule(report: Report, records: list[Recorded]) -> None:
     refused = Counter(
-        (one.event.rule, error_name(one.event.error_code))
+        (one.event.rule, error_name_and_code(one.event.error_code))
         for one in records
         if isinstance(one.event, CreateRejected | ChangeRejected)
     )

@@ -1,5 +1,4 @@
-"""What brokers are answered, beside what was: an answer has to be one that Kafka gives for what the state was at some
-moment between the request and its answer."""
+"""Checks responses to brokers: each must be one that Kafka gives for a state between the request and the response."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ ANY = -1
 
 
 class Answers:
-    """Checks each. `since` is how many events were durable when its request was sent."""
+    """Checks each response. `since` is the number of durable events when the request was sent."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -34,7 +33,7 @@ class Answers:
         return None if known is None else known.epoch
 
     def leads(self, key: Key, broker: Broker, epoch: int) -> None:
-        """A broker begins to lead: nobody else has in that epoch."""
+        """Check when a broker starts to lead: no other broker led in this epoch."""
         leader = self._leaders.setdefault((key, epoch), broker.id)
         assert leader == broker.id, f"{key[1]} of {key[0].hex()}: {leader} and {broker.id} lead in epoch {epoch}"
         self._witness.look()
@@ -51,14 +50,14 @@ class Answers:
                     known = witness.broker(broker.id, end)
                     return known is not None and (known.incarnation, known.epoch) == (mine, answer.broker_epoch)
 
-                assert self._was(since, registered), f"broker {broker.id} is not registered: {answer}"
+                assert self._was(since, registered), f"broker {broker.id} was not registered so: {answer}"
             case Code.DUPLICATE_BROKER_REGISTRATION:
 
                 def another(end: int) -> bool:
                     known = witness.broker(broker.id, end)
                     return known is not None and known.incarnation != mine and not known.fenced
 
-                assert self._was(since, another), f"no other broker {broker.id} lives"
+                assert self._was(since, another), f"no other process of broker {broker.id} was live"
             case code:
                 assert code == Code.NOT_CONTROLLER, f"broker {broker.id}: {answer}"
 
@@ -81,10 +80,10 @@ class Answers:
                 known = witness.broker(broker.id, since)
                 if answer.should_shut_down and not request.want_fence and known is not None and not known.fenced:
                     led = [key for key in witness.parts if self._leads_all_along(key, broker.id, since)]
-                    assert not led, f"broker {broker.id} may end, and leads {led}"
+                    assert not led, f"broker {broker.id} may shut down, but leads {led}"
             case Code.STALE_BROKER_EPOCH:
                 assert self._was(since, lambda end: self._epoch(broker.id, end) not in (None, epoch)), (
-                    f"broker {broker.id}: {epoch} is its epoch"
+                    f"broker {broker.id}: epoch {epoch} is not stale"
                 )
             case Code.BROKER_ID_NOT_REGISTERED:
                 assert self._was(since, lambda end: self._epoch(broker.id, end) is None), f"{broker.id} is registered"
@@ -104,9 +103,9 @@ class Answers:
     # --- partitions
 
     def _refused(self, since: int, me: int, epoch: int, code: int) -> None:
-        """A whole request of a broker was refused."""
+        """Check the error of a request that was rejected as a whole."""
         if code == Code.STALE_BROKER_EPOCH:
-            assert self._was(since, lambda end: self._epoch(me, end) != epoch), f"{epoch} is the epoch of broker {me}"
+            assert self._was(since, lambda end: self._epoch(me, end) != epoch), f"{me}: epoch {epoch} is not stale"
         else:
             assert code == Code.NOT_CONTROLLER, f"broker {me}: error {code}"
 
@@ -119,7 +118,7 @@ class Answers:
             return
         requested = {(topic.topic_id, one.partition_index): one for topic in request.topics for one in topic.partitions}
         given = {(topic.topic_id, one.partition_index): one for topic in answer.topics for one in topic.partitions}
-        assert requested.keys() == given.keys(), f"an answer for each partition: {requested.keys() ^ given.keys()}"
+        assert requested.keys() == given.keys(), f"missing or extra partitions: {requested.keys() ^ given.keys()}"
         for key, report in requested.items():
             one = given[key]
 
@@ -128,12 +127,12 @@ class Answers:
                 is_mine = right == Code.UNKNOWN_TOPIC_ID or self._epoch(me, end) == request.broker_epoch
                 return is_mine and code == right
 
-            assert self._was(since, fits), f"{report} of {me} was answered {one}; {self._witness.part(key)}"
+            assert self._was(since, fits), f"{report} of {me} got {one}; {self._witness.part(key)}"
             if one.error_code == Code.NONE:
                 self._check_taken(since, key, report, one)
 
     def _code(self, key: Key, me: int, report: cluster.AlterPartitionData, end: int) -> int:
-        """What Kafka answers, as the state was then."""
+        """Kafka's error code for the state after `end` events."""
         part = self._witness.part(key, end)
         if part is None:
             return int(Code.UNKNOWN_TOPIC_ID)
@@ -154,7 +153,7 @@ class Answers:
         return int(Code.NEW_LEADER_ELECTED if self._leads_no_more(key, me, report) else Code.NONE)
 
     def _leads_no_more(self, key: Key, me: int, report: cluster.AlterPartitionData) -> bool:
-        """Whether the report ended a reassignment, and with it that its sender leads."""
+        """True if the report completed a reassignment by which its sender lost leadership."""
         parts = [part for part in self._witness.parts[key].values if part is not None]
         return any(part.leader != me for part in parts if part.partition_epoch == report.partition_epoch + 1)
 
@@ -168,7 +167,7 @@ class Answers:
                 == (one.leader_id, one.leader_epoch, one.partition_epoch, one.isr)
             )
 
-        assert self._was(since, shown), f"{one} never was: {self._witness.part(key)}"
+        assert self._was(since, shown), f"{one} was never the state: {self._witness.part(key)}"
 
     def assigned(
         self,
@@ -189,8 +188,8 @@ class Answers:
                         part, before = self._witness.part(key, end), self._witness.part(key, max(since, end - 1))
                         if part is None or before is None:
                             return False
-                        # A change may complete a reassignment as well, as in Kafka, by which the replica is no more.
+                        # As in Kafka, the change may also complete a reassignment that removes the replica.
                         return part.directory_of(me) == place or (me in before.replicas and me not in part.replicas)
 
                     if one.error_code == Code.NONE:
-                        assert self._was(since, lies_there), f"broker {me}: {key} is not there"
+                        assert self._was(since, lies_there), f"broker {me}: {key} is in another directory"

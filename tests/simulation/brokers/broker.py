@@ -1,6 +1,6 @@
-"""A model of a broker's process: it follows the metadata log, registers, sends heartbeats, and ends.
+"""A model of a broker's process: it follows the metadata log, registers, sends heartbeats, and shuts down.
 
-It does what Kafka's `BrokerLifecycleManager` and its fetcher of the metadata log do, over the real bytes.
+It models Kafka's `BrokerLifecycleManager` and fetcher of the metadata log, and encodes real requests.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tests.simulation.world import ConnectionLost
 HEARTBEAT_S = 1.0
 AGAIN_S = 0.3
 CUT_S = 1.0
-"""How long a request waits on a connection that is cut."""
+"""Time until a request on a cut connection fails."""
 FETCH_WAIT_MS = 500
 LEAVES_S = 20.0
-"""How long a controlled shutdown may take; then it ends without."""
+"""Limit of a controlled shutdown; after it the process ends without the controller's permission."""
 LEVELS = tuple((name, each.lowest, each.highest) for name, each in SUPPORTED.items())
 
 
 class Broker:
-    """One process on a machine. `epoch` is that of its registration, None before."""
+    """One process on a machine. `epoch` is None before its registration."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.world = machine, machine.world
@@ -43,9 +43,9 @@ class Broker:
         self.is_fenced = True
         self.leaving_since: float | None = None
         self.failed: set[bytes] = set()
-        """The directories that failed since it runs."""
+        """The directories that failed since the process started."""
         self.directories = tuple(machine.online)
-        """Those that worked when it began."""
+        """The directories that were online when the process started."""
         self._controller_epoch = 0
         self._runs = asyncio.Event()
         self._runs.set()
@@ -69,7 +69,7 @@ class Broker:
             self.world.failures.append(error)
 
     def kill(self, *, power: bool = False) -> None:
-        """SIGKILL, or a power cut, which loses what was not flushed."""
+        """SIGKILL, or a power failure, which may lose unflushed records."""
         virtual_loop().kill(self.number)
         for line in self._lines.values():
             line.close()
@@ -91,12 +91,12 @@ class Broker:
         self._runs.set()
 
     def cut(self) -> None:
-        """The connections to the controller break."""
+        """Close the connections to the controller."""
         for line in self._lines.values():
             line.close()
 
     async def call(self, line: str, api_key: ApiKey, version: int, request: Message) -> Any:
-        """A request to the controller. Raises ConnectionLost."""
+        """Send a request to the controller. Raises ConnectionLost."""
         await self._runs.wait()
         if self.machine.is_cut:
             await asyncio.sleep(CUT_S)
@@ -109,7 +109,7 @@ class Broker:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether it has applied its own registration: before, it does nothing by what it reads."""
+        """True after the broker has applied its own registration; until then it acts on no metadata."""
         return self.epoch is not None and self.view.end > self.epoch
 
     # --- the metadata log
@@ -127,7 +127,7 @@ class Broker:
                 await asyncio.sleep(0.05)
                 continue
             end = part.diverging_epoch.end_offset
-            assert end < 0, f"broker {self.id} has applied all below {self.view.end}, and is to cut at {end}"
+            assert end < 0, f"broker {self.id} applied all below {self.view.end}, but must truncate to {end}"
             self._apply(part)
 
     def _fetch(self) -> quorum.FetchRequest:
@@ -153,7 +153,7 @@ class Broker:
             if batch.last_offset < view.end:
                 continue
             assert batch.base_offset == view.end, f"a batch begins at {batch.base_offset}, not at {view.end}"
-            assert batch.last_offset < part.high_watermark, "a broker is given what is not committed"
+            assert batch.last_offset < part.high_watermark, "a broker got an uncommitted batch"
             for record in records:
                 view.image.apply(record)
             view.end, view.epoch = batch.last_offset + 1, batch.leader_epoch
@@ -228,12 +228,12 @@ class Broker:
         self.epoch = answer.broker_epoch
 
     def leave(self) -> None:
-        """SIGTERM: a controlled shutdown begins."""
+        """SIGTERM: begin a controlled shutdown."""
         if self.leaving_since is None:
             self.leaving_since = virtual_loop().time()
 
     def end_in_order(self) -> None:
-        """All is flushed, and each directory says so."""
+        """Flush all replicas, write the clean shutdown files, and end."""
         machine = self.machine
         if machine.broker is self and self.epoch is not None:
             machine.clean = dict.fromkeys(machine.online, self.epoch)
@@ -256,7 +256,7 @@ class Broker:
                 self._run(self.replicas.report(reports, places))
 
     def fail_directory(self, directory: bytes) -> None:
-        """A disk fails; with the last of them the process ends."""
+        """Fail a log directory; without an online directory the process ends."""
         self.machine.failed.add(directory)
         self.failed.add(directory)
         if not self.machine.online:

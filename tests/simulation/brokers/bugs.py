@@ -1,5 +1,4 @@
-"""Faults planted in the controller of real brokers, each of which the simulator has to find. The last was the
-product's own."""
+"""Bugs planted in the controller of Kafka brokers. The simulator must find each; the last was once a real bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold when a world of real brokers has come to rest."""
+"""Checks of a world of Kafka brokers after all faults have ended."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.simulation.checks import check_log, check_state
 
 
 async def check_at_rest(world: World) -> None:
-    """All brokers run, and everybody had time."""
+    """Check after all brokers have run without faults for a while."""
     witness, process = world.witness, world.controller
-    assert process is not None, "there is a controller"
-    assert process.leads, "the controller leads"
+    assert process is not None, "no controller is running"
+    assert process.leads, "the controller does not lead"
     controller = process.controller
     assert controller.failure is None, f"the controller failed: {controller.failure!r}"
     assert len(controller.replies) == 0, f"{len(controller.replies)} requests were never answered"
@@ -29,8 +29,8 @@ async def check_at_rest(world: World) -> None:
     witness.check_led()
     for machine in world.machines.values():
         known = witness.broker(machine.id)
-        assert known is not None, f"broker {machine.id} runs, and is not registered"
-        assert known.lives, f"broker {machine.id} runs, and does not live: {known}"
+        assert known is not None, f"broker {machine.id} is running, but not registered"
+        assert known.lives, f"broker {machine.id} is running, but not live: {known}"
     records = world.records()
     _check_log(records)
     folded = fold(records)
@@ -41,16 +41,16 @@ async def check_at_rest(world: World) -> None:
 
 
 def _check_log(records: list[Recorded]) -> None:
-    """The log passes all checks of any log, and it is decided so again."""
+    """Check the log as any other, and that the machine repeats each decision."""
     check_log(records)
     requests = recorded_requests(shards_of(records), {0: Timeline(records)})
     decided = decided_otherwise(requests, RELEASE)
     found = [one for one in decided if one is not None]
-    assert not found, f"decided otherwise: {found[:3]}"
+    assert not found, f"repeated decisions differ: {found[:3]}"
 
 
 def _check_metadata(world: World, records: list[Recorded], folded: object) -> None:
-    """The metadata log carries all events, and says what they come to; every broker that is there knows it."""
+    """Check that the metadata log embeds all events, and that its image and each broker's image equal the state."""
     image, values = MetadataImage(), list[bytes]()
     for batch in world.quorum_disk.kept:
         image.fold([batch])
@@ -58,7 +58,7 @@ def _check_metadata(world: World, records: list[Recorded], folded: object) -> No
         if ours is not None and ours.values:
             assert ours.first == len(values), f"events from {ours.first} on are embedded after {len(values)}"
             values += ours.values
-    assert values == world.witness.seen, "the metadata log carries other events"
+    assert values == world.witness.seen, "the metadata log embeds other events"
     found = differences(image, folded)  # type: ignore[arg-type]
     assert not found, "\n".join(found)
     for machine in world.machines.values():

@@ -1,4 +1,4 @@
-"""Clients of real brokers: what brokers pass on to the controller for them, and what administrators request of it."""
+"""Clients of Kafka brokers: the requests that brokers forward to the controller, and an administrator's requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOPICS_MAX = 25
 
 
 class LifeClient(Client):
-    """A client that also changes who leads, and where replicas lie."""
+    """A client that also elects leaders and reassigns replicas."""
 
     def habits(self) -> tuple[Habit, ...]:
         few = len(self._witness.alive) < TOPICS_MAX
@@ -69,7 +69,7 @@ class LifeClient(Client):
                 self._world.counts[f"AlterPartitionReassignments {each.error_code}"] += 1
 
     async def unregister(self, broker_id: int) -> int:
-        """UnregisterBroker, and the error that it is answered with."""
+        """Send UnregisterBroker; returns the error code."""
         request = cluster.UnregisterBrokerRequest(broker_id=broker_id)
         answer: cluster.UnregisterBrokerResponse = await self._call(ApiKey.UNREGISTER_BROKER, 0, request)
         self._world.counts[f"UnregisterBroker {answer.error_code}"] += 1

@@ -1,4 +1,4 @@
-"""The controller's process: what `serve --brokers kraft` is made of, over simulated disks."""
+"""The controller's process: the parts of `serve --brokers kraft` over simulated disks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FETCH_TIMEOUT_S, ELECTION_TIMEOUT_S = 2.0, 0.5
 
 
 class QuorumDisk(Disk):
-    """The disk of the quorum's only voter. What a flush finds when its thread comes to it is durable then."""
+    """The disk of the quorum's only voter. A flush makes everything durable that was written when its thread runs."""
 
     def flush(self) -> int:
         if self.is_full:
@@ -46,12 +46,12 @@ class QuorumDisk(Disk):
         return self.end
 
     def beginning(self, epoch: int) -> RecordBatch | None:
-        """The batch that an epoch begins with, where it is here."""
+        """The control batch that begins an epoch, or None."""
         return next((each for each in self.control_batches() if each.leader_epoch == epoch), None)
 
 
 class WatchedLog(FaultyLog):
-    """An event log of which each commit is looked at as soon as it counts."""
+    """An event log whose commits the witness checks as soon as they are durable."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.disk)
@@ -67,7 +67,7 @@ class WatchedLog(FaultyLog):
 
 
 class ControllerProcess(Serving):
-    """One process on the disks; when it has died another takes its place."""
+    """One controller process on the disks; after its death another one replaces it."""
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(number)
@@ -76,7 +76,7 @@ class ControllerProcess(Serving):
         self.run(self._make, world)
 
     def _make(self, world: World) -> None:
-        disk: Any = world.quorum_disk  # as QuorumFiles, without snapshots
+        disk: Any = world.quorum_disk  # in place of QuorumFiles, without snapshots
         loop, settings = virtual_loop(), tuple(sorted(world.settings.items()))
         me = Voter(
             NODE, world.quorum_disk.directory, (Listener(name=CONTROLLER_LISTENER, host="controller", port=9093),)
@@ -90,7 +90,7 @@ class ControllerProcess(Serving):
         )
         self.node = QuorumNode(disk, options, world.rng.random, world.clock_ms, Security({}))
         self.projector = MetadataProjector(self.log)
-        assert self.projector.mark.applied <= disk.end, "the event log is ahead of the quorum's"
+        assert self.projector.mark.applied <= disk.end, "the event log is ahead of the metadata log"
         self.replication = QuorumReplication(
             self.node, disk, self.log, self.projector, SettingsChanged(settings, RELEASE)
         )
@@ -133,7 +133,7 @@ class ControllerProcess(Serving):
         return self.alive and self.replication.leads and self.controller.storage_error is None
 
     def kill(self, *, power: bool) -> None:
-        """SIGKILL, or a power cut, which loses what was not synced."""
+        """SIGKILL, or a power failure, which may lose unsynced commits."""
         self.alive = False
         self.door.shut()
         virtual_loop().kill(self.number)
@@ -141,7 +141,7 @@ class ControllerProcess(Serving):
         self.world.quorum_disk.crash(self.world.rng, power=power)
 
     async def stop(self, look: Callable[[], None] = lambda: None) -> None:
-        """SIGTERM, after the connections are gone."""
+        """SIGTERM, after all connections are closed."""
         self.alive = False
         self.door.shut()
         await self.run(asyncio.ensure_future, self._stop())

@@ -1,4 +1,4 @@
-"""Connections to the controller's door for brokers: the product's own server side, bytes in and bytes out."""
+"""Connections to the controller's listener for brokers: the product's own server code, without sockets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE_BYTES = 4
 
 
 class Door(KafkaServer):
-    """A listener that nobody reaches by a socket. What its connections begin belongs to its process."""
+    """A listener without a socket. Tasks and timers of its connections belong to its process."""
 
     def __init__(self, process: int, name: str, handlers: Mapping[int, ApiHandler]) -> None:
         super().__init__("controller", 9093, handlers, listener=name)
@@ -33,7 +33,7 @@ class Door(KafkaServer):
         return context_of(self._process).run(action, *args)
 
     def enter(self, answered: Callable[[bytes | None], None]) -> _Way:
-        """A new connection. `answered` gets each answer, and None when it is closed. Raises ConnectionLost."""
+        """Open a connection. `answered` gets each response, and None when it is closed. Raises ConnectionLost."""
         if not self.is_open:
             raise ConnectionLost("nobody listens")
         way = _Way(self, Connection(self, ANONYMOUS), answered)
@@ -46,14 +46,14 @@ class Door(KafkaServer):
             self._ways.remove(way)
 
     def shut(self) -> None:
-        """The process is gone, or stops: all connections are lost with it."""
+        """Close all connections, because the process has died or stops."""
         self.is_open = False
         for way in self._ways[:]:
             way.close()
 
 
 class _Way(asyncio.Transport):
-    """One connection, as its server's side has it."""
+    """The server side of one connection."""
 
     def __init__(self, door: Door, connection: Connection, answered: Callable[[bytes | None], None]) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class _Way(asyncio.Transport):
 
 
 class Line:
-    """A client's connection, which takes one request at a time; it is opened anew when it was lost."""
+    """A client's connection with one request in flight; a lost connection is opened again."""
 
     def __init__(self, door: Callable[[], Door | None], client_id: str) -> None:
         self._door = door
@@ -117,7 +117,7 @@ class Line:
         self._answer: asyncio.Future[bytes] | None = None
 
     async def call(self, api_key: int, version: int, request: Message) -> Any:
-        """The answer to a request. Raises ConnectionLost."""
+        """Send a request and return its response. Raises ConnectionLost."""
         way = self._opened()
         self._number += 1
         frame = codec.encode_request(api_key, version, self._number, self._client_id, request)
@@ -131,7 +131,7 @@ class Line:
         finally:
             self._answer = None
         number, response = codec.decode_response(api_key, version, given)
-        assert number == self._number, f"answer {number} to request {self._number}"
+        assert number == self._number, f"response {number} to request {self._number}"
         return response
 
     def _opened(self) -> _Way:
@@ -147,14 +147,14 @@ class Line:
             self._way = None
         waiting = self._answer
         if waiting is None:
-            assert frame is None, "an answer that nobody requested"
+            assert frame is None, "a response without a request"
         elif not waiting.done():
             if frame is None:
                 waiting.set_exception(ConnectionLost("the connection was closed"))
             else:
                 waiting.set_result(frame)
         else:
-            assert frame is None or waiting.cancelled(), "a second answer"
+            assert frame is None or waiting.cancelled(), "a second response"
 
     def close(self) -> None:
         way, self._way = self._way, None

@@ -1,4 +1,4 @@
-"""What goes wrong with brokers, their disks and networks, and with their controller; and what operators do."""
+"""Faults of brokers, of their disks and networks, and of the controller; also actions of operators."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.simulation.plan import Deed
 from tests.simulation.world import ConnectionLost
 
 GHOST_S = 3.0
-"""How long a process that was replaced goes on."""
+"""How long a replaced process continues to run."""
 
 
 class Faults(DiskFaults):
-    """Does one thing after another to a world until it is to be healed."""
+    """Injects random faults into a world, one after another."""
 
     _world: World
 
@@ -41,7 +41,7 @@ class Faults(DiskFaults):
         await self._world.plan.go_on(self._rng, deeds, self._world.counts, until, pause_s)
 
     async def heal(self) -> None:
-        """All is well again, and all brokers run."""
+        """End all faults and start all brokers."""
         world = self._world
         self.heal_disk()
         world.quorum_disk.is_full = world.produces = False
@@ -131,7 +131,7 @@ class Faults(DiskFaults):
             Broker(machine).start()
 
     async def replace_process(self) -> None:
-        """A process stands still, and another takes its place; then the first goes on."""
+        """Pause a process and start another one with its broker id; the first one then continues."""
         broker = self._broker()
         if broker is None or broker.epoch is None:
             return
@@ -149,7 +149,7 @@ class Faults(DiskFaults):
             broker.fail_directory(self._rng.choice(broker.machine.online))
 
     async def unregister(self) -> None:
-        """A machine that is down is forgotten."""
+        """Unregister the broker of a machine that is down."""
         machine = self._any(up=False)
         if machine is not None:
             with suppress(ConnectionLost):

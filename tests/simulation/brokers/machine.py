@@ -1,8 +1,8 @@
-"""A machine with disks, on which one broker after another runs: what outlives a broker's process.
+"""A machine with disks, which outlive the processes of its broker.
 
-A log is a list of numbers, each with the epoch of the leader that took it. A kill loses none of them; a power cut loses
-what was not flushed; a disk that is replaced is empty. Which of these the controller may know of is Kafka's: a clean
-shutdown leaves a file with the broker's epoch in each directory, and one that is missing means unclean (KIP-966).
+A log is a list of numbers, each with the leader epoch in which it was appended. A kill loses no number, a power failure
+may lose unflushed ones, and a replaced disk is empty. As in Kafka, a clean shutdown writes a file with the broker epoch
+into each directory; if one is missing, the controller treats the shutdown as unclean (KIP-966).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from tests.simulation.brokers.world import World
 
 PORT = 9000
-"""A broker listens on this port and its id."""
+"""A broker listens on this port plus its id."""
 MIN_ISR = "min.insync.replicas"
 TOPICS, BROKERS = 2, 4
-"""Kafka's numbers of what has configs."""
+"""Kafka's resource types of configs."""
 
 Key = tuple[bytes, int]
-"""A partition: the id of its topic, and its index."""
+"""A partition: topic id and index."""
 
 
 Decoded = tuple[tuple[RecordBatch, tuple[MetadataRecord, ...]], ...]
@@ -40,7 +40,7 @@ Decoded = tuple[tuple[RecordBatch, tuple[MetadataRecord, ...]], ...]
 
 @lru_cache(maxsize=4096)
 def decoded(data: bytes) -> Decoded:
-    """Batches with their records; those of control batches are left out. Brokers all read the same."""
+    """Batches with their records; none for control batches. Cached, because all brokers read the same bytes."""
     return tuple(
         (batch, () if batch.is_control else tuple(decode_record(value) for _, value in batch.records))
         for batch in decode_batches(data)
@@ -53,7 +53,7 @@ class Replica:
     def __init__(self, directory: bytes) -> None:
         self.directory = directory
         self.entries: list[tuple[int, int]] = []
-        """The epoch and the number of each record."""
+        """(leader epoch, number) of each record."""
         self.flushed = 0
 
     @property
@@ -61,7 +61,7 @@ class Replica:
         return {number for _, number in self.entries}
 
     def agree_with(self, leader: Replica) -> None:
-        """Let go of what the leader has not. Numbers are never given twice, so one that both have says all before."""
+        """Truncate to the common prefix with the leader. Numbers are unique, so an equal entry means equal prefixes."""
         mine, theirs = self.entries, leader.entries
         same = min(len(mine), len(theirs))
         while same and mine[same - 1] != theirs[same - 1]:
@@ -71,12 +71,12 @@ class Replica:
 
 
 class View:
-    """The cluster's metadata as far as a broker has applied them; it is on its disk too."""
+    """The metadata that a broker has applied; it survives a kill."""
 
     def __init__(self) -> None:
         self.image = MetadataImage()
         self.end, self.epoch = 0, 0
-        """All below that offset is applied; the last record's epoch."""
+        """The next offset to apply, and the epoch of the last applied record."""
 
     def topic_id(self, name: str) -> bytes | None:
         return next((each.topic_id for each in self.image.all(TopicRecord) if each.name == name), None)
@@ -93,14 +93,14 @@ class View:
         }
 
     def min_isr(self, topic_id: bytes) -> int:
-        """How many have to be in sync for a record to be taken."""
+        """min.insync.replicas of a topic."""
         topic = self.image.find(TopicRecord(topic_id=topic_id))
         own = dict(self.image.configs_of(TOPICS, topic.name)) if topic is not None else {}
         return int(own.get(MIN_ISR) or dict(self.image.configs_of(BROKERS, "")).get(MIN_ISR) or 1)
 
 
 class Machine:
-    """One machine. `broker` is the process that has its disks; None while it is down."""
+    """One machine. `broker` is the process that uses its disks; None while it is down."""
 
     def __init__(self, world: World, broker_id: int) -> None:
         rng = world.rng
@@ -108,14 +108,14 @@ class Machine:
         self.directories = [rng.randbytes(16) for _ in range(rng.choice((1, 1, 2)))]
         self.failed: set[bytes] = set()
         self.clean: dict[bytes, int] = {}
-        """By directory, the epoch in its file of a clean shutdown."""
+        """Directory → broker epoch in its clean shutdown file."""
         self.replicas: dict[Key, Replica] = {}
         self.view = View()
         self.broker: Broker | None = None
         self.is_cut = False
-        """Whether the controller cannot be reached, and reaches nothing here. Brokers reach each other."""
+        """True while the network between the controller and this machine is cut; brokers still reach each other."""
         self.slow_s = 0.001
-        """How long a request takes to the controller, at most."""
+        """Maximum latency of a request to the controller."""
         self.registration_version = rng.choice((3, 4, 4))
         self.isr_version = 3 if world.loses else rng.choice((2, 3, 3))
         self.fetch_version = rng.choice((17, 18))
@@ -125,13 +125,13 @@ class Machine:
         return [each for each in self.directories if each not in self.failed]
 
     def take_clean_epoch(self) -> int:
-        """The epoch that all directories say was shut down in order, -1 where they do not; it is said once."""
+        """Delete the clean shutdown files; returns their broker epoch if all directories have the same, else -1."""
         said = {self.clean.get(each, -1) for each in self.directories}
         self.clean.clear()
         return said.pop() if len(said) == 1 and not self.failed else -1
 
     def replica(self, key: Key, partition: PartitionRecord) -> Replica | None:
-        """The log of a partition that is to be here, made if it is new; None where its directory does not work."""
+        """The log of an assigned partition, created if it is new; None if its directory is offline."""
         replica = self.replicas.get(key)
         if replica is None:
             assigned = partition.directories[partition.replicas.index(self.id)] if partition.directories else ZERO_UUID
@@ -143,14 +143,14 @@ class Machine:
         return None if replica.directory in self.failed else replica
 
     def lose_power(self) -> None:
-        """What was not flushed is gone, in part or all."""
+        """Lose some or all unflushed records of each replica."""
         rng = self.world.rng
         for replica in self.replicas.values():
             kept = rng.randint(replica.flushed, len(replica.entries))
             del replica.entries[kept:]
 
     def replace_disk(self) -> None:
-        """A new disk in place of another, which nothing is on; with the only one goes all that the machine knew."""
+        """Replace a disk with an empty one; if it was the first, the applied metadata are lost too."""
         rng = self.world.rng
         gone = rng.choice(sorted(self.failed) or self.directories)
         self.directories[self.directories.index(gone)] = rng.randbytes(16)

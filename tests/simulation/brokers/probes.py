@@ -1,4 +1,4 @@
-"""The controller's connections to brokers, to see how far they are."""
+"""The controller's probes of brokers, to check the metadata that they have applied."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class Probe:
-    """In place of `BrokerProbe`."""
+    """Replaces `BrokerProbe`."""
 
     def __init__(self, world: World, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._world = world
 
     async def knows(self, topic: str) -> bool:
-        """Whether the broker's metadata have the topic. Raises ProbeFailed."""
+        """True if the broker's metadata have the topic. Raises ProbeFailed."""
         broker = await self._broker()
         return broker.view.topic_id(topic) is not None
 
     async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
-        """Whether the broker serves as leader of all these partitions, by topic. Raises ProbeFailed."""
+        """True if the broker serves as leader of all these partitions, by topic. Raises ProbeFailed."""
         broker = await self._broker()
         ids = {name: broker.view.topic_id(name) for name in partitions}
         return all(
@@ -39,7 +39,7 @@ class Probe:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is no connection."""
 
     async def _broker(self) -> Broker:
         machine = self._world.machines[self.endpoint.port - PORT]

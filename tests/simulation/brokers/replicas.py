@@ -1,8 +1,8 @@
-"""A model of what a broker does with its replicas: leaders take numbers, followers fetch them, in-sync sets follow.
+"""A model of a broker's replicas: leaders append numbers, followers fetch them, and leaders change the ISR.
 
-It does what Kafka's `Partition`, `AlterPartitionManager` and `AssignmentsManager` do: a number is acknowledged when
-all that are in sync, or may be, have it (KIP-497), and only while enough are in sync (KIP-966); who is let in again is
-named with its epoch (KIP-903); where a replica lies is reported (KIP-858).
+It models Kafka's `Partition`, `AlterPartitionManager` and `AssignmentsManager`. A number is acknowledged when the
+maximal ISR has it (KIP-497), and only while the ISR has min.insync.replicas (KIP-966). The leader reports ISR members
+with their broker epochs (KIP-903). Brokers report the directory of a replica (KIP-858).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 LAG_S = 1.5
 """replica.lag.time.max.ms."""
 ENTRIES_MAX = 150
-"""Numbers that a partition takes."""
+"""Maximum length of a partition's log."""
 TAKES = 0.4
-"""How often a leader is given some."""
+"""Probability per tick that a leader appends a number."""
 AGAIN = (int(ErrorCode.INELIGIBLE_REPLICA),)
-"""After these the leader goes by what it had before; after others it waits for the metadata."""
+"""After these errors the leader keeps its committed ISR; after others it waits for new metadata."""
 Pair = tuple[Key, bytes]
-"""A partition, and the directory that it lies in."""
+"""A partition, and the directory of its replica."""
 
 
 class Remote:
-    """How far a follower is, as its leader knows it."""
+    """The leader's view of a follower's progress."""
 
     __slots__ = ("caught_up_at", "end", "epoch", "fetched_at", "leader_end")
 
@@ -40,31 +40,31 @@ class Remote:
         self.end, self.epoch = -1, -1
         self.caught_up_at = self.fetched_at = now
         self.leader_end = 1 << 60
-        """Where the leader's log ended when it fetched last."""
+        """The leader's log end offset at the follower's last fetch."""
 
 
 class Led:
-    """A partition as its leader has it, in one epoch."""
+    """The leader's state of a partition in one epoch."""
 
     def __init__(self, partition: PartitionRecord, start: int, now: float) -> None:
         self.epoch = partition.leader_epoch
         self.start = start
-        """Where its log ended when it began to lead."""
+        """The leader's log end offset at the start of its epoch."""
         self.remotes = {each: Remote(now) for each in partition.replicas}
         self.high_watermark = 0
         self.waiting: list[tuple[int, int]] = []
-        """Offset and number of what is not acknowledged yet."""
+        """(offset, number) of appended numbers that are not acknowledged yet."""
         self.take(partition)
 
     def take(self, partition: PartitionRecord) -> None:
-        """The metadata say something newer."""
+        """Apply a newer partition record."""
         self.isr, self.partition_epoch = partition.isr, partition.partition_epoch
         self.pending: tuple[int, ...] | None = None
-        """The in-sync set that it has reported, and not heard of."""
+        """The ISR that was reported but not confirmed yet."""
         self.is_sent = False
 
     def fetched(self, follower: Broker, end: int, leader_end: int, now: float) -> None:
-        """A follower fetches from there on: it has all before."""
+        """A follower fetches from offset `end`, so it has everything below."""
         remote = self.remotes.setdefault(follower.id, Remote(now))
         remote.end, remote.epoch = end, follower.epoch if follower.epoch is not None else -1
         if end >= leader_end:
@@ -75,7 +75,7 @@ class Led:
 
     @property
     def maximal_isr(self) -> set[int]:
-        """All that are in sync, or may be by now."""
+        """The union of the committed and the pending ISR."""
         return {*self.isr, *(self.pending or ())}
 
 
@@ -103,7 +103,7 @@ class Replicas:
                 del self._machine.replicas[key]
 
     def tick(self) -> tuple[dict[Key, cluster.AlterPartitionData], list[Pair]]:
-        """Lead and follow for a moment. What is to be reported, if nothing else is being reported."""
+        """Lead and follow for one step. Returns the changes to report, none while a report is in flight."""
         self._look()
         me, now = self._broker.id, virtual_loop().time()
         moved: list[Pair] = []
@@ -127,7 +127,7 @@ class Replicas:
         return reports, moved
 
     def as_before(self) -> tuple[dict[Key, cluster.AlterPartitionData], list[Pair]]:
-        """What a process reports that another has replaced, and that knows nothing of it."""
+        """The reports of a replaced process, which does not know that it was replaced."""
         if self._reports:
             return {}, []
         for led in self.led.values():
@@ -195,10 +195,10 @@ class Replicas:
             return False
         return remote.end >= max(led.high_watermark, led.start) and remote.epoch == known.broker_epoch
 
-    # --- what the controller is shown
+    # --- reports to the controller
 
     def _report(self, key: Key, led: Led) -> cluster.AlterPartitionData:
-        assert led.pending is not None, "there is something to report"
+        assert led.pending is not None, "no ISR change is pending"
         led.is_sent = True
         states = [cluster.BrokerState(broker_id=each, broker_epoch=self._epoch_of(led, each)) for each in led.pending]
         has_epochs = self._machine.isr_version >= 3
@@ -216,7 +216,7 @@ class Replicas:
         return led.remotes[broker_id].epoch
 
     async def report(self, reports: dict[Key, cluster.AlterPartitionData], moved: list[Pair]) -> None:
-        """Tell the controller, one request after the other."""
+        """Send the reports to the controller, one request at a time."""
         self._reports = True
         try:
             if reports:

@@ -1,4 +1,4 @@
-"""One simulated life of real brokers and their controller, from a seed to its checks."""
+"""One simulation of Kafka brokers and their controller from a seed, with checks at the end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.simulation.world import chance_from
 
 LIFE_S = 30.0
 REST_S = 25.0
-"""Longer than a session, than replicas take to come back, and than any timeout of a client."""
+"""Longer than a session, than replicas need to rejoin the ISR, and than any timeout of a client."""
 WATCH_S = 0.1
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Outcome:
-    """Live through a seed and check. Raises AssertionError, which names the seed."""
+    """Run one seed and its checks. Raises AssertionError with the seed in a note."""
     rng = random.Random(seed)
     worlds: list[World] = []
     with named("brokers", seed), chance_from(rng), probed(worlds):
@@ -57,7 +57,7 @@ async def _go_wrong(faults: Faults, pause_s: float) -> None:
 
 
 async def _watch(world: World) -> None:
-    """What must hold of all topics whenever each was looked at."""
+    """Check all topics periodically, whenever they are reconciled."""
     while True:
         await asyncio.sleep(WATCH_S)
         _raise_failures(world)

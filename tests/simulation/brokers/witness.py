@@ -1,8 +1,8 @@
-"""An independent model of brokers and partitions: what the durable events say, and what must hold of them.
+"""An independent model of brokers and partitions, built from the durable events, and its invariants.
 
-It shares no rule with the machine. After each event that became durable: epochs go up by one and never back; who leads
-is one of those in sync, and was alive when it was elected; nobody is elected who lacks a number that was acknowledged,
-unless the topic, or whoever requested it, allows that; who is eligible is not in sync, and only where too few are.
+It shares no rule with the machine. These hold after each durable event. Epochs increase by one and never decrease. A
+leader is in the ISR and was live at its election. An elected leader has every acknowledged number, unless the topic or
+the request allows unclean election. The ELR is disjoint from the ISR, and empty if the ISR has min.insync.replicas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ELR = "eligible.leader.replicas.version"
 
 
 class Known(NamedTuple):
-    """A broker as the events have it; `epoch` is that on the wire."""
+    """A broker's state from the events; `epoch` is the broker epoch in Kafka's protocol."""
 
     epoch: int
     incarnation: str
@@ -61,7 +61,7 @@ class Part(NamedTuple):
 
 def _part(partition: catalog.Partition) -> Part:
     metadata = partition.replica_metadata
-    assert metadata is not None, "with KRaft brokers"
+    assert metadata is not None, "the partition has no replica metadata"
     return Part(
         partition.replicas,
         partition.isr,
@@ -76,7 +76,7 @@ def _part(partition: catalog.Partition) -> Part:
 
 
 class History:
-    """What was when, by the number of events before."""
+    """The values of a variable over time; time is the number of durable events."""
 
     def __init__(self) -> None:
         self.ends: list[int] = []
@@ -87,7 +87,7 @@ class History:
         self.values.append(value)
 
     def at(self, end: int) -> Any:
-        """What was then; None where there was nothing."""
+        """The value after `end` events; None before the first."""
         index = bisect_right(self.ends, end) - 1
         return self.values[index] if index >= 0 else None
 
@@ -97,7 +97,7 @@ class History:
 
 
 class LifeWitness(Witness):
-    """Follows the event log, and the registrations in the metadata log."""
+    """Reads the event log, and the registrations in the metadata log."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.disk.kept)
@@ -109,23 +109,23 @@ class LifeWitness(Witness):
         self.of_all: dict[str, str] = {}
         self.elr = False
         self.wire: dict[str, int] = {}
-        """The epoch of each incarnation, where it is registered in the metadata log."""
+        """Incarnation → broker epoch, which is the offset of its registration in the metadata log."""
         self.acked: dict[Key, set[int]] = {}
         self._unclean: dict[Key, int] = {}
-        """The newest epoch that began with an unclean election."""
+        """The newest leader epoch that began with an unclean election."""
         self._lossy: set[Key] = set()
-        """Who was elected so, and has not begun to lead."""
+        """Partitions whose uncleanly elected leader has not started to lead."""
         self._early: dict[tuple[Key, int], tuple[int, set[int]]] = {}
-        """By partition and epoch, who leads with what before that election is known: brokers follow another log."""
+        """(partition, epoch) → leader and its numbers, if it leads before its election is in the event log."""
         self._metadata_end = 0
 
     @property
     def end(self) -> int:
-        """How many events are known to be durable."""
+        """The number of durable events."""
         return len(self.seen)
 
     def look(self) -> None:
-        """Take in what has become durable since."""
+        """Read the events that have become durable since the last call."""
         if len(self.seen) >= self._log.durable_offset:
             return
         self._look_at_metadata()
@@ -155,7 +155,7 @@ class LifeWitness(Witness):
         return found
 
     def config(self, topic: str, name: str) -> str | None:
-        """The value that a topic has of its own, or with all others."""
+        """The topic's config, or else the cluster-wide default."""
         return self.configs.get(topic, {}).get(name) or self.of_all.get(name)
 
     def min_isr(self, topic: str) -> int:
@@ -166,7 +166,7 @@ class LifeWitness(Witness):
     # --- producers
 
     def acknowledged(self, key: Key, number: int, epoch: int) -> None:
-        """All that were in sync have a number, and its producer was answered by who leads in that epoch."""
+        """The leader of an epoch has acknowledged a number to its producer."""
         self._world.counts["acknowledged"] += 1
         if (key, epoch) in self._early:
             self._early[key, epoch][1].add(number)
@@ -174,7 +174,7 @@ class LifeWitness(Witness):
             self.acked.setdefault(key, set()).add(number)
 
     def leads(self, key: Key, broker_id: int, epoch: int) -> None:
-        """A broker begins to lead: it has all that was acknowledged, or was elected uncleanly."""
+        """Check when a broker starts to lead: it has every acknowledged number, or was elected uncleanly."""
         part = self.part(key)
         if part is not None and epoch > part.leader_epoch:
             self._early[key, epoch] = broker_id, self._holds(broker_id, key)
@@ -187,7 +187,7 @@ class LifeWitness(Witness):
             self._lossy.discard(key)
             self.acked[key] = acked & held
             return
-        assert acked <= held, f"{sorted(acked - held)} were acknowledged, {part.leader} was elected without: {part}"
+        assert acked <= held, f"acknowledged {sorted(acked - held)} are missing on leader {part.leader}: {part}"
 
     def _holds(self, broker_id: int, key: Key) -> set[int]:
         replica = self._world.machines[broker_id].replicas.get(key)
@@ -255,7 +255,7 @@ class LifeWitness(Witness):
             key = (self.names[topic], index)
             self.parts.setdefault(key, History()).add(self.end, part)
             self._check(f"{topic}-{index}", part)
-            assert part.leader == NOBODY or self._lives(part.leader, part), f"{topic}-{index} is new: {part}"
+            assert part.leader == NOBODY or self._lives(part.leader, part), f"{topic}-{index}: dead leader: {part}"
 
     def _changed(self, event: catalog.PartitionChanged, command: str) -> None:
         key, name = (self.names[event.topic], event.partition), f"{event.topic}-{event.partition}"
@@ -269,7 +269,7 @@ class LifeWitness(Witness):
         self._check(name, after)
         if (after.isr, after.elr) != (before.isr, before.elr):
             is_enough = len(after.isr) >= self.min_isr(event.topic)
-            assert not (after.elr and (is_enough or not self.elr)), f"{name}: enough are in sync, {after}"
+            assert not (after.elr and (is_enough or not self.elr)), f"{name}: the ELR must be empty: {after}"
         if is_led_anew and after.leader != NOBODY:
             self._elected(key, event.topic, before, after, command)
             leader, held = self._early.pop((key, after.leader_epoch), (NOBODY, set()))
@@ -277,12 +277,12 @@ class LifeWitness(Witness):
                 self._leads_with(key, after, held)
 
     def _check(self, name: str, part: Part) -> None:
-        assert part.leader == NOBODY or part.leader in part.isr, f"{name} is led by who is not in sync: {part}"
-        assert {*part.isr, *part.elr} <= set(part.replicas), f"{name}: in sync, but no replicas: {part}"
-        assert not set(part.isr) & set(part.elr), f"{name}: in sync and eligible: {part}"
-        assert len(set(part.isr)) == len(part.isr), f"{name}: twice in sync: {part}"
-        assert part.isr or self.elr, f"{name}: nobody is in sync: {part}"
-        assert all(member >= 0 for member in part.isr), f"{name}: a placeholder is in sync: {part}"
+        assert part.leader == NOBODY or part.leader in part.isr, f"{name}: the leader is not in the ISR: {part}"
+        assert {*part.isr, *part.elr} <= set(part.replicas), f"{name}: a member of ISR or ELR is not a replica: {part}"
+        assert not set(part.isr) & set(part.elr), f"{name}: ISR and ELR overlap: {part}"
+        assert len(set(part.isr)) == len(part.isr), f"{name}: duplicates in the ISR: {part}"
+        assert part.isr or self.elr, f"{name}: the ISR is empty: {part}"
+        assert all(member >= 0 for member in part.isr), f"{name}: a placeholder is in the ISR: {part}"
 
     def _lives(self, broker_id: int, part: Part) -> bool:
         known = self.broker(broker_id)
@@ -292,21 +292,21 @@ class LifeWitness(Witness):
         leader, name = after.leader, f"{topic}-{key[1]}"
         self._world.counts["elections"] += 1
         if leader != before.leader or before.leader == NOBODY:
-            assert self._lives(leader, after), f"{name} is led by {leader}, which does not live: {self.broker(leader)}"
+            assert self._lives(leader, after), f"{name}: elected {leader} is not live: {self.broker(leader)}"
         if leader in before.isr or leader in before.elr or (command == "AlterPartition" and before.leader != NOBODY):
             return
         self._world.counts["unclean elections"] += 1
         eligible = [each for each in before.elr if not ((known := self.broker(each)) and known.unclean)]
         is_last = self.elr and not before.isr and not eligible and before.last_known == (leader,)
         allowed = self.config(topic, UNCLEAN) == "true" or command == "ElectLeaders" or is_last
-        assert allowed, f"{name}: {leader} is elected uncleanly by {command}, which nobody allowed: {before}"
+        assert allowed, f"{name}: unclean election of {leader} by {command} is not allowed: {before}"
         self._unclean[key] = after.leader_epoch
         self._lossy.add(key)
 
-    # --- when topics were looked at
+    # --- after reconciliation
 
     def check_settled(self) -> None:
-        """Every topic was looked at since the last broker came or went."""
+        """Check that every topic was reconciled after the last change of a broker."""
         for topic, (_, index), part in self._parts():
             self._check_settled(f"{topic}-{index}", topic, part)
 
@@ -321,26 +321,26 @@ class LifeWitness(Witness):
     def _check_settled(self, name: str, topic: str, part: Part) -> None:
         dead = [each for each in part.isr if not self._lives(each, part)]
         if self.elr:
-            assert not dead, f"{name}: {dead} do not live, and are in sync: {part}"
+            assert not dead, f"{name}: {dead} in the ISR are not live: {part}"
         else:
-            assert not dead or len(dead) == len(part.isr), f"{name}: {dead} do not live, and are in sync: {part}"
+            assert not dead or len(dead) == len(part.isr), f"{name}: {dead} in the ISR are not live: {part}"
         if part.leader != NOBODY:
-            assert self._lives(part.leader, part), f"{name}: its leader does not live: {part}"
+            assert self._lives(part.leader, part), f"{name}: the leader is not live: {part}"
             return
         may = [*part.isr, *([] if part.isr else part.elr)]
         may = [each for each in may if self._lives(each, part)]
-        assert not may, f"{name}: {may} could lead, and nobody does: {part}"
+        assert not may, f"{name}: {may} could lead, but there is no leader: {part}"
         if self.config(topic, UNCLEAN) == "true":
             may = [each for each in part.replicas if self._lives(each, part)]
-            assert not may, f"{name}: {may} could lead, uncleanly, and nobody does: {part}"
+            assert not may, f"{name}: {may} could lead uncleanly, but there is no leader: {part}"
 
     def check_led(self) -> None:
-        """All brokers are back for a while: every partition that can be is led by one who has all acknowledged, and
-        all its replicas are in sync."""
+        """Check after all brokers have run for a while: each leader has all acknowledged numbers, and all live replicas
+        of its partition are in the ISR."""
         for topic, key, part in self._parts():
             if part.leader == NOBODY:
                 continue
             name, acked, held = f"{topic}-{key[1]}", self.acked.get(key, set()), self._holds(part.leader, key)
-            assert acked <= held, f"{name}: {sorted(acked - held)} were acknowledged, {part.leader} leads without"
+            assert acked <= held, f"{name}: acknowledged {sorted(acked - held)} are missing on leader {part.leader}"
             missing = {each for each in part.replicas if self._lives(each, part)} - set(part.isr)
-            assert not missing, f"{name}: {sorted(missing)} never came in sync: {part}"
+            assert not missing, f"{name}: {sorted(missing)} did not join the ISR: {part}"

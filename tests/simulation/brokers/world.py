@@ -1,4 +1,4 @@
-"""The simulated world of real brokers: a controller on two disks, machines with brokers, clients; all from one seed."""
+"""The simulated world of Kafka brokers from one seed: a controller on two disks, machines with brokers, clients."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.simulation.plan import Plan
 from tests.simulation.world import BORN_MS
 
 ELIGIBLE_SINCE = 27
-"""The metadata.version with which a cluster that begins has eligible leader replicas (KIP-966)."""
+"""From this metadata.version on, new clusters have eligible leader replicas (KIP-966)."""
 
 
 class World:
-    """Everything there is. Clients meet it as `process`: each has a connection of its own."""
+    """The whole world. For clients it is also the `process`; each client has its own connection."""
 
     def __init__(self, rng: random.Random, plan: Plan) -> None:
         self.rng, self.plan = rng, plan
@@ -46,7 +46,7 @@ class World:
             leaders_balanced_every_s=rng.choice((None, 3.0)),
         )
         self.loses = level is not None and level >= ELIGIBLE_SINCE
-        """Whether brokers may lose records: only with eligible leader replicas does Kafka know which did."""
+        """True if brokers may lose records; only with eligible leader replicas does Kafka detect it."""
         self.settings = {
             "num.partitions": "2",
             "default.replication.factor": "2",
@@ -58,9 +58,9 @@ class World:
         self.answers = Answers(self)
         self.replicate_s = rng.choice((0.2, 0.4))
         self.sync_s = 0.001
-        """How long a flush of the quorum's log takes."""
+        """Duration of a flush of the quorum's log."""
         self.produces = True
-        """Whether leaders are given numbers."""
+        """True while leaders append numbers."""
         self._numbers = 0
         self.machines = {each: Machine(self, each) for each in range(1, 1 + rng.choice((1, 3, 3, 3, 4)))}
         self.controller: ControllerProcess | None = None
@@ -69,7 +69,7 @@ class World:
     # --- time and processes
 
     def clock_ms(self) -> int:
-        """The wall clock, which people set now and then."""
+        """The wall clock, which the fault `set_clock` changes."""
         return BORN_MS + self.skew_ms + int(asyncio.get_running_loop().time() * 1000)
 
     def new_process(self) -> int:
@@ -82,7 +82,7 @@ class World:
         self.controller = process
 
     def failed(self, process: ControllerProcess, why: BaseException | None) -> None:
-        """A process cannot go on: what starts processes starts another one."""
+        """A process has failed; start another one after a second, as a supervisor does."""
         if process is not self.controller or not process.alive:
             return
         self.counts["ended"] += 1
@@ -105,7 +105,7 @@ class World:
         return self
 
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Any:
-        """One request by the client's connection. Raises ConnectionLost."""
+        """Send a request over the client's connection. Raises ConnectionLost."""
         line = self._lines.get(client)
         if line is None:
             line = self._lines[client] = Line(self.door, client)
@@ -121,7 +121,7 @@ class World:
 
 @contextmanager
 def probed(worlds: list[World]) -> Iterator[None]:
-    """The controller's connections to brokers go to the model brokers."""
+    """In the block, the controller probes the model brokers."""
 
     def connection(endpoint: Endpoint) -> Probe:
         return Probe(worlds[-1], endpoint)

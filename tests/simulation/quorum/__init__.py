@@ -1,1 +1,1 @@
-"""The quorum's consensus in virtual time, on a bad network, on disks that forget."""
+"""Simulation of the quorum's consensus: virtual time, an unreliable network, disks that lose unflushed batches."""

@@ -1,4 +1,4 @@
-"""Faults planted in the consensus, or in the disk beneath it, each of which the simulator has to find."""
+"""Bugs planted in the consensus or in its disk. The simulator must find each of them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _start = Consensus.start
 
 
 def _skip_check(consensus: Consensus, *transition: object) -> None:
-    """Leave the fault to the witness: the consensus asserts the same."""
+    """Disables the consensus' own assertion, so that the witness must find the bug."""
 
 
 def _half_of_the_votes(candidate: Candidate, now: float, context: int, response: object) -> Transition | None:

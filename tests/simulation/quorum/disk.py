@@ -1,4 +1,4 @@
-"""A disk with a voter's log on it: what was not flushed may be lost, in part or all, when the process is killed."""
+"""A disk with a voter's log. A power failure may lose some or all of the batches that are not flushed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def voters_at(history: VoterHistory, end: int) -> tuple[int, VoterSet]:
 
 
 def request_of(value: bytes) -> str:
-    """The request that a record is of."""
+    """The kind of client request that appended a record."""
     return ("create", "delete", "describe")[int.from_bytes(value, "big") % 3]
 
 
 def topic_after(topic: bytes, value: bytes) -> bytes:
-    """The clients' topic after a record."""
+    """The id of the clients' topic after a record; empty if it does not exist."""
     match request_of(value):
         case "create":
             return topic or value
@@ -37,7 +37,7 @@ def topic_after(topic: bytes, value: bytes) -> bytes:
 
 
 class Disk:
-    """A `QuorumLog` that outlives its process."""
+    """A `QuorumLog` that survives the death of its process."""
 
     def __init__(self, directory: bytes, on_remember: Callable[[bytes, QuorumState], None]) -> None:
         self.directory = directory
@@ -52,18 +52,18 @@ class Disk:
         self.on_install: Callable[[SnapshotId], None] = lambda snapshot: None
         self._download: tuple[SnapshotId, bytes] | None = None
 
-    # --- what happens to it
+    # --- faults and maintenance
 
     def crash(self, rng: random.Random, *, power: bool) -> None:
-        """The process ended: with the power all that was not flushed may be gone, from some batch on."""
+        """The process has died. After a `power` failure, unflushed batches may be lost from some batch on."""
         self._download = None
         while power and self.kept and self.kept[-1].base_offset >= self.durable_end and rng.random() < 0.7:
             self._pop()
         self.durable_end = self.end
 
     def clean(self, end: int, epoch: int, kraft_version: int, voters: VoterSet, kept: int = 1, beyond: int = 0) -> None:
-        """A snapshot of all below `end`: the voters and the clients' topic. So many are kept; the log before the oldest
-        of them is cleaned away, but for so many batches."""
+        """Take a snapshot of the voters and the clients' topic at `end`. Retains `kept` snapshots, and `beyond` batches
+        before the oldest of them."""
         records = [kraft_version_record(kraft_version), voters_record(voters)] if kraft_version else []
         noop = encode_batch(len(records), epoch, 0, [(None, end.to_bytes(8, "big") + self.topic_at(end))])
         data = encode_batch(0, epoch, 0, records, is_control=True) + noop if records else noop
@@ -76,26 +76,26 @@ class Disk:
             self._bases.pop(0)
 
     def flush_to(self, end: int) -> None:
-        """A flush that began when the log ended at `end` is done."""
+        """Complete a flush that began when the log ended at `end`."""
         self.durable_end = max(self.durable_end, min(end, self.end))
 
     def epoch_at(self, offset: int) -> int | None:
-        """The epoch of the record at an offset; None where it is not here."""
+        """The epoch of the record at an offset; None if it is unknown."""
         batch = self.batch_at(offset)
         if batch is not None:
             return batch.leader_epoch
         return next((each.epoch for each in self.snapshots if each.end_offset == offset + 1), None)
 
     def batch_at(self, offset: int) -> RecordBatch | None:
-        """The batch with the record at an offset."""
+        """The batch with the record at an offset, or None."""
         index = bisect_right(self._bases, offset) - 1
         if index < 0 or self.kept[index].last_offset < offset:
             return None
         return self.kept[index]
 
     def topic_at(self, end: int) -> bytes:
-        """The clients' topic after all records below `end`: the value of the record that created it; empty if there is
-        none."""
+        """The id of the clients' topic after all records below `end`, which is the value of the record that created it;
+        empty if it does not exist."""
         base = max((each for each in self.snapshots if each.end_offset <= end), default=None)
         *_, last = decode_batches(self.snapshots[base]) if base else (None,)
         topic = last.records[0][1][8:] if last is not None else b""

@@ -1,4 +1,4 @@
-"""What goes wrong, and what an administrator does meanwhile."""
+"""Faults of a quorum, and an administrator's requests during them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VOTERS_MAX = 5
 
 
 class Faults:
-    """One seed's worth of trouble, until `calm`."""
+    """Injects the faults of one seed until `calm` is called."""
 
     def __init__(self, world: World, plan: Plan) -> None:
         self._world = world
@@ -21,7 +21,7 @@ class Faults:
         self._number = 0
         self._pause_s = world.rng.choice((0.1, 0.3, 1.0))
         self._think_s = world.rng.choice((0.02, 0.1, 0.4))
-        self._lost: set[int] = set()  # whose disk was replaced, and is not a voter again
+        self._lost: set[int] = set()  # voters whose disk was replaced and that have not rejoined
         kinds = [self._kill, self._kill, self._pause, self._part, self._cut_one_way, self._slow, self._clean]
         kinds += [self._hand_over, self._lose, self._slow_disk, self._set_can_lead, self._fill]
         if not world.is_dynamic:
@@ -31,13 +31,13 @@ class Faults:
         self._kinds = world.rng.sample(kinds, world.rng.randint(2, len(kinds)))
 
     def begin(self) -> None:
-        """From now on."""
+        """Start faults, clients and the administrator."""
         self._again()
         self._append()
         self._administer()
 
     def calm(self) -> None:
-        """All comes right, but for what is on the disks."""
+        """End all faults; the disks keep their contents."""
         world = self._world
         self._is_calm = True
         world.cut, world.loss, world.doubling, world.latency_s = set(), 0.0, 0.0, 0.002
@@ -71,11 +71,11 @@ class Faults:
             self.append_to(leader)
 
     def append_to(self, leader: Replica) -> None:
-        """A client writes something that nobody else writes."""
+        """Append a unique value for a client."""
         self._number += 1
         leader.append(self._number.to_bytes(4, "big"))
 
-    # --- what goes wrong
+    # --- faults
 
     def _any(self) -> Replica:
         world = self._world
@@ -136,7 +136,7 @@ class Faults:
         self._any().flush_s = self._world.rng.choice((0.001, 0.05, 0.5))
 
     def _fill(self) -> None:
-        """Nothing fits on a disk for a while, and it fails to flush what was written."""
+        """Fill a disk for a while: it rejects writes and may fail flushes."""
         world, disk = self._world, self._any().disk
         disk.is_full = True
         world.counts["disk full"] += 1
@@ -159,7 +159,7 @@ class Faults:
 
     def _raise_kraft_version(self) -> None:
         leader = self._world.leader
-        # One that speaks old versions only (`World._version`) does not know kraft.version 1, and has the raise refused.
+        # A replica with old versions only (`World._version`) does not support kraft.version 1: the raise is rejected.
         if leader is not None and all(each.vote_version > 1 for each in self._world.replicas.values()):
             try:
                 leader.does(lambda quorum: quorum.raise_kraft_version(leader.now()))
@@ -168,7 +168,7 @@ class Faults:
                 self._world.counts["kraft.version refused"] += 1
 
     def _clean(self) -> None:
-        """A snapshot of some of what is committed, and the log before it goes."""
+        """Take a snapshot of committed records, and delete the log before it."""
         world, replica = self._world, self._any()
         quorum, disk = replica.quorum, replica.disk
         ends = [each.last_offset + 1 for each in disk.kept if each.last_offset < replica.watermark]
@@ -183,7 +183,7 @@ class Faults:
         world.counts["clean"] += 1
 
     def _lose_disk(self) -> None:
-        """One at a time, of a voter that is not needed for a majority by any set that a log may hold."""
+        """Replace the disk of a voter: one at a time, and only if no voter set in any log needs it for a majority."""
         world, replica = self._world, self._any()
         sets = {each.quorum.voters.ids if each.quorum else () for each in world.replicas.values()}
         if self._lost or len(sets) != 1 or len(next(iter(sets))) < 3 or replica.id not in next(iter(sets)):
@@ -194,7 +194,7 @@ class Faults:
         replica.disk = world.new_disk()
         replica.boot()
 
-    # --- what an administrator does
+    # --- the administrator
 
     def _change_voters(self) -> None:
         world, leader = self._world, self._world.leader
@@ -208,7 +208,7 @@ class Faults:
             self._remove(leader, voters, world.rng.choice(voters.ids))
 
     def _administer(self) -> None:
-        """Whose disk was lost is taken out, and comes back with the new one."""
+        """Remove voters whose disk was lost, and add them again with their new directory id."""
         world, leader = self._world, self._world.leader
         world.after(0.3, self._administer)
         if leader is None or leader.quorum is None:
@@ -227,7 +227,7 @@ class Faults:
 
     @property
     def is_done(self) -> bool:
-        """No disk waits to be replaced."""
+        """True if all voters with a replaced disk have rejoined."""
         return not self._lost
 
     def _add(self, leader: Replica, replica: Replica) -> None:

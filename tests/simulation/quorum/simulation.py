@@ -1,4 +1,4 @@
-"""One seed: a life of trouble, then calm, in which a leader is found and all become alike."""
+"""One seed: a time of faults, then calm, in which the quorum must elect a leader and all logs must become equal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CALM_S = 60.0
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Outcome:
-    """Live through a seed and check. Raises AssertionError, which names the seed and the step."""
+    """Run one seed and its checks. Raises AssertionError with the seed and the step in a note."""
     world = World(seed)
     with named("quorum", seed):
         try:
@@ -41,17 +41,17 @@ def _recover(world: World, faults: Faults) -> None:
         if faults.is_done and _is_alike(world):
             break
     else:
-        raise Broken(f"not alike after {CALM_S} s of calm: {_shown(world)}")
+        raise Broken(f"logs differ after {CALM_S} s of calm: {_shown(world)}")
     leader, answered = world.leader, world.witness.answered
     assert leader is not None
     faults.append_to(leader)
-    # A fetch that was lost before the calm is missed when its timeout has passed.
+    # The sender notices a fetch that was lost before the calm only after its timeout.
     for _ in range(6):
         world.run_until(world.now + 0.5)
         if world.witness.answered > answered or world.leader is not leader:
             break
     else:
-        raise Broken(f"a leader does not commit: {_shown(world)}")
+        raise Broken(f"the leader does not commit: {_shown(world)}")
 
 
 def _is_alike(world: World) -> bool:

@@ -1,4 +1,4 @@
-"""What must hold of a quorum whatever happens, checked at each step against all disks."""
+"""Invariants of a quorum, checked at each step against all disks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support.linearizability import ABSENT, PRESENT, Operation, unexplaine
 
 
 class Broken(AssertionError):
-    """The quorum broke its word."""
+    """An invariant of the quorum is violated."""
 
 
 class Witness:
-    """All that was ever committed, who led, who voted. It knows the disks, and none of the consensus' own rules."""
+    """Records all commits, leaders and votes. It reads the disks and shares no rule with the consensus."""
 
     def __init__(self) -> None:
         self.first_voters = VoterSet()
@@ -31,9 +31,9 @@ class Witness:
         self._history: dict[bytes, Operation] = {}
 
     def remembers(self, directory: bytes, state: QuorumState) -> None:
-        """A disk gets an epoch and a vote: never back, never another vote in the same epoch."""
+        """Check a stored epoch and vote: epochs never decrease, and each epoch has one vote per disk."""
         if state.epoch < self._epochs.get(directory, 0):
-            raise Broken(f"epoch back from {self._epochs[directory]} to {state.epoch}")
+            raise Broken(f"the epoch decreases from {self._epochs[directory]} to {state.epoch}")
         self._epochs[directory] = state.epoch
         if state.voted_id >= 0:
             vote = state.voted_id, state.voted_directory
@@ -42,22 +42,22 @@ class Witness:
                 raise Broken(f"two votes in epoch {state.epoch}: {before}, then {vote}")
 
     def leads(self, node_id: int, directory: bytes, epoch: int) -> None:
-        """One leader an epoch, and it has all that is committed."""
+        """Check a new leader: it is the only one of its epoch, and has all committed records."""
         leader = self.leaders.setdefault(epoch, (node_id, directory))
         if leader != (node_id, directory):
             raise Broken(f"two leaders of epoch {epoch}: {leader[0]} and {node_id}")
         last = next(reversed(self.committed.values()), None)
         disk = self.disks[directory]
-        # Of an older epoch there may yet be a leader that was paused: it lacks much, and commits nothing.
+        # A paused leader of an older epoch may lack committed records, but it commits nothing.
         if last is not None and last.leader_epoch < epoch and disk.epoch_at(last.last_offset) != last.leader_epoch:
-            raise Broken(f"leader {node_id} of epoch {epoch} lacks what is committed below {self.committed_end}")
+            raise Broken(f"leader {node_id} of epoch {epoch} lacks committed records below {self.committed_end}")
 
     def commits(self, disk: Disk, before: int, end: int, leads: int | None) -> None:
-        """A node's watermark moves; `leads` is its epoch if it leads."""
+        """Check a new high watermark of a node; `leads` is its epoch if it leads."""
         if end <= before:
-            raise Broken(f"watermark back from {before} to {end}")
+            raise Broken(f"the high watermark decreases from {before} to {end}")
         if end > disk.durable_end:
-            raise Broken(f"watermark {end} is beyond what is durable, {disk.durable_end}")
+            raise Broken(f"high watermark {end} is above the durable end {disk.durable_end}")
         if leads is not None:
             self._check_majority(disk, end, leads)
         for batch in disk.batches(max(before, disk.start)):
@@ -74,7 +74,7 @@ class Witness:
         known = self.committed.get(batch.base_offset)
         if known is None:
             if batch.base_offset != self.committed_end:
-                raise Broken(f"committed at {batch.base_offset} where all below {self.committed_end} is known")
+                raise Broken(f"a commit at {batch.base_offset} leaves a gap after {self.committed_end}")
             self._check_begins(batch)
             self.committed[batch.base_offset] = batch
             self.committed_end = batch.last_offset + 1
@@ -103,7 +103,7 @@ class Witness:
             raise Broken(f"committed up to {end} in epoch {epoch} with {having} of {len(voters)} disks that have it")
 
     def _voters_of(self, disk: Disk) -> VoterSet:
-        """The newest set in a leader's log: this reads the log itself."""
+        """The newest voter set in a leader's log, which this reads itself."""
         for batch in reversed(disk.kept):
             found = _voters_in([batch])
             if found is not None:
@@ -111,30 +111,30 @@ class Witness:
         return _voters_in(disk.snapshot_control_batches()) or self.first_voters
 
     def truncates(self, end: int, watermark: int) -> None:
-        """A log was cut off."""
+        """Check a truncation of a log."""
         if end < watermark:
-            raise Broken(f"cut off at {end}, below its watermark {watermark}")
+            raise Broken(f"truncated to {end}, below the high watermark {watermark}")
 
     def shown(self, watermark: int, known: int) -> None:
-        """A leader shows a follower its watermark. Kafka's follower ends its process if that goes back."""
+        """Check a high watermark in a fetch response. Kafka's follower ends its process if it decreases."""
         if 0 <= watermark < known:
-            raise Broken(f"a follower that knows watermark {known} is shown {watermark}")
+            raise Broken(f"a follower with high watermark {known} gets {watermark}")
 
     def acknowledges(self, offset: int, value: bytes) -> None:
-        """A client was answered: what it wrote is there for ever."""
+        """Check an answer to a client: the record must be committed."""
         base = max((each for each in self.committed if each <= offset), default=-1)
         batch = self.committed.get(base)
         if batch is None or batch.is_control or batch.records[offset - base][1] != value:
             raise Broken(f"answered, but not committed at {offset}")
 
     def begins(self, value: bytes, now: float) -> None:
-        """A client's request about the topic was appended."""
+        """Record the start of a client's request, when it is appended."""
         request, topic = request_of(value), value.hex()
         before, after = {"create": (ABSENT, topic), "delete": (PRESENT, ABSENT)}.get(request, (ABSENT, None))
         self._history[value] = Operation(request, now, math.inf, before, after)
 
     def answers(self, value: bytes, now: float, topic: bytes) -> None:
-        """It is answered; the topic was so before."""
+        """Record the answer to a request; `topic` is the topic's id before it."""
         self.answered += 1
         asked, after = self._history[value], topic_after(topic, value)
         before = PRESENT if topic and asked.request != "describe" else topic.hex()
@@ -142,7 +142,7 @@ class Witness:
         self._history[value] = Operation(asked.request, asked.began, now, before, changed)
 
     def check_history(self) -> None:
-        """The answers are those of one topic, whichever voter led."""
+        """Check that the answers to clients are linearizable across leaders."""
         found = unexplained(list(self._history.values()))
         if found:
             raise Broken(f"no order explains the answers to clients: {found}")

@@ -1,4 +1,4 @@
-"""Replicas of a quorum in virtual time: one thread, one seed, one heap of what happens next."""
+"""Replicas of a quorum in virtual time: one thread, one seed, one heap of pending actions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _KEYS = {api.request: key for key, api in APIS.items()}
 
 
 class Replica:
-    """A machine with a disk: a process on it lives, is paused, or is down."""
+    """A machine with a disk; its process runs, is paused, or is down."""
 
     def __init__(self, world: World, node_id: int) -> None:
         rng = world.rng
@@ -54,7 +54,7 @@ class Replica:
         self.rate = rng.choice((1.0, 1.0, 0.97, 1.03))
         self.shift = rng.random() * 1e5
         self.priority = rng.choice((0, 1, 1, 2)) if world.some_claim else 0
-        self.shown_priority: int | None = 9 if self.priority else None  # whoever claims, claims from everybody
+        self.shown_priority: int | None = 9 if self.priority else None  # so that any replica may take over
         self.vote_version = 2 if rng.random() < world.modern else 1
         self.flush_s = 0.001
         self.quorum: Consensus | None = None
@@ -70,7 +70,7 @@ class Replica:
         return Voter(self.id, self.disk.directory, (Listener(name="CONTROLLER", host="node", port=self.id),))
 
     def add_request(self, **fields: Any) -> AddRaftVoterRequest:
-        """The request that makes it a voter; `fields` replace those of the request."""
+        """The AddRaftVoter request for this replica; `fields` replace fields of the request."""
         request = AddRaftVoterRequest(
             cluster_id=CLUSTER,
             timeout_ms=1000,
@@ -85,7 +85,7 @@ class Replica:
         return RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=self.id, voter_directory_id=directory)
 
     def administer(self, request: Message) -> None:
-        """An administrator's request; `World.counts` gets the error code of the response."""
+        """Handle an administrator's request; `World.counts` gets the error code of the response."""
         self.does(lambda quorum: quorum.request(self.now(), ("admin",), request))
 
     def now(self) -> float:
@@ -115,7 +115,7 @@ class Replica:
             self.disk.crash(self.world.rng, power=power)
 
     def at_once(self, incarnation: int, what: Callable[[], None]) -> None:
-        """Now, or when the process goes on; never in another one."""
+        """Call `what` now, or after SIGCONT of a paused process; never in another incarnation."""
         if self.quorum is None or incarnation != self.incarnation:
             return
         if self.paused is not None:
@@ -129,13 +129,13 @@ class Replica:
             each()
 
     def does(self, what: Callable[[Consensus], object]) -> None:
-        """An input, its effects, and the alarm for the next tick."""
+        """Give the consensus an input, carry out its effects, and schedule its next tick."""
         quorum = self.quorum
         assert quorum is not None
         self.world.steps += 1
         try:
             what(quorum)
-        except OSError:  # as `QuorumNode` does: it is tried again
+        except OSError:  # as in `QuorumNode`, which retries
             self.world.counts["no room"] += 1
         except CannotPersistVote:
             self.world.counts["no room for a vote"] += 1
@@ -191,7 +191,7 @@ class Replica:
             full = OSError(errno.ENOSPC, "planted")
             self.at_once(incarnation, lambda: self.does(lambda quorum: quorum.flush_failed(self.now(), full)))
             return
-        self.disk.flush_to(end)  # by the kernel, whether the process is paused or not
+        self.disk.flush_to(end)  # by the kernel, even if the process is paused
         self.at_once(incarnation, lambda: self.does(lambda quorum: quorum.flushed(self.now())))
 
     def append(self, value: bytes) -> None:
@@ -215,10 +215,10 @@ class Replica:
 
 
 class World:
-    """The machines, the network between them, and what happens next."""
+    """The machines, the network between them, and the pending actions."""
 
     def __init__(self, seed: int, count: int | None = None, is_dynamic: bool | None = None) -> None:
-        """With so many voters, and with kraft.version 1 or 0; left out, the seed says so."""
+        """`count` voters, with kraft.version 1 if `is_dynamic`, else 0; by default both are drawn from the seed."""
         rng = self.rng = random.Random(seed)
         self.now, self.steps = 0.0, 0
         self._next: list[tuple[float, int, Callable[[], None]]] = []
@@ -227,7 +227,7 @@ class World:
         self.some_claim = rng.random() < 0.6
         self.modern = rng.choice((1.0, 1.0, 1.0, 0.5, 0.0))
         self.applies_s = (0.0, 0.05, 1.0)[seed % 3] if count is None else 0.0
-        """A follower claims nothing before it has applied all of the log, which takes it up to so long; 0: at once."""
+        """Maximum time until a follower has applied the log; before that it requests no leadership transfer."""
         self.loss, self.doubling, self.latency_s = 0.0, 0.0, 0.002
         self.cut: set[tuple[int, int]] = set()
         self._calls: dict[int, tuple[Replica, int, int]] = {}
@@ -263,7 +263,7 @@ class World:
                 steps = self.steps
                 if done():
                     return
-            assert self.steps < 1_000_000, "it goes in circles"
+            assert self.steps < 1_000_000, "more than a million steps"
         self.now = time
 
     # --- disks and the network
@@ -287,7 +287,7 @@ class World:
         self.counts["snapshot"] += 1
 
     def send(self, sender: Replica, send: Send) -> None:
-        """A request on a connection that may be cut, to a process that may be down."""
+        """Send a request over a connection that may be cut, to a process that may be down."""
         self._number += 1
         call, incarnation = self._number, sender.incarnation
         self._calls[call] = sender, incarnation, send.token
@@ -313,7 +313,7 @@ class World:
         return self.latency_s * (0.2 + self.rng.expovariate(1.0))
 
     def shows(self, sender: Replica, receiver: Replica) -> None:
-        """A connection was opened, over which the receiver shows what it is."""
+        """After a new connection, the receiver reports its vote version and priority to the sender."""
         place, incarnation = ("node", receiver.id), sender.incarnation
 
         def spoke(quorum: Consensus) -> None:
@@ -335,7 +335,7 @@ class World:
         receiver.does(lambda quorum: quorum.request(receiver.now(), token, request))
 
     def _version(self, receiver: Replica, request: Message) -> int:
-        """The newest; to old peers of a static quorum the oldest, without directory ids and endpoints."""
+        """The newest version; for old peers of a static quorum the oldest, without directory ids and endpoints."""
         if isinstance(request, quorum_messages.VoteRequest):
             return receiver.vote_version
         api = APIS[_KEYS[type(request)]]
@@ -376,7 +376,7 @@ class World:
                 self.witness.shown(part.high_watermark, quorum.high_watermark)
         sender.does(lambda quorum: quorum.reply(sender.now(), token, response))
 
-    # --- who leads
+    # --- leadership
 
     @property
     def leader(self) -> Replica | None:

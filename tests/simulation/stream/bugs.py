@@ -1,4 +1,4 @@
-"""Faults planted in the distributed engine, each of which the simulator has to find."""
+"""Bugs planted in the distributed engine. The simulator must find each of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 async def _without_a_fence(engine: Engine, partition: int, still: IsCurrent) -> bool:
-    """As is proper where nobody ever was; else what is there is read, and deciding goes on in the epoch of before."""
+    """An empty partition is claimed correctly. Otherwise the worker reads its records and decides in the old epoch."""
     (_, end), topics = await engine.transport.events_range(partition), engine.context.topics
     if not end:
         return await _claim_partition(engine, partition, still)

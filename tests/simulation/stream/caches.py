@@ -1,6 +1,6 @@
-"""The folders of workers and gateways, in memory: a cache is never synced, and says nothing of power cuts.
+"""In-memory folders of workers and gateways: caches, which are never synced and need not survive power failures.
 
-Opening and closing RocksDB would take a quarter of a simulated life. Some lives have it all the same: `StreamWorld`.
+Opening and closing RocksDB would take a quarter of a simulation's time, so only some seeds use it (`StreamWorld`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from events.logs.log import LogLocked
 from events.logs.memory_log import InMemoryLog
 
 Kept = dict[Path, InMemoryLog]
-"""What each folder holds, by its path."""
+"""Folder → its log."""
 
 _open_on_disk: Final = partition._CachedLog
 
 
 def copy_of(log: InMemoryLog) -> InMemoryLog:
-    """A log that was closed, opened again; that one stays closed, whoever still has it."""
+    """Open a closed log again; other references to the closed log stay closed."""
     again = copy.copy(log)
     again._open = True
     return again
@@ -32,7 +32,7 @@ def copy_of(log: InMemoryLog) -> InMemoryLog:
 
 @contextmanager
 def in_memory(kept: Kept) -> Iterator[None]:
-    """Partitions are opened there."""
+    """In the block, partitions are opened in `kept`."""
 
     def opened(folder: Path, *, cluster_id: str, **_: object) -> InMemoryLog:
         before = kept.get(folder)
@@ -46,7 +46,7 @@ def in_memory(kept: Kept) -> Iterator[None]:
 
 
 def kept_on_disk(folder: Path) -> list[bytes]:
-    """The events in a folder of RocksDB."""
+    """The events in a RocksDB folder."""
     there = "cluster-1"
     log = _open_on_disk(folder, cluster_id=there, event_version=EVENT_VERSION, new_cluster_id=lambda: there)
     try:

@@ -1,6 +1,6 @@
-"""What processes have of Kafka: the engine's transport, the driver's consumer, a gateway's producer and follower.
+"""Simulated clients of Kafka: the engine's transport, the driver's consumer, a gateway's producer and follower.
 
-They stand where aiokafka and librdkafka do, over a link that may fail.
+They replace aiokafka and librdkafka, over a link that may fail.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _part(log: list[bytes], start: int, end: int) -> list[bytes]:
 
 
 class SimulatedTransport(Transport):
-    """A batch may arrive in two requests, of which the second may not."""
+    """May send a batch as two requests, of which the second may get lost."""
 
     def __init__(self, link: Link, events_link: Link) -> None:
         self._link, self._events_link, self._kafka = link, events_link, link.kafka
@@ -72,14 +72,14 @@ class SimulatedTransport(Transport):
 
 
 class Fetched(NamedTuple):
-    """What the driver takes of a record."""
+    """The parts of a record that the driver reads."""
 
     offset: int
     value: bytes
 
 
 class SimulatedConsumer:
-    """An AIOKafkaConsumer, as far as `PlainDriver` uses it."""
+    """The part of AIOKafkaConsumer that `PlainDriver` uses."""
 
     def __init__(self, link: Link, group_link: Link, **_: Any) -> None:
         self._link, self._group_link, self._kafka = link, group_link, link.kafka
@@ -124,7 +124,7 @@ class SimulatedConsumer:
             await asyncio.sleep(HEARTBEAT_S / 4)
 
     async def _keep(self, share: Generation) -> None:
-        """Until what was assigned is said to be in force no longer; not where nothing is said at all."""
+        """Send heartbeats until the coordinator reports another generation; without a response the assignment stays."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             with suppress(KafkaUnavailable):
@@ -175,7 +175,7 @@ class SimulatedConsumer:
         return self
 
     async def close(self) -> None:
-        """There are no connections."""
+        """Does nothing: there are no connections."""
 
     async def stop(self) -> None:
         self._task.cancel()
@@ -185,7 +185,7 @@ class SimulatedConsumer:
 
 
 class SimulatedProducer(CommandProducer):
-    """What is not acknowledged in time may have arrived all the same."""
+    """A record that is not acknowledged in time may still have arrived."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -203,7 +203,7 @@ class SimulatedProducer(CommandProducer):
 
 
 class SimulatedFollower:
-    """Reads events and announcements as they come, for `take`."""
+    """Passes new events and announcements to `take`."""
 
     def __init__(self, link: Link, offsets: Sequence[int], take: Callable[[FollowedEvents], None]) -> None:
         kafka, self._link, self._take = link.kafka, link, take
@@ -213,7 +213,7 @@ class SimulatedFollower:
         self._at[GATEWAYS, 0] = len(kafka.gateways)
 
     async def run(self) -> None:
-        """Follow for good."""
+        """Follow until cancelled."""
         while True:
             with suppress(KafkaUnavailable):
                 records = await self._link.call(self._fetch)

@@ -1,4 +1,4 @@
-"""What goes wrong with processes and their way to Kafka."""
+"""Faults of processes and of their connections to Kafka."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.simulation.stream.kafka import HEARTBEAT_S, SESSION_S, TIMEOUT_S
 from tests.simulation.stream.world import STARTS_S, StreamWorld
 
 WORKERS_MIN = 2
-"""With fewer there is nobody who could take over."""
+"""With fewer workers, none could take over."""
 
 
 class Faults:
-    """Faults of a world, until they are mended."""
+    """Injects faults into a world."""
 
     def __init__(self, world: StreamWorld) -> None:
         self._world = world
@@ -24,7 +24,7 @@ class Faults:
         self._joined = 0
 
     async def go_on(self, until: float, pause_s: float) -> None:
-        """Do something bad now and then, then mend all of it."""
+        """Inject random faults until a time, then end all of them."""
         kinds: list[Callable[[], Awaitable[None]]] = [
             self.kill,
             self.kill,
@@ -35,7 +35,7 @@ class Faults:
             self.lose_kafka,
             self.lose_answers,
             self.slow_down,
-            *[self.abort_transaction] * (not self._world.is_faust),  # where rare seeds find what is planted
+            *[self.abort_transaction] * (not self._world.is_faust),  # fewer seeds would find the planted bugs
         ]
         loop = asyncio.get_running_loop()
         while loop.time() < until:
@@ -48,14 +48,14 @@ class Faults:
         self._world.kafka.mend()
 
     async def kill(self) -> None:
-        """A process is killed, and comes back."""
+        """Kill a process and start it again."""
         name = self._rng.choice(sorted([*self._world.workers, *self._world.gateways]) or [""])
         if name:
             await self._world.kill(name)
 
     async def cut(self) -> None:
-        """A process does not reach Kafka, or a worker its group, and does not know: what it sends arrives later. Nobody
-        hears it meanwhile, so that another takes over, and it goes on: a zombie."""
+        """Cut a process from Kafka, or a worker from its group, without an error: its requests arrive late. Another
+        worker may take over meanwhile, and the first continues as a zombie."""
         workers, gateways = self._world.workers.values(), self._world.gateways.values()
         ways = [[each.group_link] for each in workers for _ in range(3)]
         ways += [[each.link, each.group_link, each.events_link] for each in workers]
@@ -68,8 +68,8 @@ class Faults:
             link.mend()
 
     async def outlive(self) -> None:
-        """A worker is not heard of by its group, and goes on. What it writes last is held up until another has taken
-        over, and arrives while that one decides what it finds."""
+        """Cut a worker from its group while it continues. Its last writes are delayed until another worker has taken
+        over, and arrive while that one decides."""
         owners = [each for _, each in sorted(self._world.workers.items()) if each.engine.leaders]
         if not owners or len(self._world.workers) < WORKERS_MIN:
             await self.join()
@@ -86,7 +86,7 @@ class Faults:
         worker.group_link.mend()
 
     async def stop_worker(self) -> None:
-        """A worker leaves in order, and comes back."""
+        """Stop a worker with SIGTERM and start it again."""
         name = self._rng.choice(sorted(self._world.workers) or [""])
         if name:
             worker = self._world.workers[name]
@@ -96,7 +96,7 @@ class Faults:
             self._world.start_worker(name)
 
     async def join(self) -> None:
-        """One more worker, for a while."""
+        """Run one more worker for a while."""
         self._joined += 1
         name = f"worker-more-{self._joined}"
         self._world.start_worker(name)
@@ -106,7 +106,7 @@ class Faults:
             worker.stopping.set()
 
     async def lose_kafka(self) -> None:
-        """Nobody reaches Kafka."""
+        """Cut all processes from Kafka."""
         for link in self._world.kafka.links:
             link.is_cut = True
         await asyncio.sleep(self._rng.choice((0.2, 1.5, 4.0)))
@@ -114,18 +114,18 @@ class Faults:
             link.mend()
 
     async def lose_answers(self) -> None:
-        """Things are done, and their answers get lost."""
+        """Lose responses of Kafka to requests that it has handled."""
         self._world.kafka.lost = self._rng.choice((0.02, 0.1, 0.4))
         await asyncio.sleep(self._rng.uniform(0.2, 2))
         self._world.kafka.lost = 0.0
 
     async def slow_down(self) -> None:
-        """Everything takes long."""
+        """Increase the latency of Kafka."""
         self._world.kafka.latency_s = self._rng.choice((0.02, 0.2))
         await asyncio.sleep(self._rng.uniform(0.2, 2))
         self._world.kafka.latency_s = 0.002
 
     async def abort_transaction(self) -> None:
-        """Somebody writes to the events topic in a transaction, and aborts it."""
+        """An external producer writes to the events topic in a transaction and aborts it."""
         kafka = self._world.kafka
         kafka.abort(self._rng.randrange(len(kafka.events)), self._rng.randrange(4))

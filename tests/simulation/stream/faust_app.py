@@ -1,8 +1,8 @@
-"""A Faust app with the product's consumer in it, as far as `FaustDriver` uses both, over the simulated Kafka.
+"""A model of a Faust app and its consumer, with the parts that `FaustDriver` uses, over the simulated Kafka.
 
-It does what `test_faust.RESTED_ON` says that Faust does, in that order: before a rebalance the flow is stopped and
-the agents' queues are cleared; after one, in a task of Faust's own, on_rebalance_complete is sent, then comes the seek,
-then messages flow, also where the next rebalance has begun meanwhile. Faust itself is not run here.
+It does what `test_faust.RESTED_ON` states about Faust, in that order. Before a rebalance it stops the flow and clears
+the agents' queues. After it, a task of Faust's sends on_rebalance_complete, seeks, and resumes the flow, even if the
+next rebalance has begun meanwhile. Faust itself does not run here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.simulation.stream.kafka import Link
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A `FetchedMessage`."""
+    """Models `FetchedMessage`."""
 
     partition: int
     offset: int
@@ -33,7 +33,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """What a stream gives an agent."""
+    """An element of an agent's stream."""
 
     message: Message
 
@@ -42,7 +42,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class SimulatedFaust(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """The app, its consumer, and the stream of its agent: the driver meets each by its own name."""
+    """The app, its consumer and the stream of its agent in one object."""
 
     def __init__(self, driver: FaustDriver, link: Link, group_link: Link) -> None:
         self.consumer = self

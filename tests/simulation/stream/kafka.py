@@ -1,7 +1,7 @@
-"""A simulated Kafka: the topics, the consumer group, and a network to it that delays, holds up and loses.
+"""A simulated Kafka: the topics, the consumer group, and a network that delays requests and loses responses.
 
-Records that have arrived stay. A request that was held up still arrives, in its turn, and its sender may long have been
-shown that there was no answer: that is how records of a worker come that was replaced.
+Appended records are durable. A delayed request still arrives, in order, even after a timeout at its sender. In this way
+the records of a replaced worker can arrive late.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tests.simulation.virtual_time import context_of
 T = TypeVar("T")
 
 TIMEOUT_S: Final = 4.0
-"""How long an answer is waited for."""
+"""Request timeout."""
 SESSION_S: Final = 1.5
 HEARTBEAT_S: Final = 0.25
 REBALANCE_S: Final = 3.0
 GATEWAYS: Final = "gateways"
 NO_RECORD: Final = b""
-"""Of an offset that readers are not given: of an aborted record, or of the marker that ends a transaction."""
+"""The value at an offset that readers skip: an aborted record, or a transaction marker."""
 COPIES: Final = 0.02
-"""How many of the commands come to lie in their topic once more, as when brokers are killed."""
+"""Probability that a command is duplicated in its topic, as after the kill of a broker."""
 COPIED_S: Final = 3.0
-"""So much later, at most."""
+"""Maximum delay of a duplicate."""
 
 
 class SimulatedKafka:
-    """What the brokers have."""
+    """The topics and the group coordinator of the brokers."""
 
     def __init__(self, rng: random.Random, partitions: int) -> None:
         self.rng = rng
@@ -47,20 +47,20 @@ class SimulatedKafka:
         self.links: list[Link] = []
         self.latency_s = 0.002
         self.replicates_s = rng.choice((0.002, 0.03, 0.15))
-        """How long a worker's records are on their way at most: to all in-sync replicas."""
+        """Maximum time to replicate a worker's records to the ISR."""
         self.lost = 0.0
-        """How many of the answers get lost."""
+        """Probability that a response is lost."""
         self.copied = COPIES
         self._more = asyncio.Event()
         self._fenced = [asyncio.Event() for _ in range(partitions)]
 
     async def more(self, within_s: float) -> None:
-        """Wait for further records anywhere, but not longer."""
+        """Wait for a new record in any topic, for `within_s` at most."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._more.wait(), within_s)
 
     async def fenced(self, partition: int, within_s: float) -> None:
-        """Wait until somebody takes a partition over, but not longer."""
+        """Wait until a worker writes a fence to a partition, for `within_s` at most."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._fenced[partition].wait(), within_s)
 
@@ -69,13 +69,12 @@ class SimulatedKafka:
         self._more = asyncio.Event()
 
     def log(self, topic: str, partition: int) -> list[bytes]:
-        """A partition's records."""
         if topic == GATEWAYS:
             return self.gateways
         return (self.commands if topic == self.topics.commands else self.events)[partition]
 
     def put(self, topic: str, partition: int, value: bytes) -> int:
-        """A producer's record; its offset."""
+        """Append a producer's record; returns its offset."""
         log = self.log(topic, partition)
         log.append(value)
         self._stir()
@@ -88,7 +87,7 @@ class SimulatedKafka:
         self._stir()
 
     def append(self, partition: int, values: list[bytes]) -> int:
-        """A worker's records, all of them in one request; the offset of the first."""
+        """Append the records of a worker's request; returns the offset of the first."""
         log = self.events[partition]
         log += values
         self._stir()
@@ -98,12 +97,12 @@ class SimulatedKafka:
         return len(log) - len(values)
 
     def abort(self, partition: int, records: int) -> None:
-        """Somebody else has written to an events partition in a transaction, and aborted it."""
+        """Append the records of an aborted transaction and its marker to an events partition."""
         self.events[partition] += [NO_RECORD] * (records + 1)
         self._stir()
 
     def mend(self) -> None:
-        """All that was held up arrives, and nothing is lost any more."""
+        """End all network faults; delayed requests arrive."""
         self.lost = self.copied = 0.0
         self.latency_s = 0.002
         for link in self.links:
@@ -111,20 +110,20 @@ class SimulatedKafka:
 
 
 class Link:
-    """One process' way to Kafka and back. What it sends arrives in order."""
+    """A process' connection to Kafka. Requests arrive in order."""
 
     def __init__(self, kafka: SimulatedKafka, process: int) -> None:
         self.kafka = kafka
         self.process = process
         self.is_cut = self.is_dead = False
         self._outside = context_of(0)
-        """A request that is on its way arrives, whatever becomes of who sent it."""
+        """A sent request arrives even if its sender is killed."""
         self._arrives_at = 0.0
         self._held: list[Callable[[], None]] = []
         kafka.links.append(self)
 
     async def call(self, work: Callable[[], T], takes_s: float = 0.0) -> T:
-        """What Kafka answers; it may take so long to do. Raises KafkaUnavailable where no answer comes in time."""
+        """Send a request that takes up to `takes_s`; returns the response. Raises KafkaUnavailable on a timeout."""
         if self.is_dead:
             raise asyncio.CancelledError
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -140,7 +139,7 @@ class Link:
             raise KafkaUnavailable("no answer in time") from None
 
     def send(self, work: Callable[[], T], answered: Callable[[T], object], takes_s: float = 0.0) -> None:
-        """Have something done at Kafka; `answered` is called with what comes of it, unless that gets lost."""
+        """Run `work` at Kafka; `answered` is called with its result, unless the response is lost."""
         kafka = self.kafka
         if self.is_dead:
             return
@@ -169,51 +168,51 @@ class Link:
         return self.kafka.rng.uniform(0.2, 1.8) * self.kafka.latency_s
 
     def mend(self) -> None:
-        """What was held up goes on."""
+        """End the cut; delayed requests and responses arrive."""
         self.is_cut = False
         held, self._held = self._held, []
         for each in held:
             self._outside.run(each)
 
     def end(self) -> None:
-        """The process is gone. What it has sent may still arrive; what its `finally` blocks send does not."""
+        """The process has died. Its sent requests may still arrive; those of its `finally` blocks do not."""
         self.is_dead = True
         if self.kafka.rng.random() < 0.5:
             self._held.clear()
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """What a member is assigned."""
+    """A member's assignment in a generation of the group."""
 
     number: int
     partitions: frozenset[int]
 
 
 class Group:
-    """The group's coordinator (KIP-62's rules): members join, are assigned all partitions anew whenever one comes or
-    goes, and are left out when they were not heard of for a session."""
+    """The group coordinator (KIP-62). It reassigns all partitions whenever a member joins or leaves, and removes
+    members without a heartbeat within the session timeout."""
 
     def __init__(self, rng: random.Random, partitions: int) -> None:
         self._rng = rng
         self._partitions = partitions
         self._heard: dict[str, float] = {}
         self._joined: set[str] | None = None
-        """Who has joined the generation that is to begin; None where one is in force."""
+        """The members that have joined the next generation; None if a generation is active."""
         self._ends_at = 0.0
         self._number = 0
         self._assigned: dict[str, frozenset[int]] = {}
 
     def join(self, member: str) -> None:
-        """A member wants its share."""
+        """A member joins the next generation."""
         self._hear(member)
         if self._joined is None:
             self._rebalance()
-        assert self._joined is not None, "it has just begun"
+        assert self._joined is not None, "the rebalance has just begun"
         self._joined.add(member)
         self._settle()
 
     def share(self, member: str) -> Generation | None:
-        """What the member is assigned, None as long as that is open or where it has to join again."""
+        """The member's assignment; None during a rebalance, or if the member must join again."""
         self._hear(member, only_known=True)
         self._settle()
         if self._joined is None and member in self._assigned:
@@ -221,17 +220,17 @@ class Group:
         return None
 
     def beat(self, member: str, number: int) -> bool:
-        """Whether what the member was assigned is still in force."""
+        """A heartbeat; True if the member's generation is still active."""
         self._hear(member, only_known=True)
         self._settle()
         return member in self._assigned and self._joined is None and number == self._number
 
     def awaits(self, member: str) -> bool:
-        """Whether the member has joined the generation that is to begin."""
+        """True if the member has joined the next generation."""
         return self._joined is not None and member in self._joined
 
     def leave(self, member: str) -> None:
-        """A member goes in order."""
+        """A member leaves the group."""
         if self._heard.pop(member, None) is not None:
             self._rebalance()
             self._settle()

@@ -1,5 +1,4 @@
-"""The processes of the simulated world: workers that decide and gateways that answer, as they run in production but for
-Kafka, time and chance."""
+"""The workers and gateways of the simulated world: product code, except for Kafka, time and randomness."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 
 class _Signer(HeadSigner):
-    """Signs until the world is to come to rest."""
+    """Signs tree heads until `world.signs` is false."""
 
     def __init__(self, world: StreamWorld) -> None:
         super().__init__(_KEY)
@@ -55,14 +54,13 @@ class _Signer(HeadSigner):
 
 
 class WorkerProcess:
-    """`topicwright worker`, with either driver. What the engine reports comes here."""
+    """`topicwright worker` with either driver. The object also receives the engine's reports."""
 
     def __init__(self, world: StreamWorld, number: int, data: Path) -> None:
         self.world, self.number, self.data = world, number, data
         self.alive = True
         self.link, self.group_link, self.events_link = (Link(world.kafka, number) for _ in range(3))
-        """Commands and what is read go one way, what concerns the group another, and events a third: each is a
-        connection of its own."""
+        """Separate connections for commands and reads, for the group, and for appended events."""
         self.stopping, self.ended = asyncio.Event(), asyncio.Event()
         writer = f"w{number}"
         context = WorkerContext(
@@ -89,12 +87,12 @@ class WorkerProcess:
         self.driver: Driver = (FaustDriver if world.is_faust else PlainDriver)(self.engine, group)
 
     async def run(self) -> None:
-        """Until it is to stop. Raises what would end the process."""
+        """Run until `stopping` is set. Raises the error that would end the process."""
         await self.driver.run(self.stopping, lambda: None)
         await self.engine.close()
 
     def kill(self) -> None:
-        """SIGKILL: the folders are as they were last written."""
+        """SIGKILL: the folders keep their last written state."""
         self.alive = False
         for link in (self.link, self.group_link, self.events_link):
             link.end()
@@ -121,7 +119,7 @@ class WorkerProcess:
 
 
 class GatewayProcess(Serving):
-    """`topicwright gateway`, from the handlers of Kafka's requests on."""
+    """`topicwright gateway` without its listeners."""
 
     def __init__(self, world: StreamWorld, number: int, data: Path) -> None:
         super().__init__(number)
@@ -165,7 +163,6 @@ class GatewayProcess(Serving):
             await asyncio.sleep(ANNOUNCE_S)
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.alive = False
         self.link.end()
         virtual_loop().kill(self.number)
@@ -173,7 +170,7 @@ class GatewayProcess(Serving):
             each.close()
 
     async def stop(self) -> None:
-        """SIGTERM, once its connections are gone."""
+        """SIGTERM, after all connections are closed."""
         self.alive = False
         self.node.stop_accepting()
         for task in self._tasks:

@@ -1,4 +1,4 @@
-"""One simulated life of workers and gateways over a Kafka, from a seed to its checks."""
+"""One simulation of workers and gateways over a Kafka from a seed, with checks at the end."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from tests.support.later_brokers import LaterBrokers
 
 LIFE_S = 8.0
 REST_S = 60.0
-"""Longer than any deadline of a client, and than all it takes to join a group and claim."""
+"""Longer than any deadline of a client, and than joining a group and claiming partitions."""
 LOOK_S = 0.5
 FEW, MANY = (2, 8), (30, 50)
-"""Clients: of few each request is decided alone, of many hundreds are on their way at once."""
+"""Ranges of the number of clients. With few, each request is decided alone; with many, hundreds are in flight."""
 FAUST_EVERY = 4
-"""Of each so many seeds the last has workers with the Faust driver, the others with the plain one. In every other such
-row brokers confirm by commands, else at once."""
+"""In each series of this many seeds, the last uses the Faust driver, the others the plain one. In every other series
+brokers confirm by commands, else immediately."""
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Caches need no disk: nothing is said of power cuts here."""
+"""Caches need no disk, because they need not survive power failures."""
 
 
 class GatewaysClient(Client):
-    """A client of any gateway: one may know later than another what there is."""
+    """A client of any gateway. It cannot check the list of all topics, because a gateway may lag behind another."""
 
     async def _list_all(self) -> None:
         await self._look_up()
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Outcome:
-    """Live through a seed and check. Raises AssertionError, which names the seed."""
+    """Run one seed and its checks. Raises AssertionError with the seed in a note."""
     rng = random.Random(seed)
     worlds: list[StreamWorld] = []
     folder = tempfile.TemporaryDirectory(dir=IN_MEMORY)
@@ -83,19 +83,19 @@ async def _live(world: StreamWorld) -> Outcome:
     for gateway in world.gateways.values():
         await gateway.stop()
     world.gateways.clear()
-    await asyncio.sleep(LOOK_S)  # the last of what gateways have to say is put when they stop
+    await asyncio.sleep(LOOK_S)  # gateways send their last commands when they stop
     await _until(lambda: _rests(world))
     for worker in list(world.workers.values()):
         worker.stopping.set()
     await _until(lambda: not world.workers)
-    assert not world.workers, "workers end in order"
+    assert not world.workers, "a worker did not stop"
     _check_topics(world)
     world.counts["events"] = world.witness.events
     return Outcome(world.counts)
 
 
 async def _come_to_rest(world: StreamWorld) -> None:
-    """Wait until nothing seems to be left to do, twice in a row; that a head is signed meanwhile would be something."""
+    """Wait until the world is at rest in two checks in a row. Workers sign no tree heads meanwhile."""
     world.signs = False
     await asyncio.sleep(COPIED_S)
     await _until(lambda: _rests(world))
@@ -106,7 +106,7 @@ async def _come_to_rest(world: StreamWorld) -> None:
 async def _until(condition: Callable[[], bool]) -> None:
     clock = asyncio.get_running_loop().time
     ends = clock() + REST_S
-    while not condition() and clock() < ends:  # noqa: ASYNC110 - virtual time passes, and many things are looked at
+    while not condition() and clock() < ends:  # noqa: ASYNC110 - virtual time; many conditions are polled
         await asyncio.sleep(LOOK_S)
 
 
@@ -128,14 +128,14 @@ def _rests(world: StreamWorld) -> bool:
 
 
 def _check(world: StreamWorld) -> None:
-    """Everybody had time: all that was put is decided, each partition has one owner, and all know the same."""
+    """Check at rest: all commands are decided, each partition has one owner, and all processes have equal events."""
     assert not world.failures, f"{world.failures[:3]}"
     world.witness.look()
     owned = Counter(partition for worker in world.workers.values() for partition in worker.engine.leaders)
-    assert owned == Counter(range(world.partitions)), f"each partition is owned once: {dict(owned)}"
+    assert owned == Counter(range(world.partitions)), f"each partition must have one owner: {dict(owned)}"
     for number, (commands, written) in enumerate(zip(world.kafka.commands, world.kafka.events, strict=True)):
         reader, events = _folded(number, written)
-        assert reader.next_source == len(commands), f"partition {number}: commands wait that nobody decides"
+        assert reader.next_source == len(commands), f"partition {number}: some commands are not decided"
         Lives().see_all([decode_event(offset, value) for offset, value in enumerate(events)])
         (owner,) = [worker for worker in world.workers.values() if number in worker.engine.leaders]
         _check_same(f"worker of partition {number}", owner.engine._states[number].log, events)
@@ -145,17 +145,17 @@ def _check(world: StreamWorld) -> None:
             assert len(gateway.node.replies) == 0, f"{name}: {len(gateway.node.replies)} requests were never answered"
             _check_same(name, gateway.node.partitions[number].log, events)
         waiting = owner.engine._states[number].state.waiting
-        assert not waiting, f"partition {number}: never complete: {sorted(waiting)}"
+        assert not waiting, f"partition {number}: topics still waiting: {sorted(waiting)}"
 
 
 def _folded(number: int, written: list[bytes]) -> tuple[PartitionReader, list[bytes]]:
-    """A partition of the events topic by the rule that everybody uses, and the events that count."""
+    """Fold a partition of the events topic with the product's rule; returns the reader and the valid events."""
     reader, counted = fold(number, written)
     return reader, [event for taken in counted for event in taken.events]
 
 
 def _end(written: list[bytes]) -> int:
-    """The offset after the last record."""
+    """The offset after the last visible record."""
     return next((offset for offset in range(len(written), 0, -1) if written[offset - 1] != NO_RECORD), 0)
 
 
@@ -174,4 +174,4 @@ def _check_topics(world: StreamWorld) -> None:
     for path, kept in caches.items():
         number = int(path.name.removeprefix("partition-"))
         _, events = _folded(number, world.kafka.events[number])
-        assert kept == events[: len(kept)], f"{path.parent.name}/{path.name} is not a beginning of the events"
+        assert kept == events[: len(kept)], f"{path.parent.name}/{path.name} is not a prefix of the events"

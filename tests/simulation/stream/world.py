@@ -1,4 +1,4 @@
-"""The simulated world of the distributed engine: a Kafka, workers, gateways, and whoever starts them again."""
+"""The simulated world of the distributed engine: a Kafka, workers, gateways, and their supervisor."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tests.simulation.witness import Witness
 from tests.simulation.world import BORN_MS, POLICY, ConnectionLost
 
 ON_DISK = 0.05
-"""How many of the lives have RocksDB beneath."""
+"""Probability that a simulation uses RocksDB."""
 STARTS_S = 0.5
-"""How long a process takes to be started again."""
+"""Time to restart a process."""
 
 
 class StreamWitness(Witness):
-    """Follows what counts of the events topic."""
+    """Reads the valid events of the events topic."""
 
     def __init__(self, kafka: SimulatedKafka) -> None:
         self._kafka = kafka
@@ -44,7 +44,7 @@ class StreamWitness(Witness):
         self.deleted, self.ready, self.answered = set(), set(), set()
 
     def look(self) -> None:
-        """Take in what has come since."""
+        """Read the events since the last call."""
         for reader, log in zip(self._folds, self._kafka.events, strict=True):
             for offset in range(reader.kafka_offset, len(log)):
                 taken = reader.read(offset, log[offset]) if log[offset] != NO_RECORD else None
@@ -54,7 +54,7 @@ class StreamWitness(Witness):
 
 
 class StreamWorld:
-    """Everything there is, drawn from a seed. A client meets it as `process`: any of the gateways."""
+    """The whole world from a seed. For clients it is also the `process`, which passes each request to some gateway."""
 
     def __init__(
         self, rng: random.Random, folder: Path, plan: Plan, *, is_faust: bool, brokers_of: type[PartitionBrokers]
@@ -77,25 +77,24 @@ class StreamWorld:
         self.workers: dict[str, WorkerProcess] = {}
         self.gateways: dict[str, GatewayProcess] = {}
         self.signs = True
-        """Whether workers sign heads of their partitions."""
+        """True while workers sign tree heads."""
         self._processes = 0
 
     @property
     def process(self) -> StreamWorld:
-        """Who answers a client."""
+        """The object that answers clients."""
         return self
 
     def settings(self) -> Configs:
-        """Of a worker that starts: they are being changed, and what it decides is not what another would."""
+        """Random settings of a new worker, so that workers decide differently, as during a settings change."""
         partitions, policy = self.rng.choice(("2", "3")), self.rng.choice(("", "slow.Policy"))
         return ((POLICY, policy), ("default.replication.factor", "1"), ("num.partitions", partitions))
 
     def clock_ms(self) -> int:
-        """The wall clock."""
         return BORN_MS + int(asyncio.get_running_loop().time() * 1000)
 
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
-        """One request, at any gateway. Raises ConnectionLost."""
+        """Send a request to a random gateway. Raises ConnectionLost."""
         gateways = [gateway for _, gateway in sorted(self.gateways.items()) if gateway.alive and gateway.node.caught_up]
         if not gateways:
             await asyncio.sleep(0.1)
@@ -103,7 +102,7 @@ class StreamWorld:
         return await self.rng.choice(gateways).call(client, api_key, version, request)
 
     def start_worker(self, name: str) -> None:
-        """Start the worker of a folder, unless it runs."""
+        """Start the worker of a folder, unless it is running."""
         if name in self.workers:
             return
         worker = self.workers[name] = WorkerProcess(self, self._next(), self.folder / name)
@@ -128,7 +127,7 @@ class StreamWorld:
         return self._processes
 
     async def kill(self, name: str) -> None:
-        """End a process at once, and start it again after a while."""
+        """Kill a process, and start it again after a while."""
         processes: dict[str, Any] = self.workers if name in self.workers else self.gateways
         start = self.start_worker if processes is self.workers else self.start_gateway
         processes.pop(name).kill()
@@ -138,7 +137,7 @@ class StreamWorld:
 
 @contextmanager
 def kafka_of(worlds: list[StreamWorld]) -> Iterator[None]:
-    """The drivers' consumers are the simulated ones of the process that its group names."""
+    """In the block, drivers use simulated consumers; a group's bootstrap address is the number of its process."""
 
     def links(bootstrap: str) -> tuple[Link, Link]:
         workers = [worker for world in worlds for worker in world.workers.values()]

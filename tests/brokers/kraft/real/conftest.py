@@ -1,4 +1,4 @@
-"""Topicwright with three Kafka brokers, for all tests of this folder that leave them live."""
+"""Topicwright with three Kafka brokers, shared by the tests of this folder, which leave the brokers live."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 
 
 def _check_history(data: Path) -> None:
-    """Each request is decided again as it was; the whole log folds to the stored state, which is what brokers were
-    sent."""
+    """Check that the machine repeats each decision, and that the log folds to the stored state and to the metadata that
+    brokers got."""
     check_log(data)
     with closing(RocksDbLog(data, cluster_id=None)) as log:
         state, store = fold([decode_event(offset, value) for offset, value in log.read()]), TopicStore(log)

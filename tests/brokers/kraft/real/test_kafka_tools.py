@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, unchanged, against real brokers that Topicwright leads."""
+"""Kafka's own command line tools, unchanged, with Kafka brokers that Topicwright leads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.topicwright import command
 
 
 class ToolsAt(NamedTuple):
-    """The tools, and the brokers and the controller to run them at."""
+    """The tools, with the addresses of the brokers and of the controller."""
 
     tools: KafkaTools
     cluster: RealCluster
 
     def run(self, tool: str, *arguments: str, code: int | None = 0, controller: bool = False) -> str:
-        """What a tool prints. `controller` points it at the controller instead of the brokers; `code` is the exit code
-        expected, None where the tool has none that means something."""
+        """Run a tool; returns its output. With `controller` it connects to the controller instead of the brokers.
+        `code` is the expected exit code, None if the tool's exit code has no meaning."""
         at = ("--bootstrap-controller", self.cluster.address)
         at = at if controller else ("--bootstrap-server", self.cluster.bootstrap)
         found, output = self.tools.run(tool, *at, *arguments)
@@ -37,7 +37,7 @@ def kafka(cluster: RealCluster) -> ToolsAt:
 
 
 def partitions(output: str) -> dict[int, tuple[int, str, set[str]]]:
-    """What kafka-topics shows of each partition: its leader, its replicas, and those in sync."""
+    """Partition → leader, replicas and ISR, from the output of kafka-topics."""
     found = re.findall(r"Partition: (\d+)\s+Leader: (\S+)\s+Replicas: (\S+)\s+Isr: (\S*)", output)
     return {
         int(index): (-1 if leader == "none" else int(leader), replicas, set(filter(None, isr.split(","))))
@@ -53,7 +53,7 @@ def test_kafka_topics_creates_alters_and_deletes_topics(kafka: ToolsAt) -> None:
 
     until(lambda: [len(isr) for _, _, isr in described().values()] == [3] * 3, 120, "all replicas are in sync")
     assert [len(replicas.split(",")) for _, replicas, _ in described().values()] == [3] * 3
-    assert sorted(leader for leader, _, _ in described().values()) == [1, 2, 3], "leaders are spread"
+    assert sorted(leader for leader, _, _ in described().values()) == [1, 2, 3], "leaders are not balanced"
     twice = kafka.run("kafka-topics", "--create", "--topic", "made", code=1)
     assert "Topic 'made' already exists" in twice
     kafka.run("kafka-topics", "--alter", "--topic", "made", "--partitions", "5")
@@ -147,7 +147,7 @@ def test_kafka_reassign_partitions_and_kafka_leader_election(kafka: ToolsAt, tmp
     again = kafka.run("kafka-leader-election", "--election-type", "preferred", *of_first)
     assert "Valid replica already elected for partitions moved-by-tool-0" in again
     described = partitions(kafka.run("kafka-topics", "--describe", "--topic", "moved-by-tool"))
-    assert described[0][0] == 2, "the preferred replica leads"
+    assert described[0][0] == 2, "the preferred replica does not lead"
     nobody = kafka.run(
         "kafka-leader-election", "--election-type", "unclean", "--topic", "no", "--partition", "0", code=1
     )
@@ -162,7 +162,7 @@ def test_kafka_metadata_quorum_and_kafka_features(kafka: ToolsAt, controller: bo
     rows = re.findall(r"^(3000|1|2|3)\b.*(Leader|Observer)", replication, re.MULTILINE)
     # A broker whose disk another test emptied has two directory ids, and for five minutes two rows, as in Kafka.
     assert list(dict.fromkeys(rows)) == [("3000", "Leader"), ("1", "Observer"), ("2", "Observer"), ("3", "Observer")]
-    level = r"metadata.version.*FinalizedVersionLevel: 4\.4"  # raised some seconds after the last broker came
+    level = r"metadata.version.*FinalizedVersionLevel: 4\.4"  # raised some seconds after the last broker registered
     until(lambda: re.search(level, kafka.run("kafka-features", "describe", controller=controller)), 60, "the level")
     refused = kafka.run("kafka-features", "upgrade", "--feature", "nothing.version=1", code=1, controller=controller)
     assert "nothing.version" in refused

@@ -1,5 +1,5 @@
-"""Three Kafka brokers survive every way in which brokers and controllers end, under a producer with acks=all. All tests
-share the cluster of conftest.py: each continues where the one before ended."""
+"""Three Kafka brokers under a producer with acks=all survive kills, shutdowns and pauses of brokers and controllers.
+The tests share the cluster of conftest.py; each continues where the one before ended."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def _kill_a_broker(cluster: RealCluster, churn: Churn) -> None:
         cluster.wait_live()
         _in_sync(cluster, "kept")
         _in_sync(cluster, "under")
-    assert (under.failed, under.lost()) == ([], {}), "a topic with a place for the broker that was down (KIP-409)"
+    assert (under.failed, under.lost()) == ([], {}), "a topic created with a placeholder (KIP-409)"
 
 
 def _shut_a_broker_down(cluster: RealCluster, churn: Churn) -> None:
-    assert cluster.brokers[2].stop() in (0, 143), "it ended by itself"
+    assert cluster.brokers[2].stop() in (0, 143), "the broker did not shut down by itself"
     cluster.wait_live(1, 3, within_s=5)
     churn.goes_on()
     cluster.brokers[2].start()
