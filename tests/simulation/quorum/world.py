@@ -54,7 +54,7 @@ class Replica:
         self.rate = rng.choice((1.0, 1.0, 0.97, 1.03))
         self.shift = rng.random() * 1e5
         self.priority = rng.choice((0, 1, 1, 2)) if world.some_claim else 0
-        self.shown_priority: int | None = 9 if self.priority else None  # so that any replica may take over
+        self.shown_priority: int | None = 9 if self.priority else None  # None: a Kafka voter
         self.vote_version = 2 if rng.random() < world.modern else 1
         self.flush_s = 0.001
         self.quorum: Consensus | None = None
