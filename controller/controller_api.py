@@ -3,7 +3,7 @@
 `ControllerPort` submits commands and reads durable state. Two classes implement it: `Controller` in the process that
 decides, and `GatewayNode`, which sends commands to the workers and follows their events. Handlers do not know which of
 the two they work with. `ControllerApi` wraps a port and adds the nodes in responses to clients, and permission checks.
-It decides nothing.
+`ControllerApi` decides nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CLUSTER_OPERATIONS: tuple[Operation, ...] = (*_OF_BOTH, "ClusterAction", "Idemp
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """The answers to the commands of a request, in their order.
+    """The answers to the commands of a request, in the order of the commands.
 
     If the request exceeds its sender's mutation quota (KIP-599), the sender is throttled until `throttled_until_s` on
     the clock of the event loop.
@@ -64,8 +64,8 @@ V = TypeVar("V")
 
 
 def in_portions(wanted: Iterable[tuple[K, Sequence[V]]]) -> Iterator[list[tuple[K, Sequence[V]]]]:
-    """Split items by topic into portions of at most `PARTITIONS_PER_PORTION` items. `wanted` has each topic once, and
-    so has each portion."""
+    """Split items by topic into portions of at most `PARTITIONS_PER_PORTION` items. `wanted` must have each topic once;
+    a portion has each topic at most once."""
     portion: list[tuple[K, Sequence[V]]] = []
     room = PARTITIONS_PER_PORTION
     for topic, each in wanted:
@@ -113,7 +113,7 @@ class ControllerPort(Protocol):
 
     @property
     def refusals(self) -> RefusalRecords:
-        """Records denials of requests for which no command is submitted; similar ones are only counted."""
+        """The recorder of denied requests for which no command is submitted; it only counts similar denials."""
         ...
 
     def now_ms(self) -> int:
@@ -131,7 +131,7 @@ class ControllerPort(Protocol):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node in responses to clients."""
+    """A broker or controller in the node list of a response, such as Metadata."""
 
     node_id: int
     host: str
@@ -141,11 +141,11 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class ControllerApi:
-    """A controller, for the handlers of Kafka APIs and HTTP.
+    """The controller as the handlers of Kafka APIs and HTTP use it.
 
     `node_id` is the controller's own, `advertised` its address for clients. With `broker_listeners` the brokers have
-    their own ports and the controller is one more node. Without it clients reach every broker at the controller's
-    address, and a live broker is named as controller, as KRaft does.
+    their own ports and the controller is one more node. Without this option clients reach every broker at the
+    controller's address, and responses name a live broker as controller, as in KRaft mode.
     """
 
     decides_here = True
@@ -245,8 +245,8 @@ class ControllerApi:
         ]
 
     def admin_nodes(self, include_fenced: bool = False) -> list[Node]:
-        """The nodes in responses to admin clients. With a target cluster these are its brokers at their ports of this
-        process: at its own address, a broker would name another controller and change topics itself."""
+        """The nodes in responses to admin clients. With a target cluster these are its brokers, at the ports that this
+        process opens for them: a broker at its own address would name another controller and change topics itself."""
         if not self.cluster.settings.has_target_cluster:
             return self.nodes(include_fenced)
         ports = self.broker_ports
@@ -256,8 +256,8 @@ class ControllerApi:
         return brokers or self._own_nodes()
 
     def admin_controller_id(self) -> int:
-        """The node to which admin clients send changes: any broker of the target cluster, at its port of this
-        process."""
+        """The node to which admin clients send changes: any broker of the target cluster, at the port that this process
+        opens for it."""
         if self.broker_ports is None:
             return self.controller_id()
         return next(each.node_id for each in self.admin_nodes())
@@ -350,15 +350,16 @@ class ControllerApi:
         return nothing
 
     async def submit_cluster(self, command: ClusterCommand, parts: int) -> Sequence[Detail]:
-        """Submit a command of the cluster. Returns a detail for each of its parts, also if it failed as a whole."""
+        """Submit a command that concerns the cluster, such as ACLs. Returns a detail for each of its `parts`, also if
+        the whole command failed."""
         (answer,) = await self.submit([command])
         return [Detail(int(answer.code), answer.message)] * parts if answer.code else answer.details
 
     def submit_change(
         self, commands: Sequence[TopicCommand], timeout_ms: int = CHANGE_TIMEOUT_MS
     ) -> asyncio.Future[Reply]:
-        """Submit the changes of one request. They are answered once decided; with a target cluster, once it has carried
-        them out, or REQUEST_TIMED_OUT after the timeout."""
+        """Submit the changes of one request. Each is answered once decided; with a target cluster, once the cluster has
+        applied it, or with REQUEST_TIMED_OUT after the timeout."""
         carried_out = self.cluster.settings.has_target_cluster
         return self.submit(commands, max(1, timeout_ms) if carried_out else 0)
 

@@ -1,7 +1,7 @@
 """Regular expressions from settings, policies and queries, matched in linear time with RE2.
 
 Python's `re` backtracks: a name of 26 characters can block it, and all other threads, for seconds. RE2 takes time in
-proportion to the name. In return it supports no lookaround and no backreferences.
+proportion to the length of the name, but has no lookaround and no backreferences.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re2
 ALLOWED: Final = "RE2's syntax (https://github.com/google/re2/wiki/Syntax), so no lookaround and no backreference"
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False  # otherwise RE2 writes errors to standard error
-_OPTIONS.max_mem = 1 << 20  # with the worst pattern that this has room for, the longest topic name takes some 60 ms
+_OPTIONS.max_mem = 1 << 20  # matching the worst pattern of this size to the longest topic name takes some 60 ms
 
 
 class PatternError(ValueError):
@@ -21,7 +21,7 @@ class PatternError(ValueError):
 
 
 class Pattern:
-    """A regular expression. Raises PatternError."""
+    """A compiled regular expression. The constructor raises PatternError."""
 
     def __init__(self, text: str) -> None:
         self.text: Final = text
@@ -36,7 +36,7 @@ class Pattern:
         return self._compiled.search(name) is not None
 
     def groups_of(self, name: str) -> tuple[str, ...] | None:
-        """Returns the name and the text of each group, empty for a group that matches nothing; None if the pattern does
-        not match the whole name."""
+        """Returns the whole name and then the text of each group, empty for a group that matches nothing. Returns None
+        if the pattern does not match the whole name."""
         found = self._compiled.fullmatch(name)
         return None if found is None else (name, *found.groups(""))

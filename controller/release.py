@@ -1,4 +1,4 @@
-"""The version of Topicwright: pyproject.toml takes the distribution's version from here."""
+"""The version of Topicwright. The build (pyproject.toml), the CLI, HTTP and ApiVersions requests read it here."""
 
 RELEASE = "0.1.0"
 """Recorded in the log with the settings that decisions depend on, and printed by `topicwright --version`."""

@@ -1,6 +1,6 @@
-"""Events of access: credentials, ACLs, quotas, refused requests.
+"""Events about access: SCRAM credentials, ACLs, quotas and refused requests, as the log stores them.
 
-They concern the whole cluster and belong to no topic. `events.catalog` has the rules for all events.
+These events concern the whole cluster and belong to no topic. `events.catalog` has the rules for all events.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from events.values import Fact
 class ScramCredentialSet(Fact, frozen=True, tag=True):
     """A user can log in by SCRAM with a new password (RFC 5802, KIP-554).
 
-    The event does not hold the password, but salt and keys allow guessing it. So they are secrets, and everything
-    that displays events hides them.
+    The event does not hold the password, but salt and keys allow guessing it. So salt and keys are secrets, and
+    everything that displays events hides them.
     """
 
     request_id: RequestId
@@ -25,7 +25,7 @@ class ScramCredentialSet(Fact, frozen=True, tag=True):
     stored_key: bytes
     server_key: bytes
     principal: str
-    """The principal that set it."""
+    """The principal that set the credential."""
     client_id: str | None
     host: str = ""
     """The client's address; empty without a client."""
@@ -41,7 +41,7 @@ class ScramCredentialRemoved(Fact, frozen=True, tag=True):
     user: str
     mechanism: str
     principal: str
-    """The principal that removed it."""
+    """The principal that removed the credential."""
     client_id: str | None
     host: str = ""
     """The client's address; empty without a client."""
@@ -50,7 +50,7 @@ class ScramCredentialRemoved(Fact, frozen=True, tag=True):
 class LoginSecretDrawn(Fact, frozen=True, tag=True):
     """A random secret was drawn. Every process that serves logins derives the SCRAM answers to unknown users from it.
 
-    Whoever knows it can tell which users exist. The first process that serves such logins draws it, once.
+    A person who knows it can tell which users exist. The first process that serves such logins draws it, once.
     """
 
     secret: bytes
@@ -63,8 +63,8 @@ class Acl(Fact, frozen=True, order=True):
     """One access control entry on a resource pattern (KIP-11, KIP-290), in the codes of Kafka's protocol.
 
     `resource_type`: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user. `pattern_type`: 3
-    literal, 4 prefixed; a literal `*` is every name. `principal` is `TYPE:NAME`, `User:*` everybody; `host` an IP
-    address, `*` every one. `operation` as in AclOperation, 2 being all. `permission`: 2 deny, 3 allow.
+    literal, 4 prefixed; a literal `*` is every name. `principal` is `TYPE:NAME`, `User:*` for all users; `host`
+    is an IP address, or `*` for all. `operation` as in AclOperation, 2 being all. `permission`: 2 deny, 3 allow.
     """
 
     resource_type: int
@@ -77,7 +77,7 @@ class Acl(Fact, frozen=True, order=True):
 
 
 class AclsCreated(Fact, frozen=True, tag=True):
-    """These ACLs, sorted, were added; none of them existed before."""
+    """The ACLs in `acls`, sorted, were added, for example by CreateAcls; none of these existed before."""
 
     request_id: RequestId
     acls: tuple[Acl, ...]
@@ -88,7 +88,7 @@ class AclsCreated(Fact, frozen=True, tag=True):
 
 
 class AclsDeleted(Fact, frozen=True, tag=True):
-    """These existing ACLs, sorted, were removed."""
+    """The ACLs in `acls`, sorted, were removed, for example by DeleteAcls; all of these existed before."""
 
     request_id: RequestId
     acls: tuple[Acl, ...]
@@ -119,14 +119,14 @@ class QuotasChanged(Fact, frozen=True, tag=True):
 class RequestsRefused(Fact, frozen=True, tag=True):
     """Refused requests without an event of their own: repeated refusals, and refused reads.
 
-    One event stands for `count` of them, so that a storm of refusals cannot fill the disk.
+    One event counts `count` refused requests, so that many refusals cannot fill the disk.
     """
 
     principal: str
     client_id: str | None
-    """The client id of the first one."""
+    """The client id of the first request."""
     host: str
-    """The address of the first one."""
+    """The client's address of the first request."""
     api: str
     operation: str
     """The operation that the principal lacks, by Kafka's name; empty if the authorizer did not refuse."""
@@ -136,4 +136,4 @@ class RequestsRefused(Fact, frozen=True, tag=True):
     rule: str
     count: int
     since_ms: int
-    """The arrival time of the first one. The last one arrived at or before the time of this event."""
+    """The arrival time of the first request. The last one arrived at or before the time of this event."""

@@ -1,12 +1,12 @@
 """Every event that a log can hold, with its fields.
 
-An event is a fact in the past tense. It carries what was chosen (replicas, topic id, resolved counts, the policy's
-verdict), never something to compute again: rules may change without changing the past.
+An event is a fact in the past tense. It has the chosen values (replicas, topic id, resolved counts, the policy's
+verdict), and readers never compute them again: rules may change without changing the past.
 
 Events are frozen structs that encode as tagged arrays (see `events.codec`). New fields go to the end, with a default;
 any other change needs a new event version.
 
-Times are milliseconds since the epoch. Topic ids are sixteen bytes. `events.access` has the events of access.
+Times are milliseconds since the epoch. Topic ids are sixteen bytes. `events.access` has the events about access.
 This module also exports the values and events that it imports.
 """
 
@@ -57,7 +57,7 @@ from events.values import (
 WARNING_CHARS_MAX = 4096
 """Limit for the warning of rules in an answer: before CreateTopics v5 a string has at most 32,767 bytes."""
 ADOPTED_DEADLINE_MS = 0
-"""The deadline of a topic that was adopted with its cluster: no request waits for it."""
+"""The deadline of a topic that was adopted with its cluster: no request waits for the topic."""
 
 
 class CreateRequested(Fact, frozen=True, tag=True):
@@ -70,7 +70,7 @@ class CreateRequested(Fact, frozen=True, tag=True):
     request_id: RequestId
     topic: TopicName
     topic_id: TopicId
-    """The topic's id if it is created."""
+    """The id that the topic gets if the decision creates it."""
     num_partitions: int
     """As requested: -1 for the cluster's default, or with a manual assignment."""
     replication_factor: int
@@ -93,7 +93,7 @@ class CreateRequested(Fact, frozen=True, tag=True):
 
 
 class CreateRejected(Fact, frozen=True, tag=True):
-    """A create request was rejected here, before anything was done.
+    """A create request was rejected by this controller, before anything was done.
 
     The event has Kafka's error code, the client's message and the deciding rule (`validation:…`, `policy:…`,
     `authorizer`, `quota`).
@@ -115,7 +115,7 @@ class TopicCreated(Fact, frozen=True, tag=True):
     topic_id: TopicId
     partitions: tuple[Partition, ...]
     replication_factor: int
-    """The resolved factor, placeholders included (negative ids for replicas that have no broker yet, KIP-409)."""
+    """The resolved number, with placeholders (negative ids for replicas that have no broker yet, KIP-409)."""
     configs: Configs
     verdict: Verdict | None
     """None without a policy."""
@@ -133,7 +133,7 @@ class TopicCreated(Fact, frozen=True, tag=True):
 
 
 class PartitionsAdded(Fact, frozen=True, tag=True):
-    """Partitions were appended; `first` is the index of the first one."""
+    """Partitions were added to a topic; `first` is the index of the first new partition."""
 
     request_id: RequestId
     topic: TopicName
@@ -160,7 +160,7 @@ class TopicDeleted(Fact, frozen=True, tag=True):
 
 
 class TopicConfigsChanged(Fact, frozen=True, tag=True):
-    """The explicit configs of a topic changed to these."""
+    """The explicit configs of a topic changed to `configs`."""
 
     request_id: RequestId
     topic: TopicName
@@ -190,7 +190,7 @@ class RulesObserved(Fact, frozen=True, tag=True):
 
     request_id: RequestId
     topic: TopicName
-    """For a change of the cluster's defaults `4:` and the id of the broker, if it is of one broker."""
+    """For a change of cluster defaults: `4:`, followed by the broker id if the defaults are of one broker."""
     change: str
     """`create`, `grow`, `alter`, `delete`, `reassign`, `elect`, `defaults` or `discovered`."""
     warned: tuple[Observation, ...]
@@ -211,7 +211,7 @@ class RulesObserved(Fact, frozen=True, tag=True):
 class PartitionChanged(Fact, frozen=True, tag=True):
     """A partition changed from `before` to `after`: another leader, ISR, replica list, or replica metadata.
 
-    The same event for every kind of brokers. Only partitions of KRaft brokers have replica metadata.
+    All kinds of brokers lead to this event. Only partitions of KRaft brokers have replica metadata.
     """
 
     topic: TopicName
@@ -222,7 +222,7 @@ class PartitionChanged(Fact, frozen=True, tag=True):
 
     @property
     def has_new_leader(self) -> bool:
-        """True if another replica leads than before, or none does any more."""
+        """True if the leader changed, also to none."""
         return self.after.leader != self.before.leader
 
     @property
@@ -234,7 +234,7 @@ class PartitionChanged(Fact, frozen=True, tag=True):
 
 
 class MetadataPropagated(Fact, frozen=True, tag=True):
-    """These brokers, besides those named before, have applied the topic's creation."""
+    """These brokers, in addition to brokers of earlier such events, have applied the topic's creation."""
 
     topic: TopicName
     brokers: tuple[BrokerId, ...]
@@ -247,7 +247,7 @@ class TopicReady(Fact, frozen=True, tag=True):
 
 
 class CreateAnswered(Fact, frozen=True, tag=True):
-    """The only final answer to a create request, `waited_ms` after it arrived."""
+    """The final answer to a CreateTopics request for one topic, `waited_ms` after the request arrived; exactly one."""
 
     request_id: RequestId
     topic: TopicName
@@ -257,11 +257,11 @@ class CreateAnswered(Fact, frozen=True, tag=True):
 
 
 class TopicDiscovered(Fact, frozen=True, tag=True):
-    """The facts of a topic as found in the target cluster; they replace the recorded ones.
+    """The state of a topic as found in the target cluster; it replaces the recorded state.
 
-    Written for a topic that others created in the cluster (it counts as complete from then on), for one whose
-    partitions or configs others changed, and for one that the cluster just created for us, which gets the cluster's
-    topic id.
+    Written for a topic that another client created in the cluster (it counts as complete from then on) or changed
+    there (partitions or configs). Also written for a topic that the cluster just created on our request: the event
+    has the cluster's topic id.
     """
 
     topic: TopicName
@@ -272,7 +272,7 @@ class TopicDiscovered(Fact, frozen=True, tag=True):
 
 
 class TopicVanished(Fact, frozen=True, tag=True):
-    """The topic vanished from the target cluster without a request here; its name is free again."""
+    """The topic vanished from the target cluster without a request to this controller; its name is free again."""
 
     topic: TopicName
     topic_id: TopicId
@@ -280,8 +280,8 @@ class TopicVanished(Fact, frozen=True, tag=True):
 
 
 class CreationRefused(Fact, frozen=True, tag=True):
-    """The target cluster refused to create a decided topic, with this error code and message. The topic does not
-    exist."""
+    """The target cluster refused to create a topic, with this error code and message, after the decision here. The
+    topic does not exist."""
 
     topic: TopicName
     topic_id: TopicId

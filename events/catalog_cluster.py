@@ -1,4 +1,4 @@
-"""Events that concern the whole cluster: brokers, features, configs, settings. See `events.catalog`."""
+"""Events that concern the whole cluster: brokers, features, configs, settings. `events.catalog` exports them all."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class BrokerLeaving(Fact, frozen=True, tag=True):
 
 
 class LogDirsChanged(Fact, frozen=True, tag=True):
-    """The online log directories of a broker (KIP-858), and those cordoned from new replicas (KIP-1066)."""
+    """A broker reported its online log directories (KIP-858), and those cordoned from new replicas (KIP-1066)."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -116,7 +116,7 @@ class MetadataAdopted(Fact, frozen=True, tag=True):
     end_offset: int
     """The offset after the last record that was adopted."""
     kept: tuple[bytes, ...]
-    """Records that no event represents, as Kafka encodes them: delegation tokens, and records of newer releases."""
+    """Records that no event represents, in Kafka's encoding: delegation tokens, and records of newer releases."""
 
 
 class MetadataHandedBack(Fact, frozen=True, tag=True):
@@ -124,7 +124,7 @@ class MetadataHandedBack(Fact, frozen=True, tag=True):
     again."""
 
     folder: str
-    """The folder that it was written to, on the machine of the request."""
+    """The folder with the written metadata log, on the machine of the request."""
     leader_epoch: int
     """The last epoch of this controller."""
     end_offset: int
@@ -147,7 +147,7 @@ class HeadSigned(Fact, frozen=True, tag=True):
 class HistorySkipped(Fact, frozen=True, tag=True):
     """A snapshot replaced the records between two offsets of the metadata log, so the single decisions are unknown.
 
-    The other events of the same cause record the differences at its end.
+    The other events of the same cause record the differences at the end of these records.
     """
 
     start_offset: int
@@ -167,7 +167,7 @@ class FeaturesChanged(Fact, frozen=True, tag=True):
 
 
 class RulesApplied(Fact, frozen=True, tag=True):
-    """The rules for changes of topics are these from here on; an empty text means none."""
+    """From this event on, `text` has the rules for changes of topics; an empty text means none."""
 
     request_id: RequestId
     number: int
@@ -177,7 +177,7 @@ class RulesApplied(Fact, frozen=True, tag=True):
     sha256: str
     """The hash of the text, in hexadecimal."""
     is_file: bool
-    """True if it is the content of `topic.rules.file`, applied by the controller itself."""
+    """True if `text` is the content of `topic.rules.file`, applied by the controller itself."""
     principal: str
     client_id: str | None
     host: str = ""
@@ -185,7 +185,7 @@ class RulesApplied(Fact, frozen=True, tag=True):
 
 
 class SettingsChanged(Fact, frozen=True, tag=True):
-    """All settings that decisions depend on, by Kafka's names. It is the first event of every log."""
+    """The settings that decisions depend on changed to `settings`, with Kafka's names. The first event of every log."""
 
     settings: tuple[tuple[str, str], ...]
     release: str

@@ -1,8 +1,8 @@
-"""Canonical bytes of events.
+"""Encodes events to canonical bytes and decodes them, for logs, archives, exports and proofs.
 
-A record is the MessagePack array `[version, at_ms, [command, request_id], [type, field…]]`. The same event always
-has the same bytes: structs encode as arrays in the order of their fields, and no map is used anywhere. The offset is
-not in the bytes: it is the record's place in the log.
+A record is the MessagePack array `[version, at_ms, [command, request_id], [type, field…]]`. The same event always has
+the same bytes: structs encode as arrays in the order of their fields, and no map is used anywhere. The bytes do not
+contain the offset: it is the position of the record in the log.
 
 Only the log holds secrets, because logins are checked against them. Code that displays, exports or prints events
 uses `without_secrets`.
@@ -68,7 +68,8 @@ OF_NO_PARTITION, OF_IDLE = -1, -2
 
 
 def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
-    """A struct that decodes only the fields of an event up to its topic, if it has one; `place` as in `place_of`."""
+    """A struct that decodes only the fields of an event up to its topic, if any; `place` is the second value of
+    `place_of`."""
     names = kind.__struct_fields__
     fields: list[str | tuple[str, Any]] = []
     constants: dict[str, Any] = {}
@@ -120,14 +121,14 @@ def decode_event(offset: int, value: bytes) -> Recorded:
 
 
 def topic_of(offset: int, value: bytes) -> TopicName | None:
-    """The topic of the event in `value`, None for a cluster-wide one. It takes half the time of `decode_event`, because
-    it does not check what follows the topic. Raises EventDecodeError."""
+    """The topic of the event in `value`, None for a cluster-wide event. Takes half the time of `decode_event`, because
+    the fields after the topic are not checked. Raises EventDecodeError."""
     return place_of(offset, value)[0]
 
 
 def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
-    """The topic, and the partition of a PartitionChanged: the state follows from the last such event of a partition.
-    Instead of a partition, OF_IDLE for an IDLE event, OF_NO_PARTITION for any other. Raises EventDecodeError."""
+    """The topic and, for a PartitionChanged, the partition: only the last such event of a partition determines its
+    state. Instead of a partition, OF_IDLE for an IDLE event, OF_NO_PARTITION for any other. Raises EventDecodeError."""
     try:
         beginning = _beginning_decoder.decode(value)
         if beginning.version == EVENT_VERSION:

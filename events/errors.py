@@ -1,7 +1,7 @@
-"""Errors that commands print to their user."""
+"""The base class of the errors whose message `topicwright` prints to the user of a command."""
 
 
 class UserError(Exception):
-    """An error whose message is enough for the user of a command: it is printed without a stack trace."""
+    """An error whose message says what is wrong and what to do: the command line prints it without a stack trace."""
 
     exit_code = 2

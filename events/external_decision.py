@@ -1,7 +1,8 @@
-"""Events that another controller of the quorum decided, found in the metadata log.
+"""The origin of events that another controller of the quorum decided and that this node read from the metadata log.
 
-Their cause has the command FOLLOW, and a request id that tells their origin: a batch, with its leader and epoch, or a
-snapshot, whose decisions have no known author.
+`controller.brokers.kraft` writes the cause of such an event: the command FOLLOW and, instead of a client's request id,
+an id that encodes the origin. The origin is a batch, with its leader and epoch, or a snapshot, whose author is unknown.
+Indexes, queries and views read it with `external_decision`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ExternalDecision(msgspec.Struct, frozen=True):
 
     @property
     def request_id(self) -> RequestId:
-        """Replaces the request id of a client."""
+        """The id in the cause, instead of the request id of a client."""
         found = f"controller-{self.node_id}" if self.node_id != _UNKNOWN else "snapshot"
         return RequestId(f"{found}-epoch-{self.leader_epoch}-offset-{self.offset}")
 
@@ -68,7 +69,7 @@ def skipped_snapshot(skipped: HistorySkipped) -> ExternalDecision:
 
 
 def external_decision(cause: Cause) -> ExternalDecision | None:
-    """The origin of an event that another controller decided; None if it was decided here."""
+    """The origin of an event that another controller decided; None if the event was decided by this controller."""
     found = _ID.fullmatch(cause.request_id) if cause.command == FOLLOW else None
     if found is None:
         return None
@@ -77,7 +78,7 @@ def external_decision(cause: Cause) -> ExternalDecision | None:
 
 
 def request_of(record: Recorded) -> str:
-    """The request that indexes an event in a log: a client's, or another controller's decision; "" for none."""
+    """The id under which a log indexes an event: a client's request or another controller's decision; "" for none."""
     command = record.cause.command
     if command in _WITHOUT_CLIENT:
         return record.cause.request_id if command == FOLLOW else ""
@@ -86,5 +87,5 @@ def request_of(record: Recorded) -> str:
 
 
 def indexed_under(record: Recorded, of_requests: bool) -> str:
-    """The shard key, or the request id, that indexes an event in a log; a request id "" is not indexed."""
+    """The index key of an event: with `of_requests` its request id ("" is not indexed), else its shard key."""
     return request_of(record) if of_requests else shard_key(getattr(record.event, "topic", ""))

@@ -1,4 +1,4 @@
-"""Replacing a file atomically and durably."""
+"""Replaces a file atomically and durably, for snapshots, archives in a folder, quorum state and the users file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 UNFINISHED: Final = ".tmp"
-"""Ends the name of a file that is being written, or that a process left when it died. The next write replaces it."""
+"""The suffix of a file that is being written, or that a dead process left. The next write replaces the file."""
 
 
 @contextmanager

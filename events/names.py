@@ -1,4 +1,4 @@
-"""The identifiers of topics, brokers, requests and events, each with a type of its own."""
+"""The types of identifiers of topics, brokers, requests and events, so that mypy tells them apart."""
 
 from typing import NewType
 
@@ -21,7 +21,7 @@ def shard_key(topic: str) -> ShardKey:
     """The key under which a topic is decided, stored and partitioned.
 
     Kafka rejects two topics whose names differ only in `.` and `_`, because their metric names collide. So such names
-    share a shard, and at most one topic lives under a key.
+    share a shard, and at most one topic with that key exists at a time.
     """
     return ShardKey(topic.replace(".", "_"))
 

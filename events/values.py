@@ -1,7 +1,6 @@
-"""The values in the fields of events.
+"""The structs that events in `events.catalog` have as fields: partitions, assignments, verdicts, requested changes.
 
-The rules of `events.catalog` hold here too: frozen structs that encode as arrays; new fields go to the end, with a
-default.
+As events do, these structs are frozen and encode as arrays; new fields go to the end, with a default.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknow
 class ReplicaMetadata(Fact, frozen=True):
     """The metadata of a partition in KRaft mode besides replicas, leader and ISR (KIP-455, 704, 858, 966).
 
-    `directories` are the log directory ids (16 bytes) of the replicas, in their order; `adding` and `removing` belong
-    to a reassignment in progress, and are among the replicas until it is done.
+    `directories` are the log directory ids (16 bytes) of the replicas, in the order of the replicas; `adding` and
+    `removing` belong to a reassignment in progress, and are among the replicas until the reassignment is done.
     """
 
     directories: tuple[bytes, ...] = ()
@@ -125,13 +124,13 @@ class Observation(Fact, frozen=True):
 class Verdict(Fact, frozen=True):
     """The result of the whole chain of create-topic policies for one topic (KIP-108).
 
-    `outcome`: `allowed` if no policy objects or there is none; `refused` if one raised PolicyViolation, which the
+    `outcome`: `allowed` if no policy is configured or none objects; `refused` if one raised PolicyViolation, which the
     client gets as POLICY_VIOLATION (44) with `message`; `failed` if one raised anything else: UNKNOWN_SERVER_ERROR
-    (-1). `policy` is the deciding class and `rule` its rule, both empty if allowed. `observed` holds what was recorded
-    and not enforced.
+    (-1). `policy` is the deciding class and `rule` its rule, both empty if allowed. `observed` has the violations that
+    were recorded and not enforced.
 
-    Policies are the operator's code: slow, impure, and able to raise. So they run before the machine decides, and only
-    their verdict enters it, as data on the command: a decision can be repeated from the log without them.
+    Policies are the operator's code: slow, impure, and able to raise. So they run before the state machine decides,
+    which gets only their verdict, as a field of the command: a decision can be repeated from the log without policies.
     """
 
     outcome: Outcome
@@ -142,21 +141,22 @@ class Verdict(Fact, frozen=True):
 
 
 class RequestedPartitions(Fact, frozen=True, tag="partitions"):
-    """`count` partitions in total (KIP-195); `assignments` has the replicas of each new one, None to have them
-    placed."""
+    """An increase to `count` partitions (KIP-195); `assignments` has the replicas of each new partition, None to have
+    them placed."""
 
     count: int
     assignments: tuple[tuple[BrokerId, ...], ...] | None
 
 
 class RequestedDeletion(Fact, frozen=True, tag="deletion"):
-    """Delete the topic; `topic_id`, if set, must match (KIP-516)."""
+    """A deletion of the topic; `topic_id`, if set, must match (KIP-516)."""
 
     topic_id: TopicId | None
 
 
 class RequestedConfigs(Fact, frozen=True, tag="configs"):
-    """Change explicit configs by these steps (`incremental`, KIP-339), or replace them by what the steps set."""
+    """A change of the explicit configs by the steps `ops` (`incremental`, KIP-339), or their replacement by the configs
+    that `ops` set."""
 
     ops: tuple[ConfigOp, ...]
     incremental: bool

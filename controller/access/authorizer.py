@@ -1,19 +1,19 @@
 """Authorization: the interface (KIP-4 rule 3, KIP-11), and an authorizer with ACLs like Kafka's StandardAuthorizer.
 
-Permissions are checked before a command is submitted, and the command carries the result (`denied`). The state machine
-then decides, answers and logs a denied command like any other rejection.
+The handlers of Kafka APIs and HTTP check permissions before they submit a command, which carries the result (`denied`).
+The state machine then rejects, answers and logs a denied command like any other rejection.
 
 Rules of the standard authorizer:
 - super users may do everything;
 - ACLs apply if their pattern covers the resource: its name, `*`, or a prefix of its name;
-- and if they are for the principal or `User:*`, and for the client's address, a range with this address (KIP-1276) or
-`*`; different notations of an address are equal;
+- and if they name the principal or `User:*`, and the client's address, a range with that address (KIP-1276) or `*`;
+different notations of an address are equal;
 - an ACL that denies the operation, or all operations, overrides all that allow it;
 - Read, Write, Delete and Alter imply Describe; AlterConfigs implies DescribeConfigs;
 - a resource without ACLs is closed, or open with `allow.everyone.if.no.acl.found`.
 
-A check takes a few microseconds for any number of ACLs: patterns are found by look-ups, and if a pattern has many ACLs
-these are found by principal.
+A check takes a few microseconds for any number of ACLs: it looks up the patterns, and in a pattern with many ACLs the
+ACLs of the principal.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ALLOWED_BY: Final = {operation: frozenset({codes.ALL, operation}) for operation
     codes.DESCRIBE: frozenset({codes.ALL, codes.DESCRIBE, codes.READ, codes.WRITE, codes.DELETE, codes.ALTER}),
     codes.DESCRIBE_CONFIGS: frozenset({codes.ALL, codes.DESCRIBE_CONFIGS, codes.ALTER_CONFIGS}),
 }
-"""By operation, the operations of ACLs that allow it."""
+"""For each requested operation, the operations of ACLs that allow the requested one."""
 _SCAN_MAX: Final = 16
 """Up to this many ACLs of a pattern are scanned; more are indexed by principal."""
 

@@ -1,10 +1,11 @@
-"""Controller mutation quotas (KIP-599): partitions that a user or client may create and delete per second.
+"""Controller mutation quotas (KIP-599): partitions that a user or client may create and delete per second. The engine
+charges each command before it records the decision (`controller.engine.decider`).
 
 As in Kafka, each user, client id or combination with a quota has a token bucket. It refills at the rate of the quota
 and holds the tokens of all windows (`controller.quota.window.num` times `controller.quota.window.size.seconds`). Each
-created or deleted partition takes a token. One command may bring the bucket below zero. While it is below zero,
+created or deleted partition takes a token. One command may bring the bucket below zero. While the bucket is below zero,
 - requests of newer versions are refused with THROTTLING_QUOTA_EXCEEDED (strict);
-- older ones, whose clients do not know that error, are executed and bring it further below zero (permissive).
+- requests of older versions, whose clients do not know that error, are executed and take more tokens (permissive).
 
 Both responses have the throttle time until the bucket is at zero, and the connection is not read meanwhile. Kafka
 truncates throttle times over 32 bits to a wrong, perhaps negative number; here they are limited to WAIT_MS_MAX.
@@ -27,11 +28,11 @@ from controller.machine.commands.commands import TopicCommand
 from events.access import QuotaEntity
 
 STRICT_SINCE: Final = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
-"""The first versions with THROTTLING_QUOTA_EXCEEDED. Other APIs, such as HTTP, always have it."""
+"""The first versions with THROTTLING_QUOTA_EXCEEDED. Other APIs, such as HTTP, always have this error."""
 WAIT_MS_MAX: Final = 2**31 - 1
 """The longest `throttle_time_ms`, 24 days."""
 IDLE_S_MAX: Final = 3600.0
-"""Unused buckets are dropped after this time, as in Kafka, and full when used again."""
+"""A bucket that is unused for this time is dropped, as in Kafka; a new bucket is full."""
 BUCKETS_MAX: Final = 10_000
 """Above this number the least recently used buckets are dropped; invented client ids have full buckets anyway."""
 
@@ -96,7 +97,7 @@ def quota_of(quotas: Quotas, user: str, client_id: str) -> tuple[float, tuple[st
     """Returns the effective mutation rate, and the user and client id that share its bucket; None without a quota.
 
     The most specific entity counts, in Kafka's order; an empty user or client id means any. A metadata log of Kafka may
-    have rates that it accepted before validating them: NaN or infinite rates mean no limit, negative ones never refill.
+    have rates from before Kafka validated rates: NaN or infinite rates mean no limit, negative rates never refill.
     """
     for entity, owner in (
         (((CLIENT_ID, client_id), (USER, user)), (user, client_id)),

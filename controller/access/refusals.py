@@ -1,4 +1,4 @@
-"""Keeps refused requests from filling the log.
+"""Limits the events that refused requests add to the log. The engine and the API handlers report each refusal here.
 
 Similar refusals have the same principal, API, resource and rule. Refusals by the authorizer, and refused automatic
 creations (which clients retry endlessly), are recorded in full the first time. Further similar refusals within an
@@ -8,9 +8,9 @@ is limited too; the rest are counted together, with the resource `(others)`.
 Refusals by rules, policies and quotas are recorded in full, because the requester may look them up. If a principal has
 very many of them through one API in an interval, the rest are counted as well.
 
-Recorded refusals are truncated (`controller.machine.truncation`). Those of one principal through one API in an interval
-take at most `RECORDED_BYTES_MAX`; the rest are counted. So a principal without permissions adds a few hundred events
-for each API and interval, and a limited number of bytes.
+Recorded refusals are truncated (`controller.machine.truncation`). The recorded refusals of one principal through one
+API in an interval take at most `RECORDED_BYTES_MAX`; the rest are counted. So a principal without permissions adds a
+few hundred events for each API and interval, and a limited number of bytes.
 
 A denied request counts as refused by the authorizer even if another rule answers it: Kafka checks duplicate names
 before permissions.
@@ -43,11 +43,11 @@ KINDS_MAX: Final = 50
 RECORDED_MAX: Final = 1000
 """Refusals by rules, policies and quotas of one principal through one API that an interval records in full."""
 KINDS_ALTOGETHER_MAX: Final = 10_000
-"""Different refusals of all principals; above it even principals are counted together."""
+"""Different refusals of all principals; above this number the refusals of all principals are counted together."""
 RECORDED_BYTES_MAX: Final = 1 << 20
 """Bytes of events for refusals of one principal through one API that an interval records in full."""
 OTHERS: Final = "(others)"
-EVENTS_PER_COMMAND_MAX: Final = 500  # one command must not hold up the loop
+EVENTS_PER_COMMAND_MAX: Final = 500  # one command must not block the event loop for long
 AUTHORIZER: Final = "authorizer"
 _Group = tuple[str, str]
 """Principal and API."""
@@ -68,7 +68,7 @@ class _RefusalKey(msgspec.Struct, frozen=True):
 
 
 class _Count(msgspec.Struct):
-    """Similar refusals that are not recorded yet. The other fields are those of the first one."""
+    """The number of similar refusals that are not recorded yet, with the time and client of the first one."""
 
     count: int = 0
     since_ms: int = 0
@@ -84,8 +84,8 @@ class Stamps(Protocol):
 
 
 class RefusalRecords:
-    """Counts refusals, and records them with internal commands: the first of its kind immediately and in full, similar
-    ones as a count after the interval."""
+    """Records refusals with internal commands: the first of several similar refusals immediately and in full, the
+    others as a count after the interval."""
 
     def __init__(self, stamps: Stamps, submit_internal: Callable[[RecordRefusals], None]) -> None:
         self._stamps = stamps
@@ -103,7 +103,7 @@ class RefusalRecords:
         return not (self._kinds or self._recorded or self._bytes)
 
     def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
-        """Returns whether to record the events of a refused command; otherwise it is counted."""
+        """True if the events of a refused command must be recorded; if not, the refusal is counted."""
         self._schedule()
         rejection = decision.refusal
         assert rejection is not None, "only refusals are counted"
@@ -215,7 +215,7 @@ _OPERATIONS: Final = {
 
 
 def _operation(command: TopicCommand, rejection: Rejection) -> str:
-    """The denied operation. `HTTP` has several, so its command decides."""
+    """The denied operation. The API `HTTP` has several operations, so there the type of the command decides."""
     if rejection.rule != AUTHORIZER and not command.denied:
         return ""
     return _OPERATIONS.get(command.api) or {"CreateTopic": "Create", "DeleteTopic": "Delete"}.get(

@@ -1,4 +1,4 @@
-"""Authenticates users: the SCRAM credentials of the log, and the users of a file.
+"""Authenticates clients of Kafka listeners and HTTP, by the SCRAM credentials in the log and by the users file.
 
 Hashing a password is slow, so it runs in a few threads, and client addresses take turns: a flood of logins only delays
 logins from the same network. Correct passwords are cached.
@@ -7,11 +7,11 @@ Constraint: responses must not reveal which users exist. Every login does the sa
 is no real one: one password hash if the file has any, and one for each SCRAM mechanism. Kafka instead ends a SCRAM
 login of an unknown user at its first message.
 
-Clients see salts and iterations of SCRAM, so fake ones must be plausible. They are derived from a secret in the log
-(`LoginSecretDrawn`), so a name has the same ones at all gateways and forever. They have the form of real ones: Kafka's
-tools make salts of 130 random bits in base 36, librdkafka of 64 bytes, `topicwright users --data` of 32, and iterations
-vary. Each form gets the same share of unknown names as of real users. Rendezvous hashing keeps most fake credentials
-unchanged when users come or go.
+Clients see SCRAM salts and iterations, so fake credentials must be plausible. Fake credentials are derived from a
+secret in the log (`LoginSecretDrawn`), so all gateways always give a name the same one. They have the form of real
+credentials. Kafka's tools make salts of 130 random bits in base 36, librdkafka of 64 bytes, `topicwright users --data`
+of 32, and iterations vary. A form is as frequent among unknown names as among real users. Rendezvous hashing leaves
+most fake credentials unchanged when users are added or removed.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ NICENESS: Final = 10
 
 class FairThreadPool:
     """A thread pool for one event loop that serves networks in turn: a network waits for running work, and at most one
-    piece of work of each other network. Work is not started if its requester has gone."""
+    item of work of each other network. Work is not started if its requester has disconnected."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_lower_priority)
@@ -167,14 +167,14 @@ def network_of(address: str) -> str:
         return host
 
 
-THREADS: Final = 2  # hashing passwords must leave cores to the rest
+THREADS: Final = 2  # hashing passwords must leave cores to the rest of the process
 SALT_BYTES: Final = 32
 SECRET_BYTES: Final = 32
 REMEMBERED_MAX: Final = 1000  # logins that need no hashing again; bounds memory
 
 
 class Users:
-    """Implements `controller.kafka.sasl.conversation.Users`. Raises UsersFileError if the file is invalid."""
+    """Checks logins of Kafka listeners (as `kafka.sasl.conversation.Users`) and HTTP. Raises UsersFileError."""
 
     def __init__(self, cluster: Callable[[], Cluster], file: Path | None = None) -> None:
         """`cluster` returns the durable state."""

@@ -2,7 +2,7 @@
 
 One credential per line: `NAME:$argon2id$…` for a password, `NAME:token:sha256:HEX` for a token. Empty lines and lines
 that begin with `#` are ignored. A name ends at the first colon, so names contain none. `topicwright users` writes the
-file.
+file; `access.users` reads it at the start and on reload.
 
 Passwords are hashed by argon2id (RFC 9106), which is slow and takes memory on purpose. Tokens are 32 random bytes that
 cannot be guessed, so SHA-256 is enough.

@@ -1,4 +1,5 @@
-"""CreateAcls, DescribeAcls and DeleteAcls (KIP-140, KIP-290)."""
+"""The handlers of CreateAcls, DescribeAcls and DeleteAcls (KIP-140, KIP-290), which `tables` gives to listeners.
+Changes become commands for the state machine; descriptions come from its durable state."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ from events.access import Acl
 DISABLED: Final = Detail(int(ErrorCode.SECURITY_DISABLED), "No Authorizer is configured.")
 DENIED: Final = Detail(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "Cluster authorization failed.")
 PATTERNS_PER_SLICE: Final = 500
-"""Patterns of a long response that are encoded at once."""
+"""The number of patterns of a long response that one slice encodes."""
 
 
 async def create_acls(
     api: ControllerApi, context: RequestContext, request: access.CreateAclsRequest
 ) -> access.CreateAclsResponse:
-    """Add ACLs. Raises Disconnect for unknown codes, as Kafka cannot parse such a request."""
+    """Answer CreateAcls. Raises Disconnect for unknown codes, because Kafka cannot parse such a request."""
     for one in request.creations:
         _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
     wrong = _denial(api, context, "Alter")
@@ -55,7 +56,7 @@ async def create_acls(
 async def describe_acls(
     api: ControllerApi, context: RequestContext, request: access.DescribeAclsRequest
 ) -> access.DescribeAclsResponse:
-    """The ACLs that match a filter. Raises Disconnect for unknown codes."""
+    """Answer DescribeAcls with the ACLs that match a filter. Raises Disconnect for unknown codes."""
     requested = _filter(request)
     wrong = _denial(api, context, "Describe")
     if wrong is not None:
@@ -75,7 +76,7 @@ def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> access.DescribeAclsRes
 async def delete_acls(
     api: ControllerApi, context: RequestContext, request: access.DeleteAclsRequest
 ) -> access.DeleteAclsResponse:
-    """Remove the ACLs that match filters. Raises Disconnect for unknown codes."""
+    """Answer DeleteAcls: remove the ACLs that match filters. Raises Disconnect for unknown codes."""
     filters = tuple(_filter(one) for one in request.filters)
     wrong = _denial(api, context, "Alter")
     if wrong is not None:

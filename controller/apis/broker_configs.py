@@ -1,10 +1,11 @@
-"""The configs of brokers (KIP-226): DescribeConfigs of them, and validation of their changes.
+"""The configs of brokers (KIP-226): the entries for DescribeConfigs, and the validation of changes, both for `configs`.
 
-A value comes from the broker's own dynamic configs, else from those of all brokers, else from the settings, else it is
-the default. The settings are this controller's own, under Kafka's keys: simulated brokers have no others.
+A value comes from the broker's own dynamic configs, else from the dynamic configs of all brokers, else from the
+settings of this controller (under Kafka's keys; simulated brokers have no settings of their own), else it is the
+default.
 
 In Kafka the broker that receives a request checks the values and forwards it to the controller. For simulated brokers
-`refused_change` does that check; Kafka brokers have made it before they forward a request.
+`refused_change` does that check; Kafka brokers have checked a request before they forward it.
 
 Non-goal: dependencies between values are checked only if topics depend on them.
 """
@@ -36,7 +37,7 @@ _SECURITY = frozenset(
 )  # fmt: skip
 """Configs that can only be changed for a single listener (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 _OF_ALL_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""Configs of a listener that can be changed for all brokers at once; the others only for one broker."""
+"""Configs of a listener that can be changed for all brokers at once; its other configs only for one broker."""
 _POOLS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
 """Thread pools, which a change may at most double or halve."""
 _FIXED = frozenset({"listeners", "listener.security.protocol.map"})
@@ -46,7 +47,7 @@ _REQUIREMENTS = {
     "log.roll.ms": "must be greater than or equal to 1",
     "log.roll.jitter.ms": "must be equal or greater than 0",
 }
-"""Kafka's messages for values that it validates after parsing."""
+"""Kafka's error messages for values that Kafka validates after parsing."""
 
 _ID = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
@@ -57,7 +58,7 @@ Layer = tuple[ConfigSource, Mapping[str, str]]
 
 
 def entries_of_brokers(api: ControllerApi, name: str) -> tuple[ConfigEntry, ...] | Rejection:
-    """The configs of the broker of this id, or without a name the dynamic configs of all brokers.
+    """The configs of the broker whose id is `name`; for an empty `name` the dynamic configs of all brokers.
 
     With simulated brokers the controller answers for every node; in KRaft mode only for itself.
     """
@@ -73,7 +74,7 @@ def entries_of_brokers(api: ControllerApi, name: str) -> tuple[ConfigEntry, ...]
 
 
 def entries_of_loggers(api: ControllerApi, name: str) -> tuple[ConfigEntry, ...] | Rejection:
-    """The loggers of a node with their levels. There is one: `log.level` is the level of the whole process."""
+    """The loggers of a node with their levels: one logger, because `log.level` is the level of the whole process."""
     if not name:
         return _invalid("Broker id must not be empty")
     broker_id = _broker_id(_nodes(api), name)
@@ -117,8 +118,8 @@ def _nodes(api: ControllerApi) -> dict[int, Node]:
 
 
 def _static(api: ControllerApi, node: Node) -> dict[str, str]:
-    """The static configs of a node. Settings that affect decisions come from the log, which does not record whether
-    they were set: if another process decides, all of them count as set."""
+    """The static configs of a node. Settings that affect decisions come from the log, which does not record whether a
+    setting was set: if another process decides, all such settings count as set."""
     given = {key: text for key, text in api.static_configs.items() if key in BROKER_CONFIGS}
     for key, text in api.cluster.settings_pairs:
         is_own_default = api.decides_here and key in BY_KEY and BY_KEY[key].default == text

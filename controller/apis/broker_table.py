@@ -1,8 +1,8 @@
 """Every broker config of Apache Kafka 4.4: type, default, allowed values, whether it is dynamic, documentation.
 
-They are read from broker_configs.json, one config a line, exported from Kafka's classes (AbstractKafkaConfig,
-DynamicBrokerConfig, DynamicConfig; the documentation is Kafka's, Apache License 2.0). Internal configs are left out, as
-Kafka's brokers do not describe them.
+`broker_configs` uses this table. It is read from broker_configs.json, one config a line, exported from Kafka's classes
+(AbstractKafkaConfig, DynamicBrokerConfig, DynamicConfig; the documentation is Kafka's, Apache License 2.0). Internal
+configs are left out, as Kafka's brokers do not describe them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TEXT = files(__package__).joinpath("broker_configs.json").read_bytes()
 BROKER_CONFIGS: dict[str, BrokerConfig] = {
     stored[0]: _row(stored) for stored in msgspec.json.decode(_TEXT, type=tuple[_Stored, ...])
 }
-"""By name, in Kafka's order of definition, in which it also validates values."""
+"""By name, in the order in which Kafka defines the configs and validates their values."""
 
 _GROUPS = {
     synonym.name: tuple(each.name for each in row.synonyms)

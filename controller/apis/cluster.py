@@ -1,8 +1,8 @@
-"""ApiVersions (KIP-35), DescribeCluster of brokers (KIP-700) and controllers (KIP-919), and ListPartitionReassignments
-without KRaft.
+"""The handlers of ApiVersions (KIP-35), of DescribeCluster for brokers (KIP-700) and controllers (KIP-919), and of
+ListPartitionReassignments without KRaft; `tables` and `kraft.listener` give them to listeners.
 
-ApiVersions is generated from the table of the listener. It also checks that the client reached the cluster and node
-that it expects (KIP-1242)."""
+ApiVersions lists the listener's handlers, and checks that the client reached the expected cluster and node
+(KIP-1242)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def with_api_versions(
     finalized: Callable[[], tuple[int, tuple[cluster.FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
     is_node: Callable[[str, int], bool] = lambda *_: True,
 ) -> dict[int, ApiHandler]:
-    """Add ApiVersions to the table of a listener; it lists the whole table and these features.
+    """Add ApiVersions to the table of a listener (a handler by API key). Its response lists this table and features.
 
     `finalized` returns the epoch and the finalized features. `is_node` returns True if this listener belongs to this
     node of this cluster.
@@ -98,7 +98,7 @@ _ENDPOINT_TYPES = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER
 def describe_cluster(
     api: ControllerApi, context: RequestContext, request: cluster.DescribeClusterRequest
 ) -> cluster.DescribeClusterResponse:
-    """The brokers; fenced ones only if requested (version 2)."""
+    """Answer DescribeCluster with the brokers; fenced brokers only if requested (version 2)."""
     if request.endpoint_type != BROKER_ENDPOINTS:
         return _wrong_endpoint_type(request.endpoint_type, BROKER_ENDPOINTS)
     wants_operations = request.include_cluster_authorized_operations
@@ -119,7 +119,7 @@ def describe_cluster(
 def list_partition_reassignments(
     api: ControllerApi, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """An empty list: simulated brokers never have ongoing reassignments."""
+    """Answer ListPartitionReassignments with an empty list: simulated brokers never have ongoing reassignments."""
     if not api.grants(context, "Describe"):
         return ListPartitionReassignmentsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return ListPartitionReassignmentsResponse()
@@ -128,7 +128,7 @@ def list_partition_reassignments(
 def describe_controllers(
     api: ControllerApi, quorum: Consensus, context: RequestContext, request: cluster.DescribeClusterRequest
 ) -> cluster.DescribeClusterResponse:
-    """The voters with their endpoints, and the leader, for clients with `bootstrap.controllers` (KIP-919)."""
+    """Answer DescribeCluster for clients with `bootstrap.controllers` (KIP-919): voters' endpoints and leader."""
     if request.endpoint_type != CONTROLLER_ENDPOINTS:
         return _wrong_endpoint_type(request.endpoint_type, CONTROLLER_ENDPOINTS)
     places = ((each.id, *quorum.address_of(each)) for each in quorum.voters)

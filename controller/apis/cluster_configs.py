@@ -1,7 +1,8 @@
-"""Configs of the brokers and groups of a target cluster, which stores them.
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for a listener in front of a target cluster (`tables`).
 
-A request is split: resources of one broker are forwarded to that broker, of all brokers or a group to any broker, and
-the others are answered here. The cluster sees Topicwright's principal, so the client's permission is checked first.
+The cluster stores the configs of brokers and groups. So a request is split: resources of one broker are forwarded to
+that broker, of all brokers or a group to any broker; the other resources, such as topics, are answered here. The
+cluster sees Topicwright's principal, so the client's permission is checked first.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ DEFAULT = 5
 
 
 class _Api(NamedTuple):
-    """The operation that an API needs, the field of its response with the results, and their type."""
+    """The operation that an API needs, the field of its response that has the results, and the type of a result."""
 
     operation: Operation
     field: str
@@ -59,8 +60,8 @@ def to_brokers(
     forward: PassOn,
     broker_id: BrokerId | None = None,
 ) -> dict[int, ApiHandler]:
-    """The table rows for requests about configs. `own` are the rows for resources answered here, `broker_apis` the
-    versions of the brokers."""
+    """Returns the handlers of the config APIs, by API key. `own` are the handlers of resources answered here,
+    `broker_apis` the APIs that the brokers support."""
     versions = {api.api_key: (api.min_version, api.max_version) for api in broker_apis}
     return {
         key: replace(own[key], handle=_SplitRequest(api, own[key].handle, versions[key], forward, broker_id))
@@ -142,7 +143,7 @@ def _key(resource: Any) -> tuple[int, str]:
 
 
 def _with_defaults(result: Any) -> Any:
-    """Set `is_default`, which version 0 has in place of sources."""
+    """Set `is_default`, which version 0 of DescribeConfigs has in place of config sources."""
     return replace(
         result, configs=tuple(replace(each, is_default=each.config_source == DEFAULT) for each in result.configs)
     )

@@ -1,4 +1,5 @@
-"""DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs (KIP-339)."""
+"""The handlers of DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs
+(KIP-339), for topics, brokers, groups and client metrics. `tables` gives them to listeners."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ from events.catalog import ConfigOp
 from events.names import TopicName
 
 RESOURCES_PER_SLICE = 20
-REJECTIONS_PER_SLICE = 200  # a message may name all brokers
+REJECTIONS_PER_SLICE = 200  # one error message may name all brokers
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 async def describe_configs(
     api: ControllerApi, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Null or empty keys mean all configs. A resource requested twice with the same keys is in the response once."""
+    """Answer DescribeConfigs. Null or empty keys mean all configs. Equal resources are in the response once."""
     once = list(dict.fromkeys(request.resources))
     results = await in_turns(
         api,
@@ -149,7 +150,7 @@ def _denied_resource(
 
 
 class _Alteration(NamedTuple):
-    """A resource and its config changes."""
+    """One resource of an AlterConfigs or IncrementalAlterConfigs request, with its config changes."""
 
     kind: int
     name: str
@@ -166,8 +167,8 @@ async def alter_configs(
 ) -> configs.AlterConfigsResponse:
     """Answers AlterConfigs, which replaces all configs of a resource, and IncrementalAlterConfigs, which changes some.
 
-    Resources are topics and those of the kinds `others`. Each is rejected here or becomes a command; the results are
-    in the order of the request. The only operation of AlterConfigs is SET (0).
+    Resources are topics and the resource types `others`. Each is rejected here or becomes a command; the results are in
+    the order of the request. The only operation of AlterConfigs is SET (0).
     """
     alterations = [
         _Alteration(

@@ -1,4 +1,5 @@
-"""DescribeTopicPartitions (KIP-966): topics in order, paged by a cursor."""
+"""The handler of DescribeTopicPartitions (KIP-966), which `tables` gives to listeners: partitions of topics, in pages.
+The cursor of a response is the start of the next page."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Requests that are not about topics (groups, transactions, offsets, …), forwarded unread to a broker of the cluster.
 
-Clients that bootstrap here take this node for a broker, and send any broker requests to find a coordinator, allocate a
-producer id or list groups. The frame is forwarded and the response returned byte for byte, so client and broker may use
-any versions and fields. ApiVersions lists the brokers' versions.
+Clients that bootstrap at a listener in front of a target cluster take it for a broker, and send requests to find a
+coordinator, allocate a producer id or list groups. The frame is forwarded and the response returned byte for byte, so
+client and broker may use any versions and fields. ApiVersions lists the brokers' versions.
 
 Non-goals: forwarded frames are not parsed, and inter-broker APIs are not forwarded. The cluster's ACLs see
 Topicwright's principal, not the client's.
@@ -64,7 +64,7 @@ def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassO
 
 
 def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
-    """The table row for Metadata at a broker's listener.
+    """Returns the handler of Metadata at a listener for one broker of the target cluster.
 
     Java clients keep using a connection to this listener after they learn the broker's own address. So the connection
     is closed after the response that has that address.
@@ -78,8 +78,8 @@ def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
 
 
 def closing_produce(produce: ApiHandler) -> ApiHandler:
-    """The table row for Produce at a broker's listener: it closes the connection, so that the client connects to the
-    broker's own address.
+    """Returns the handler of Produce at a broker's listener, which closes the connection, so that the client connects
+    to the broker's own address.
 
     Fetch is forwarded instead. Consumers that subscribe to a pattern and list all topics (franz-go, kafka-python) get
     only this listener's address, so with a closed connection they would wait forever.
@@ -99,7 +99,8 @@ def forwarding_rows(
     may_forward: Callable[[RequestContext], bool],
     at_broker: bool = True,
 ) -> dict[int, ApiHandler]:
-    """The table rows for those `broker_apis` that are not in `own`, the listener's own APIs. `may_forward` authorizes.
+    """Returns the handlers of all `broker_apis` except `own`, the APIs that the listener answers. `may_forward` is the
+    permission check.
 
     Without `at_broker` (at this process's own listener), FindCoordinator of librdkafka closes the connection, and the
     client tries the next node. With an answer, the client would send its next Metadata request to this node, drop this

@@ -48,8 +48,8 @@ async def in_turns(
     elements: Callable[[Sequence[T]], Iterable[Any]],
     beyond: Callable[[Sequence[T]], Iterable[Any]] | None = None,
 ) -> tuple[Any, ...]:
-    """The elements of a response array for these items. More than `size` items are encoded, one slice at a time. After
-    `RESPONSE_BYTES_MAX` bytes, `beyond` makes the elements of the remaining items."""
+    """Returns the elements of a response array, which `elements` makes from the items. More than `size` items are
+    encoded in slices. After `RESPONSE_BYTES_MAX` bytes, `beyond` makes the elements of the remaining items."""
     if len(items) <= size:
         return tuple(elements(items))
     encoded: list[bytes] = []
@@ -65,7 +65,7 @@ async def in_turns(
 
 
 def _topics(api: ControllerApi, request: CreateTopicsRequest) -> Detail | None:
-    # The machine itself checks, and records, a request for one topic.
+    # The state machine checks a request for one topic, and records the rejection.
     if len(request.topics) < 2:
         return None
     partitions = sum(len(topic.assignments) or max(0, topic.num_partitions) for topic in request.topics)
@@ -118,10 +118,10 @@ def _deleted(request: DeleteTopicsRequest) -> Iterable[dict[str, Any]]:
 
 
 class _Bound(NamedTuple):
-    """The bound of an API, and the results in its response to a request beyond it."""
+    """The bound of an API, and how to build the response to a request beyond this bound."""
 
     error: Callable[[ControllerApi, Any], Detail | None]
-    """The error of a request that is too large; None if it is not."""
+    """The error of a request that is too large; None for any other request."""
     field: str
     """The field of the response with the results."""
     result: type[Message]
@@ -165,11 +165,11 @@ _BOUNDS: Final[Mapping[int, _Bound]] = {
     ),
 }
 CHANGES: Final = frozenset(_BOUNDS)
-"""The APIs that change things."""
+"""The APIs with which clients change topics, configs, ACLs, quotas and SCRAM credentials."""
 
 
 def bounded(api: ControllerApi, api_key: ApiKey, handle: Handler) -> Handler:
-    """The handler of an API that changes things, which rejects requests beyond Kafka's bounds as a whole."""
+    """Wraps the handler of an API in `CHANGES`, so that requests beyond Kafka's bounds are rejected as a whole."""
 
     def answer(context: RequestContext, request: Any) -> Any:
         error = _BOUNDS[api_key].error(api, request)
@@ -194,4 +194,4 @@ def _not_controller(context: RequestContext, request: Any) -> Message:
 
 
 NOT_CONTROLLER_HANDLERS: Final = dict.fromkeys(CHANGES - {ApiKey.ALTER_USER_SCRAM_CREDENTIALS}, _not_controller)
-"""The responses of a simulated broker to requests for the controller."""
+"""The handlers of a simulated broker for requests that only the controller may answer."""

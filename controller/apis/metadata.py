@@ -1,4 +1,5 @@
-"""Metadata: brokers, controller and topics, and auto-creation if client and controller both allow it (KIP-361).
+"""The handler of Metadata: it returns brokers, controller and topics. Missing topics are created automatically if
+client and controller both allow that (KIP-361). `tables` gives the handler to listeners.
 
 The encoded bytes of a topic are cached by version until the topic or the brokers change. A long list is encoded in
 slices, so that other clients are served in between."""
@@ -33,7 +34,7 @@ from events.values import Configs
 from projections.views.topics import offline_replicas
 
 TOPICS_PER_SLICE = 200
-"""Bounds how long one slice of a listing blocks the loop: a few milliseconds with nothing cached."""
+"""Bounds how long one slice of a response blocks the event loop: a few milliseconds with nothing cached."""
 PARTITIONS_CACHED_MAX = 200_000  # bounds memory
 LARGE = 2_000
 """Topics with more partitions are encoded in another thread: 100,000 partitions take 300 ms."""
@@ -44,13 +45,13 @@ AUTO_CREATION_WAIT_MS = 30_000
 
 
 CREATED_AT_ONCE_MAX = 1000
-"""Topics that one request may create; its client requests missing ones again."""
+"""The number of topics that one request may create. The client requests the remaining topics again."""
 _Parts = dict[str | bytes | None, bytes]
 """Encoded elements of a response, by topic name, or by id if the name is unknown."""
 
 
 class MetadataHandler:
-    """Answers Metadata. Auto-creations are submitted to the controller, also on brokers' listeners."""
+    """Answers Metadata. Auto-creations are submitted to the controller, also from the listeners of brokers."""
 
     def __init__(self, api: ControllerApi) -> None:
         self._api = api
@@ -203,7 +204,7 @@ class MetadataHandler:
         )
 
     def _shows_brokers(self, context: RequestContext, request: MetadataRequest) -> bool:
-        """True if the client is shown the brokers' own addresses, which it needs to produce and consume.
+        """True if the response has the brokers' own addresses, which the client needs to produce and consume.
 
         A Java consumer of a pattern requests all topics; Java's admin client ignores the nodes of such a list. Without
         listeners for brokers, librdkafka finds its coordinator only among the nodes of a request without topics.
@@ -216,8 +217,8 @@ class MetadataHandler:
         return not has_listeners and LIBRDKAFKA in context.software
 
     def _racks(self, nodes: Sequence[Node]) -> Sequence[str | None]:
-        """The racks of the nodes, or none if nodes share an address: kafkajs takes these for one broker whose rack
-        changes, and disconnects. DescribeCluster always has racks."""
+        """The racks of the nodes, or none if nodes share an address: kafkajs would take these nodes for one broker
+        whose rack changes, and disconnect. DescribeCluster always has racks."""
         distinct = len({(node.host, node.port) for node in nodes}) == len(nodes)
         return [node.rack if distinct else None for node in nodes]
 
@@ -273,7 +274,7 @@ def _invalid_request(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse
 def response_topic(
     topic: Topic, partitions: Sequence[Partition], live: Sequence[BrokerId], operations: int, start: int = 0
 ) -> MetadataResponseTopic:
-    """A topic with these of its partitions, from the index `start` on."""
+    """A topic in a response, with some of its partitions: `start` is the index of the first one."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

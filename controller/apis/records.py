@@ -1,4 +1,5 @@
-"""Produce, and reads of offsets, groups and log directories, answered as by an empty Kafka with simulated brokers.
+"""The handlers of Produce, and of APIs that read offsets, groups and log directories, for listeners with simulated
+brokers (`tables`). They answer like an empty Kafka cluster.
 
 Topicwright stores no records: Produce is rejected, every partition begins and ends at offset 0, and there are no
 groups. Each node coordinates every group; joining a group and committing offsets are not offered."""
@@ -40,7 +41,7 @@ def reads(api: ControllerApi) -> dict[int, Handler]:
 async def list_offsets(
     api: ControllerApi, context: RequestContext, request: clients.ListOffsetsRequest
 ) -> clients.ListOffsetsResponse:
-    """Offset 0 for the ends of a partition, -1 for any time."""
+    """Answer ListOffsets: offset 0 for the beginning and the end of a partition, -1 for any timestamp."""
 
     def results(requested: Sequence[clients.ListOffsetsTopic]) -> Iterator[clients.ListOffsetsTopicResponse]:
         for each in requested:
@@ -129,7 +130,7 @@ async def find_coordinator(
 async def describe_groups(
     api: ControllerApi, context: RequestContext, request: clients.DescribeGroupsRequest
 ) -> clients.DescribeGroupsResponse:
-    """Every group is dead; from version 6 that is an error (KIP-1043)."""
+    """Answer DescribeGroups: every group is dead. From version 6 a dead group has an error code (KIP-1043)."""
 
     def results(requested: Sequence[str]) -> Iterator[clients.DescribedGroup]:
         for group in requested:

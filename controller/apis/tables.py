@@ -1,4 +1,4 @@
-"""The APIs of each listener, with their versions and handlers.
+"""The table of each listener without KRaft: the APIs that it answers, by API key, with versions and handler.
 
 The controller's own listener answers every API. The listener of a simulated broker answers reads, and rejects changes
 with NOT_CONTROLLER (KIP-4). A listener in front of a target cluster forwards requests that are not about topics.
@@ -61,8 +61,8 @@ def controller_listener(api: ControllerApi, versions_max: Mapping[str, int]) -> 
 def administration(
     api: ControllerApi, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset({BROKERS, GROUPS})
 ) -> dict[int, Handler]:
-    """The handlers of changes and SCRAM credentials. `create_ms_max` caps the timeout of CreateTopics; configs of
-    topics and of the kinds `other_configs` can be altered."""
+    """The handlers of APIs that change something or describe SCRAM credentials. `create_ms_max` caps the timeout of
+    CreateTopics. `other_configs` are the resource types, in addition to topics, whose configs can be altered."""
     changes: dict[ApiKey, Handler] = {
         ApiKey.CREATE_TOPICS: partial(topics.create_topics, api, create_ms_max),
         ApiKey.DELETE_TOPICS: partial(topics.delete_topics, api),

@@ -1,4 +1,5 @@
-"""CreateTopics (KIP-4, KIP-108), CreatePartitions (KIP-195) and DeleteTopics (KIP-516): one command for each topic."""
+"""The handlers of CreateTopics (KIP-4, KIP-108), CreatePartitions (KIP-195) and DeleteTopics (KIP-516), which `tables`
+gives to listeners. They submit one command for each topic."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ VERSION_WITHOUT_MESSAGES = 0
 async def create_topics(
     api: ControllerApi, timeout_ms_max: int | None, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Submit a command for each topic and wait, at most `timeout_ms_max`. Raises Disconnect for errors that version 0
-    cannot carry."""
+    """Answer CreateTopics: submit a command for each topic and wait, at most `timeout_ms_max`. Raises Disconnect for
+    errors that version 0 cannot express."""
     if not request.topics:
         return CreateTopicsResponse()
     if timeout_ms_max is not None and request.timeout_ms > timeout_ms_max:
@@ -158,7 +159,7 @@ TOPICS_PER_SLICE = 200
 async def delete_topics(
     api: ControllerApi, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
-    """Submit a command for each topic. Ids and names that do not resolve to one topic are answered directly."""
+    """Answer DeleteTopics. Ids and names that do not resolve to one topic are answered without a command."""
     states = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
     origin = origin_of(api, context)
     named = Counter(state.name for state in states if state.name is not None)

@@ -1,5 +1,5 @@
 """AlterClientQuotas and DescribeClientQuotas (KIP-546), AlterUserScramCredentials and DescribeUserScramCredentials
-(KIP-554).
+(KIP-554): their handlers, which `tables` gives to listeners.
 
 Clients send salted passwords. The stored key and the server key are derived here and go into the log; the salted
 password is not stored.
@@ -41,7 +41,7 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 async def alter_client_quotas(
     api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
 ) -> access.AlterClientQuotasResponse:
-    """Change the quotas of each entity; needs AlterConfigs on the cluster."""
+    """Answer AlterClientQuotas: change the quotas of each entity; needs AlterConfigs on the cluster."""
     is_granted = api.grants(context, "AlterConfigs")
     details = await _alter_in_slices(api, context, request) if is_granted else [DENIED] * len(request.entries)
     return access.AlterClientQuotasResponse(
@@ -84,7 +84,7 @@ def _entity(entry: access.EntryData) -> QuotaEntity:
 async def describe_client_quotas(
     api: ControllerApi, context: RequestContext, request: access.DescribeClientQuotasRequest
 ) -> access.DescribeClientQuotasResponse:
-    """The entities that match all components; with `strict`, only entities that have no other components."""
+    """Answer DescribeClientQuotas: the entities that match all components; with `strict`, without other components."""
     wrong = _filter_error(request.components) if api.grants(context, "DescribeConfigs") else DENIED
     if wrong is not None:
         return access.DescribeClientQuotasResponse(**errors_of(wrong), entries=None)
@@ -160,7 +160,7 @@ USERS_PER_SLICE = 500
 async def alter_user_scram_credentials(
     api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest
 ) -> access.AlterUserScramCredentialsResponse:
-    """Set and remove credentials; needs Alter on the cluster. One result a user, in order of first appearance."""
+    """Answer AlterUserScramCredentials; needs Alter on the cluster. One result a user, in order of first appearance."""
     names = [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
     outcomes = dict.fromkeys(names, DENIED)
     if api.grants(context, "Alter"):
@@ -199,8 +199,8 @@ def _upsert(requested: access.ScramCredentialUpsertion) -> ScramUpsert:
 async def describe_user_scram_credentials(
     api: ControllerApi, context: RequestContext, request: access.DescribeUserScramCredentialsRequest
 ) -> access.DescribeUserScramCredentialsResponse:
-    """The users with credentials: the requested ones, or all; needs Describe on the cluster. Without it, as in Kafka,
-    each requested user has a result with the error and no name."""
+    """Answer DescribeUserScramCredentials: the requested users, or all; needs Describe on the cluster. Without that
+    permission, as in Kafka, each requested user has a result with the error and no name."""
     if not api.grants(context, "Describe"):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         row = access.DescribeUserScramCredentialsResult(error_code=code)

@@ -1,4 +1,5 @@
-"""The port between the controller and its brokers."""
+"""The ports between the engine and its brokers. `Brokers` gets committed events, and reports to `CommandSink` with
+commands. Simulated brokers, Kafka brokers (`kraft`) and a target cluster (`cluster`) implement `Brokers`."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def stamp(controller: Stamper, origin: str) -> Stamp:
 
 
 async def walk(controller: CommandSink, slices: Slices = topic_slices) -> AsyncIterator[Part]:
-    """Iterate over all durable topics, or other `slices`, in parts. Between two parts the controller decides everything
-    submitted so far and other tasks run."""
+    """Iterate over all durable topics, or other `slices`, in parts. Between two parts the controller decides all
+    commands submitted so far, and other tasks run."""
     for topics in slices(lambda: controller.store):
         for part in parts_of(topics):
             yield part
@@ -58,12 +59,12 @@ class Subscriber(Protocol):
 
     @property
     def handles(self) -> EventTypes:
-        """The types of events that it handles."""
+        """The types of events that this subscriber handles."""
         ...
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
-        """Handle the events of a commit, in log order without gaps; only those of the types in `handles`, so there may
-        be none. `end` is the offset of the commit's last event."""
+        """Handle the events of a commit whose types are in `handles`, perhaps none, in log order without gaps. `end` is
+        the offset of the commit's last event."""
         ...
 
 
@@ -80,7 +81,7 @@ class LeadLost(Exception):
 
 
 class Replication(Protocol):
-    """A replicated log, written ahead of each process's own event log. A commit counts when a majority has it."""
+    """A replicated log, written before each process's event log. A commit is durable when a majority has it."""
 
     on_lost: Callable[[], None]
     """Called when this process loses leadership."""
@@ -130,7 +131,7 @@ class CommandSink(InternalCommands, Protocol):
         ...
 
     def is_reconciled(self) -> bool:
-        """True if every topic was reconciled since a broker last came or went."""
+        """True if every topic was reconciled since the last broker change."""
         ...
 
     async def decided(self) -> None:
@@ -143,7 +144,7 @@ class CommandSink(InternalCommands, Protocol):
 
 
 class Brokers(Subscriber, Protocol):
-    """A set of brokers. All events that it is given are durable."""
+    """A set of brokers. All events that are passed to it are durable."""
 
     def start(self, controller: CommandSink) -> None:
         """Register the brokers and begin to report. Events that the log already holds are not passed to `on_events`; a
@@ -156,7 +157,7 @@ class Brokers(Subscriber, Protocol):
         ...
 
     def resume(self) -> None:
-        """Continue after a failed write dropped commands. Report again everything that may have been lost with it."""
+        """Continue after a failed write dropped commands: submit all reports again that may have been dropped."""
         ...
 
     async def stop(self) -> None:

@@ -1,5 +1,5 @@
-"""Simulated brokers in this process: they register, apply metadata, lead and follow, with delay, failure and restart on
-demand.
+"""Simulated brokers in this process, for `serve --brokers N` and tests: they register, apply metadata, lead and follow,
+and they delay, fail and restart on demand.
 
 They behave like real brokers without storing records. A running broker applies the metadata log `delay_ms` after it is
 durable, then confirms it; a leader reports a returning follower as in sync. Only committed events drive them, so after
@@ -34,7 +34,7 @@ class UnknownBroker(Exception):
 
 
 class SimulatedBroker:
-    """One broker. It applies an event `delay_ms` after the event is durable."""
+    """One simulated broker. It applies an event `delay_ms` after the event is durable."""
 
     def __init__(self, broker_id: BrokerId, rack: str) -> None:
         self.broker_id = broker_id
@@ -42,11 +42,12 @@ class SimulatedBroker:
         self.delay_ms = 0
         self.running = True
         self.applied = Offset(-1)
-        """The newest offset that it has applied."""
+        """The offset of the newest event that this broker has applied."""
         self.starts = 1
         """Number of starts. A restart discards the events that the previous process had not applied yet."""
         self.confirmed = Offset(-1)
-        """The newest offset that it has confirmed since its start, or since its confirmations were last lost."""
+        """The newest offset that this broker has confirmed since its start, or since a failed write dropped
+        commands."""
 
 
 class SimulatedBrokers:

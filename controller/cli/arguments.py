@@ -1,4 +1,4 @@
-"""Parse the command line: values of flags, times as people write them, and errors with suggestions.
+"""Parses flag values and times, and prints errors with suggestions, for all modules of the command line.
 
 Times such as `5m`, `2h`, `yesterday 14:00`, `14:00`, `today` and `now` become absolute when they are parsed, in the
 terminal's time zone. Offsets, ISO-8601 times and milliseconds pass unchanged.
@@ -53,7 +53,7 @@ def with_output(run: Callable[[], int]) -> int:
 
 
 def _reported(run: Callable[[], int]) -> int:
-    """Run a command and print its errors. Raises OSError if it is standard output that cannot be written."""
+    """Run a command and print its errors. Raises OSError if standard output cannot be written."""
     try:
         return run()
     except UserError as error:
@@ -62,7 +62,7 @@ def _reported(run: Callable[[], int]) -> int:
         raise
     except OSError as error:
         if error.filename is None and error.errno in _WRITE_ERRORS:
-            print(flush=True)  # raises again if it is standard output
+            print(flush=True)  # raises again if standard output is the cause
         return print_error(error_text(error))
 
 

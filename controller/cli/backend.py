@@ -1,4 +1,4 @@
-"""Clients of the JSON API: of a running service, or of the data folder of a stopped one.
+"""Clients of the JSON API for commands: of a running service, or of a stopped service's data folder.
 
     --http HOST:PORT or https://HOST:PORT
     --command-config FILE    properties: username and password, or token; ssl.truststore.location for TLS
@@ -29,7 +29,7 @@ ANSWER_S: Final = 60.0
 """Timeout of the service. While events are followed, the service sends a heartbeat every 10 s."""
 KEYS: Final = ("username", "password", "token", "ssl.truststore.location")
 _ANSWER_BYTES_MAX = 256 << 20
-"""More than a topic with a million partitions takes. `verify` must not trust the service that it checks."""
+"""Larger than a topic with a million partitions. The limit protects `verify`, which must not trust the service."""
 _PIECE_BYTES: Final = 1 << 20
 
 _T = TypeVar("_T")

@@ -1,6 +1,6 @@
 """All commands with their modules and summaries.
 
-Separate from the modules, so that `topicwright --help` loads no command, and a command loads only its own module.
+`main` uses this table, so that `topicwright --help` loads no command module, and a command loads only its own module.
 """
 
 from __future__ import annotations

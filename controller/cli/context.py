@@ -44,7 +44,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Contexts:
-    """All contexts by name, and the one in use."""
+    """All contexts by name, and the name of the context in use."""
 
     by_name: Mapping[str, Context] = field(default_factory=dict)
     current: str | None = None
@@ -90,7 +90,7 @@ def write(contexts: Contexts) -> None:
 
 
 def chosen(http: str | None, context: str | None) -> Context:
-    """The service that the flags, the environment, or the file name. Raises ContextError."""
+    """The service named by the flags, the environment, or the file of contexts. Raises ContextError."""
     if http is not None:
         return Context(http)
     if context is not None:

@@ -1,4 +1,4 @@
-"""Flags of the commands whose work is in `controller.cli.work`: migration, backups, the quorum, users, proofs, demo.
+"""Flags of the commands that `controller.cli.work` implements: migration, backups, the quorum, users, proofs, demo.
 
 A module of `work` is loaded only when its command runs, so that `--help` stays fast.
 """
@@ -154,7 +154,7 @@ Exit codes: 0 done, 1 refused or no such user, 2 wrong usage or no service reach
 """
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
-"""The limits of `controller.machine.access.credentials`, which the help does not load."""
+"""The limits on SCRAM iterations in `controller.machine.access.credentials`, a module that `--help` does not load."""
 
 
 def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:

@@ -1,4 +1,5 @@
-"""Answers read commands from the folder of a stopped service, with the handlers of the JSON API in this process.
+"""Answers commands that read (`topics`, `events`, …) from the data folder of a stopped service (`--data`), with the
+handlers of the JSON API in this process.
 
 Nothing is written to the folder. A dry run uses the settings that the log has recorded, and calls no policies.
 """
@@ -48,7 +49,7 @@ STOPPED = "the data folder of a stopped service is read-only: name a running ser
 
 
 class FolderBackend(Backend):
-    """The log of a `serve`, or the partition logs of a worker or gateway read as one log.
+    """A client of the JSON API over the log of a `serve`, or the partition logs of a worker or gateway as one log.
 
     Raises UserError if the folder has no log, lacks a partition, or a process has a log open.
     """
@@ -181,5 +182,5 @@ def open_log(folder: Path) -> FrozenLog:
 
 
 def _recorded_head(part: Query, offset: int) -> Head:
-    """The last signed head in the log that covers the offset; else an unsigned head over the whole log."""
+    """The last signed tree head in the log that covers the offset; else an unsigned one over the whole log."""
     return signed_head_covering(part, offset) or head_of(part, part.as_of(part.end()).at_ms or 0)

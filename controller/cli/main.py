@@ -16,7 +16,7 @@ from controller.cli.commands import COMMANDS, in_groups
 from controller.release import RELEASE
 
 OWNER_ALONE = 0o077
-"""The umask: logs and metadata folders contain SCRAM keys, exports and reports say who did what."""
+"""The umask: logs and metadata folders contain SCRAM keys, exports and reports contain user names."""
 COMPLETING = "_ARGCOMPLETE"
 """The environment variable that a shell sets to ask for completions."""
 

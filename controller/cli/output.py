@@ -1,4 +1,5 @@
-"""Print answers: as tables for people, or as JSON, YAML or names for programs; on a terminal in colour and paged."""
+"""Prints the answers of all commands: as tables for people (on a terminal in colour and paged), or as JSON, YAML or
+names for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "wide", "json", "yaml", "name")
 PAGER = "less"
 _LESS = "FRX"
-"""Quit if it fits on one screen, keep colours, do not clear the screen."""
+"""Flags of the pager `less`: exit if the text fits on one screen, print colours, do not clear the screen."""
 
 
 class Style(NamedTuple):
@@ -165,8 +166,8 @@ _OWN_COLOUR = re.compile(rf"\x1b\[(?:{'|'.join(_CODES.values())}|0)m")
 
 
 def harmless(line: str, colour: bool = False) -> str:
-    """Escape control characters and text-direction marks in a line: its text may come from anybody (a client id, a
-    message). With `colour` our own colour codes stay."""
+    """Escape control characters and text-direction marks in a line: the text may come from any client (a client id, a
+    message). With `colour` the colour codes of `painted` are not escaped."""
     colours = [*_OWN_COLOUR.finditer(line)] if colour else []
     parts, at = [], 0
     for one in colours:

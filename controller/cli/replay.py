@@ -1,4 +1,4 @@
-"""`topicwright replay`: rebuild, check and query the history of a log, with Spark or in this process.
+"""`topicwright replay`: rebuild, check and query the topics of a log as of any offset, with Spark or in this process.
 
 Each sub-command is a module of `projections.replay`. This module parses the arguments, starts Spark, prints the outcome
 and returns the exit code. Spark is loaded only when a sub-command runs with it.
@@ -52,12 +52,12 @@ PRINTED = "printed"
 """The option that holds the output format, because `--output` names a folder or a file here."""
 LIMIT = 20
 SMALL_EVENTS = 2_000_000
-"""Up to about this many events `--local` on one core is faster than Spark on two, which takes 9 s to start."""
+"""For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
 _OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks")
-"""Options that only some sub-commands have. They are passed on unchanged, in `Options.more`."""
+"""Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
 _Run = Callable[["Runner", "Ref", "Options"], "Outcome"]
@@ -70,10 +70,10 @@ class _Command(NamedTuple):
     help: str
     arguments: Callable[[_Parser], None] = lambda _: None
     spark: bool = True
-    """True if Spark runs it, unless --local is given."""
+    """True if Spark runs the sub-command, unless --local is given."""
     formats: tuple[str, ...] = FORMATS
     without_at: str = ""
-    """Why it does not take `--at`; "" if it does."""
+    """The reason why the sub-command has no `--at`; "" if it has."""
 
 
 def register(commands: Parsers[_Parser]) -> None:
@@ -299,7 +299,7 @@ def _no_spark(error: ImportError) -> ReplayError:
 
 @contextmanager
 def _spark(name: str, arguments: argparse.Namespace) -> Iterator[Runner]:
-    """A session of Spark, stopped afterwards, which shows its progress. Raises ReplayError for Spark's errors."""
+    """A Spark session that prints its progress and is stopped at the end. Raises ReplayError for Spark's errors."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException

@@ -1,6 +1,6 @@
 """`topicwright worker` and `gateway`, which share a log in Kafka, and `restore-topic`.
 
-Workers decide and gateways answer clients; any number of each may run.
+Workers own partitions of the commands topic and decide commands; gateways answer clients. Any number of each may run.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Decides a batch of commands: the events to record, the answers, and the commands that need approval.
+"""Decides a batch of commands with the state machine: the events to record, the answers, and the commands that need
+approval. The callers are `group_commit` and the workers (`controller.stream.worker`).
 
-Two results depend on time, so they are decided here and not in the machine. If the mutation quota of a client is
+Two results depend on time, so this module and not the state machine decides them. If the mutation quota of a client is
 exhausted, its command is decided again with the throttle time. Similar refusals are counted and not recorded one by
 one.
 
 A command on which deciding raises fails alone: the state is restored, and the next command is decided. The client gets
 UNKNOWN_SERVER_ERROR. The failure is counted, logged with its trace, and recorded as a refusal by the rule
-`fault:EXCEPTION`. Of similar failures in an interval only the first is logged and recorded, so that no client can fill
-a log with them.
+`fault:EXCEPTION`. In an interval only the first of similar failures is logged and recorded.
 
 `with_verdicts` gets the approvals: the verdicts of the create-topic policies (KIP-108), then the dry run at the target
 cluster, if there is one. `restamped` gives an approved command the current time, so that the times in the log never
@@ -54,7 +54,7 @@ from events.logs.log import LogError
 SIZE_PER_COMMIT_MAX = 2_000
 """Events and new partitions after which a slice of deciding ends, so that it does not block the event loop."""
 SECONDS_PER_COMMIT_MAX = 0.05
-"""The same for time: with a thousand rules, one decision can take milliseconds."""
+"""The time after which a slice of deciding ends: with a thousand rules, one decision can take milliseconds."""
 
 
 class Decided(msgspec.Struct, gc=False):
@@ -71,7 +71,7 @@ class Decided(msgspec.Struct, gc=False):
 
 
 class Limits:
-    """Mutation quotas (KIP-599), and refusals that are counted because a similar one was just recorded."""
+    """Applies mutation quotas (KIP-599), and counts refusals if a similar refusal was just recorded."""
 
     def __init__(self, replies: Replies, buckets: MutationQuotas, refusals: RefusalRecords) -> None:
         self._replies = replies
@@ -243,7 +243,7 @@ FAILED: Final = "The controller failed on this request. Its log has the cause."
 CONTROLLER: Final = "(controller)"
 """The principal of commands without a client."""
 _INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
-"""Without these the process would decide by the wrong settings, or lead without an epoch: it must exit."""
+"""If one of these commands fails, the process must exit: it would use wrong settings, or lead without an epoch."""
 INTERVAL_S: Final = 60.0
 KINDS_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 249
@@ -252,7 +252,7 @@ TRACE_CHARS_MAX: Final = 8000
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The requester of a failed command."""
+    """The requester of a command on which deciding raised, for the refusal that records the failure."""
 
     principal: str
     client_id: str | None
@@ -268,7 +268,7 @@ class LogRateLimiter:
         self._others: dict[Hashable, int] = {}
 
     def passes(self, kind: Hashable) -> int | None:
-        """The number of lines suppressed since the last one of this kind; None if this one is suppressed too."""
+        """The number of lines suppressed since the last line of this kind; None if this line is suppressed too."""
         now_s = asyncio.get_running_loop().time()
         if kind not in self._since_s and len(self._since_s) >= KINDS_MAX:
             kind = None
@@ -305,7 +305,7 @@ class Faults:
         return Answer(command.request_id, topic_name, int(ErrorCode.UNKNOWN_SERVER_ERROR), FAILED)
 
     def log(self, kind: str, request_id: str, topic: str, error: Exception) -> None:
-        """Write the log line, if it is the first of its kind in an interval."""
+        """Write a log line about a failure, if no similar line was written in the interval."""
         suppressed = self._log_limiter.passes((kind, place_of(error)))
         if suppressed is None:
             return

@@ -16,7 +16,7 @@ Constraints:
 - after any other bug nothing more is decided: all requests in flight get UNKNOWN_SERVER_ERROR, `failed` is set, and the
   caller of `start` must exit the process.
 
-Non-goals: it knows neither Kafka's protocol nor HTTP, and it makes no decision itself.
+Non-goals: this module knows neither Kafka's protocol nor HTTP; the state machine makes the decisions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ TAKES_WITHOUT_YIELD_MAX = 4
 
 
 class Controller:
-    """Decides commands, records the events, and answers."""
+    """Decides commands, records the events, and answers. It is the API's `ControllerPort` and the brokers'
+    `CommandSink`."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Controller:
         clock_s: Callable[[], float] | None = None,
     ) -> None:
         """`flush_alone` is for a commit of a single command. `clock_s` measures deciding and commits; the default is
-        the loop's."""
+        the clock of the event loop."""
         self.cluster_id = log.cluster_id
         self.brokers = brokers
         self.reports = reports
@@ -121,7 +122,7 @@ class Controller:
 
     async def start(self, settings: Configs, release: str, rules: str | None = None) -> None:
         """Begin to decide: record the settings and the text of the rules file if they changed, and watch the deadlines
-        of pending creates. If another process leads, this happens when this one becomes leader."""
+        of pending creates. If another process leads, this happens when this process becomes leader."""
         self._recorded_settings, self._rules_file = (settings, release), rules
         await self._read_rules()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
@@ -302,7 +303,7 @@ class Controller:
                     if any(isinstance(record.event, RulesApplied) for record in records):
                         self.background(self._read_rules())
             except LogError as error:
-                await self._storage_failed(error)  # then it follows again from the end of the log
+                await self._storage_failed(error)  # then the loop follows again from the end of the log
             else:
                 if self._storage.leads:
                     self._begin_deciding()
@@ -362,7 +363,7 @@ class Controller:
     # --- approval
 
     async def _request_approval(self, commands: Sequence[TopicCommand]) -> None:
-        """Get the verdicts of policies and target cluster on one request, and resubmit its commands with them."""
+        """Get the verdicts of policies and target cluster on one request, and resubmit the commands with them."""
         recoveries = self._storage.recoveries
         try:
             judged = await with_verdicts(commands, self.state, self._policies, self._cluster)
@@ -377,7 +378,7 @@ class Controller:
                 self.submit_internal(restamped(command, now_ms, left_ms))
 
     def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
-        """Requesting approval for these commands raised. Repeat it for each alone, so that only a faulty one fails."""
+        """Handle a failed request for approval: repeat it for each command alone, so that only a faulty one fails."""
         if len(commands) == 1:
             self.replies.resolve(self._faults.record(commands[0], error))
         else:

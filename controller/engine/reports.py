@@ -1,4 +1,5 @@
-"""Log lines of decisions, and metrics."""
+"""Turns durable events into log lines, one for each decision, and counts commits and answers in the metrics. The engine
+(`group_commit`) and the workers call `Reports` after each commit."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from events.names import Offset
 
 Line = dict[str, object]
 Rules = dict[tuple[str, str], str]
-"""The rejecting rule of a create, by request and topic."""
+"""The name of the rule that rejected a create, by request id and topic."""
 MakeLine = Callable[[Recorded, Any, Rules], Line]
 
 POLICIES_CLOSE_S = 1.0

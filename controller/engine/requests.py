@@ -8,7 +8,7 @@ it was set back, or because another process with a fast clock wrote the stamp. S
 the monotonic clock, until the wall clock catches up. Timers do not use stamps.
 
 A pending request is one client request with a command for each of its topics. Its reply is complete when every command
-is answered. Answers come from decisions, after their events are durable.
+is answered. The engine and the gateway give the answer of a decision to `Replies` after its events are durable.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PendingRequest:
         self._timer = asyncio.get_running_loop().call_later(after_s, work)
 
     def left_s(self) -> float:
-        """Remaining time until `when_late` calls; infinite without it."""
+        """Remaining time until `when_late` calls its work; infinite if there is none."""
         return inf if self._timer is None else self._timer.when() - asyncio.get_running_loop().time()
 
     def end(self) -> None:
@@ -136,15 +136,16 @@ class Replies:
 
 
 PACE: Final = 0.5
-"""Pace of stamps, relative to real time, while the wall clock is behind them."""
+"""Pace of stamps, relative to real time, while the wall clock is behind the newest stamp."""
 _VISIBLE_CHARACTERS: Final = 6
 """Characters of the boot id in request ids. The others are secret."""
 _CODE_BYTES: Final = 5
 
 
 class Stamps:
-    """The stamps of one process. `boot_id` has 16 random bytes in hexadecimal, `clock_ms` is the wall clock, and
-    `last_ms` the time of the newest event of an earlier process. The monotonic clock is the event loop's."""
+    """The times and request ids that one process gives to commands. `boot_id` has 16 random bytes in hexadecimal,
+    `clock_ms` is the wall clock, and `last_ms` the time of the newest event of an earlier process. The monotonic clock
+    is the event loop's."""
 
     def __init__(self, boot_id: str, clock_ms: Callable[[], int], last_ms: int = 0) -> None:
         self._boot_id = boot_id[:_VISIBLE_CHARACTERS]
@@ -197,8 +198,8 @@ class Inbox:
         self._wake.set()
 
     async def take(self, most: int) -> list[AnyCommand]:
-        """Wait for the next commands; those of the last call count as decided. Returns none when closed, and after
-        `interrupt`."""
+        """Wait for the next commands; the commands of the last call count as decided. Returns an empty list if the
+        inbox is empty and closed or interrupted."""
         self._end()
         self.takes_without_yield += 1
         while not self._commands and not self.closed.is_set() and not self._interrupted:

@@ -1,8 +1,8 @@
-"""The log and the state that `decide` uses, across disk failures and leader changes.
+"""The event log and the state that the engine (`group_commit`) decides with, across disk failures and leader changes.
 
-After a failed write the state in memory is ahead of the disk. It is loaded again from the log as soon as the log can be
-written. A replicated log does the same when this process loses leadership: uncommitted events never were in the event
-log, and the commits of the new leader are applied from there.
+After a failed write the state in memory is ahead of the disk. The state is loaded again from the log as soon as the log
+can be written. With a replicated log this also happens when this process loses leadership: the event log never has
+uncommitted events, and the new leader's commits continue from its end.
 
 A slow disk must not block the event loop, but on a fast disk a round trip through the loop takes longer than an fsync.
 For a single command `Flusher` therefore blocks the loop for up to `WAIT_S`. After a slow fsync, it does not do so for
@@ -54,7 +54,7 @@ class Storage:
         self.error: str | None = None
         """The reason why the log cannot be written now, or None."""
         self.recoveries = -1
-        """How often the state was loaded again."""
+        """The number of times that the state was loaded again."""
         self._flush, self._flush_alone = flush, flush_alone
         self._projector = projector
         self._replication = replication

@@ -4,9 +4,9 @@ Deadlines are those of pending creates that have no client connection in this pr
 command is submitted. Pending creates are part of the state, so the next owner of the state also has their deadlines.
 
 Reconciling. A broker event concerns every topic. One decision for all topics would delay all other commands. A sweep
-therefore walks through the topics in slices, submits ReconcileTopics for those that need it, and continues when their
-events are durable. If the process dies during a sweep, the sweep at the next start completes it: the result depends on
-the state alone. The sweep at a start uses at most half a core, because it rarely finds anything to do.
+therefore walks through the topics in slices, submits ReconcileTopics for topics that need changes, and continues when
+these changes are durable. If the process dies during a sweep, the sweep at the next start completes it: the result
+depends on the state alone. The sweep at a start uses at most half a core, because it rarely finds anything to do.
 
 The store has an index of the topics with replicas on a broker, so an event of one broker visits only those, the topics
 with placeholders and the pending ones.
@@ -33,7 +33,7 @@ from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard
 
 
 class Deadlines:
-    """Deadlines of pending creates. Expired ones are submitted to `sink`, the controller of one log."""
+    """Submits an ExpireRequest to `sink`, the controller of one log, when the deadline of a pending create passes."""
 
     handles: EventTypes = frozenset({TopicCreated, CreateAnswered})
 
@@ -42,7 +42,7 @@ class Deadlines:
         self._timers: set[asyncio.TimerHandle] = set()
 
     def begin(self, waiting: Iterable[ShardKey]) -> None:
-        """Replace all deadlines by those of these topics; passed deadlines are due at once."""
+        """Replace all deadlines by those of the topics `waiting`; passed deadlines are due at once."""
         self.stop()
         for key in waiting:
             topic = self._sink.store.durable(key)
@@ -81,7 +81,7 @@ def _is_pending(topic: Topic | None, request_id: RequestId) -> bool:
 
 
 class Background:
-    """Holds tasks until they end or are stopped. An exception in a task is a bug, reported to `on_failure`."""
+    """The running background tasks of a process. An exception in a task is a bug, reported to `on_failure`."""
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
@@ -124,8 +124,8 @@ _CONFIGS: EventTypes = frozenset({catalog.TopicConfigsChanged})
 
 
 class Reconciler:
-    """Runs one sweep at a time, and again from the beginning if brokers changed during it. It submits its commands to
-    `sink`, the controller of one log."""
+    """Runs one sweep at a time, and again from the beginning if brokers changed during the sweep. Commands are
+    submitted to `sink`, the controller of one log."""
 
     handles: EventTypes = _ONE_BROKER.union(_ALL_BROKERS, _CONFIGS)
 
@@ -138,7 +138,7 @@ class Reconciler:
         self._brokers: dict[BrokerId, None] = {}
         """Brokers that changed, in order."""
         self._configured: dict[TopicName, None] = {}
-        """Large topics whose configs changed which replicas may lead or are eligible."""
+        """Large topics with a config change that affects which replicas may lead or are eligible (KIP-966)."""
 
     def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
         """Start a sweep if the events may affect other topics than their own."""

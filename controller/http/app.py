@@ -1,7 +1,7 @@
 """The HTTP application: JSON for programs under `/v1`, pages for people at every other path.
 
 Health, metrics and `/openapi.json` describe the process, so they have no version. The path alone decides whether a
-client gets JSON or HTML.
+client gets JSON or HTML. `server` serves the application; `cli.folder` calls it for a stopped service.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def _document(app: Litestar) -> bytes:
 
 
 def _handlers(*modules: ModuleType) -> list[HTTPRouteHandler]:
-    """The handlers that these modules define."""
+    """The HTTP handlers that `modules` define."""
     return [each for module in modules for each in vars(module).values() if isinstance(each, HTTPRouteHandler)]
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """The objects that handlers use."""
+    """The objects of one service that the HTTP handlers use."""
 
     reader: Reader
     brokers: Brokers | BrokerControl | None
@@ -81,7 +81,7 @@ class Parts(msgspec.Struct, frozen=True):
     followers: Followers
     sign: Sign = unsigned
     newest_head: NewestHead | None = None
-    """Chooses the head of a proof; None makes a head over every durable event and signs it."""
+    """Returns the tree head for a proof; if None, a head over all durable events is made and signed."""
 
 
 def build_app(parts: Parts, hosts: Hosts, logins: Logins | None = None) -> ASGIApp:
@@ -92,7 +92,7 @@ def build_app(parts: Parts, hosts: Hosts, logins: Logins | None = None) -> ASGIA
 
 
 def build_routes(parts: Parts, *, with_pages: bool = True) -> ASGIApp:
-    """The handlers alone, without login, host check and metrics."""
+    """The application without login, host check and metrics."""
     api = parts.reader.api
     dependencies: dict[str, object] = {
         "brokers": parts.brokers,
@@ -130,7 +130,7 @@ def _routes(has_simulated_brokers: bool, names: tuple[str, ...]) -> Litestar:
 
 
 def _with_parts(app: ASGIApp, parts: dict[str, object]) -> ASGIApp:
-    """Gives the routes the objects of one service."""
+    """Adds the objects of one service to the ASGI scope of each request."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         cast(dict[str, Any], scope)[PARTS] = parts

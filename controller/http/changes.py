@@ -1,13 +1,13 @@
-"""Submit changes and wait for their answers; with an `Idempotency-Key`, submit each change only once.
+"""Submit the changes of HTTP clients and wait for their answers. The handlers in `paths/writes` and the pages use it.
 
-A client without an answer does not know whether its change was made. If it sent a key
-(draft-ietf-httpapi-idempotency-key-header), it may retry: the request id is derived from the principal and the key, so
-the first outcome is found in the log and answered again, also after a restart. Memory holds only the requests in
-progress, and those that may still be decided after their timeout.
+With an `Idempotency-Key` header (draft-ietf-httpapi-idempotency-key-header), each change is made only once. A client
+that got no answer does not know whether its change was made. If it sent a key, it may retry: the request id is derived
+from the principal and the key. So this module finds the first answer in the log and returns that answer, also after a
+restart. Memory holds only the requests in progress, and those that may still be decided after their timeout.
 
 If a request failed for a temporary reason (a quota, an internal error), the retry is decided again under a derived id,
-because the log has each request once. A request without events is unknown: it was not decided, changed nothing, or its
-refusal was only counted.
+because the log has each request once. A request without events was not decided, changed nothing, or its refusal was
+only counted; such a request is called unknown.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Command = TypeVar("_Command", bound=TopicCommand)
 
 
 class Changes:
-    """Submits the changes of HTTP clients."""
+    """Submits the changes of HTTP clients to the controller."""
 
     def __init__(self, reader: Reader) -> None:
         self.api = reader.api
@@ -77,8 +77,8 @@ class Changes:
         }
 
     async def answer(self, command: _Command, submit: Callable[[_Command], asyncio.Future[Reply]]) -> Answer:
-        """Submit a command and wait for its answer, or until the service stops. A retry with a known key gets the first
-        answer. Raises Refused."""
+        """Submit a command and return its answer. A retry with a known key gets the first answer. Raises Refused, also
+        when the service stops before the answer."""
         first = command.request_id
         if not first.startswith(_OF_KEY):
             return await self._answer(command, submit(command))
@@ -107,8 +107,8 @@ class Changes:
         return known.answer
 
     def _ended(self, first: RequestId, answering: asyncio.Future[Reply]) -> None:
-        """After a timeout this process may still decide the request, so a retry gets a new request id. In a gateway a
-        retry keeps its id, because workers skip requests whose id they know."""
+        """Forget a request with a key that was answered. If it timed out and may still be decided here, a retry gets a
+        new request id. In a gateway a retry keeps its id, because workers skip requests whose id they know."""
         self._in_progress.discard(first)
         if answering.cancelled() or answering.exception() is not None:
             return
@@ -194,9 +194,10 @@ def was_late(answer: Answer) -> bool:
 def earlier(
     query: Queries, first: RequestId, late: Container[RequestId] = (), *, has_target_cluster: bool = False
 ) -> tuple[RequestId, Earlier | None]:
-    """Returns the id of the first attempt that did not fail for a temporary reason, and that attempt. If there is none,
-    returns the id for the next attempt, and None. Ids in `late` are skipped: they may still be decided. With a target
-    cluster, a change is answered when the cluster has applied it. Raises Refused if all attempts failed."""
+    """Returns the id and the outcome of the first attempt that did not fail for a temporary reason. If there is none,
+    returns the id for the next attempt, and None. Ids in `late` are not reused: those attempts may still be decided.
+    With a target cluster, a change is answered when the cluster has applied it. Raises Refused if all attempts
+    failed."""
     free: RequestId | None = None
     unknown = 0
     for number in range(1, TRIES_MAX + 1):
@@ -248,7 +249,7 @@ def _answer(part: Query, records: Sequence[Recorded], has_target_cluster: bool) 
 
 
 def _topic(part: Query, name: str, after: Recorded, before: Recorded | None = None) -> Topic | None:
-    """The topic right after an event; if it did not exist then, the topic right before another event."""
+    """The topic right after the event `after`; if it did not exist then, the topic right before the event `before`."""
     for end in (after.offset + 1, *(() if before is None else (before.offset,))):
         with suppress(NoTopic):
             return part.topic_at(name, end)

@@ -1,6 +1,7 @@
 """HTTP connections with timeouts and limits, so that slow clients and many clients cannot block a listener.
 
-uvicorn reads and answers requests. This module adds the limits that uvicorn leaves to a reverse proxy:
+`server` creates one `ListenerConnections` for each listener; uvicorn reads and answers requests. This module adds the
+limits that uvicorn leaves to a reverse proxy:
 
 - Request timeout. A client must send a whole request, head and body, within REQUEST_S of its first byte, and its first
   request within REQUEST_S of connecting.
@@ -50,8 +51,8 @@ BLOCK_BYTES: Final = 32 << 10
 
 
 class ListenerConnections:
-    """Tracks and limits the connections of one listener, TLS handshakes included. `busy` replaces the application of
-    `config` for connections beyond the limit. `state` has the connections and the requests in progress."""
+    """Tracks and limits the connections of one listener, TLS handshakes included. Connections beyond the limit are
+    answered by the application `busy` instead of that of `config`."""
 
     listener: str = API
     handshake_s_max: float = REQUEST_S
@@ -69,7 +70,7 @@ class ListenerConnections:
         """The size of the unsent response of each connection, the oldest first."""
 
     def accept(self) -> asyncio.Protocol:
-        """The protocol of a new connection: a TLS handshake first, if the listener uses TLS."""
+        """Returns the protocol of a new connection: a TLS handshake first, if the listener uses TLS."""
         return Connection(self) if self.tls is None else TlsAccept(self)
 
     def connection_of(self, principal: str) -> Connection:
@@ -77,7 +78,7 @@ class ListenerConnections:
         return Connection(self)
 
     def handshake_begun(self, handshake: TlsAccept) -> bool:
-        """True if a handshake may begin; it counts as a connection that waits for a request."""
+        """Register a TLS handshake, as a connection that waits for a request. False if the limits do not allow one."""
         return self.admit(handshake)
 
     def handshake_ended(self, handshake: TlsAccept) -> None:
@@ -93,7 +94,7 @@ class ListenerConnections:
             connection.shutdown()
 
     def admit(self, connection: Connection | TlsAccept) -> bool:
-        """Track a new connection; may close another one for it. Returns False if it must be closed."""
+        """Track a new connection; this may close an older one. Returns False if the new one must be closed."""
         if self._counts is not None and not self._counts.admit(connection.host, FILES_FOR_HEALTH):
             return False
         self._open.add(connection)

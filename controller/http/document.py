@@ -1,6 +1,7 @@
-"""The OpenAPI document: the framework generates it from the handlers, and this module adds what it cannot know.
+"""Complete the OpenAPI document, which `app` serves at `/openapi.json`.
 
-That is all statuses with the error format, logins, response headers, idempotency keys, and examples.
+Litestar generates the document from the handlers. This module adds what is not in their signatures: all statuses with
+the error format, logins, response headers, idempotency keys, and examples.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _CACHING: Final = {"ETag": "Version of the response", "Cache-Control": "Whether 
 
 
 def completed(document: dict[str, Any]) -> dict[str, Any]:
-    """Complete the document in place."""
+    """Returns the generated OpenAPI document, completed in place."""
     components = document["components"]
     components["securitySchemes"] = _LOGINS
     components["schemas"].update(schemas_of(ProblemView))

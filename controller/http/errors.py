@@ -1,7 +1,8 @@
 """Errors over HTTP, all in one format (RFC 9457): Kafka's name and number of the error, and a message.
 
-The table below maps Kafka's error codes to HTTP statuses; `docs/queries.md` shows it to users. A create that timed out
-after it created its topic is no error: it is answered 202, because a retry would be a conflict.
+Handlers raise `Refused`; `answer_error` answers it. The table below maps Kafka's error codes to HTTP statuses;
+`docs/queries.md` lists it. A create that timed out after its topic was created is no error but answered 202, because a
+retry would fail.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from projections.views.view import ErrorView, ProblemView, problem
 
 HttpRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
-"""The framework's user, credentials and state are not used, so their types do not matter."""
+"""The type parameters (user, credentials, state) belong to features of Litestar that are not used here."""
 
 STATUS_OF: Final[Mapping[int, int]] = {
     ErrorCode.NONE: 200,
@@ -65,7 +66,7 @@ _logger = structlog.get_logger("topicwright.http")
 
 
 class Refused(Exception):
-    """Ends a request with an error response."""
+    """Raised by handlers to end a request with this error response."""
 
     def __init__(self, status: int, error: ErrorView) -> None:
         super().__init__(error.message)
@@ -84,7 +85,7 @@ def invalid(message: str) -> Refused:
 
 
 def refusal_of(answer: Answer) -> Refused:
-    """A `Refused` with the error of a command; the status is 500 for codes without one."""
+    """A `Refused` with the error in the answer to a command; the status is 500 for error codes missing in the table."""
     return Refused(STATUS_OF.get(answer.code, 500), refusal(answer))
 
 
@@ -102,7 +103,7 @@ def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemView
 async def answer_early(
     send: Send, status: int, code: ErrorCode, message: str, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
-    """Send an error response for a request that is not routed."""
+    """Send an error response from a middleware, before the request is routed."""
     body = msgspec.json.encode(problem(_error_view(code, message), status))
     fields = [(b"content-type", PROBLEM.encode()), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": fields})
@@ -137,7 +138,7 @@ KNOWN: Final[tuple[tuple[type[Exception], int, ErrorCode, str], ...]] = (
     (QueryClosed, 503, ErrorCode.REQUEST_TIMED_OUT, "{}"),
     (LogError, 503, ErrorCode.KAFKA_STORAGE_ERROR, "the log cannot be read: {}"),
 )
-"""Exceptions with their status, code and message."""
+"""Exceptions of queries and simulated brokers, with the status, Kafka's error code and the message of the response."""
 _INTERNAL: Final = 500, _error_view(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
 
 

@@ -1,7 +1,7 @@
-"""Stream events to clients as they become durable.
+"""Stream events to HTTP clients as they become durable, for `GET /v1/events/follow`.
 
-A follower is a position in the log, so a slow client costs nothing but its connection: it gets the next events when it
-has read the previous ones.
+For each client only a position in the log is stored. A client gets the next events when it has read the previous ones,
+so a slow client costs nothing but its connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEARTBEAT_S = 10.0  # proxies close silent connections, often after 60 s
 _encode = msgspec.json.Encoder().encode
 
 Writer = Callable[[Sequence[EventView], Place], bytes]
-"""Encodes events and the position after them; without events, a heartbeat."""
+"""Encodes events, and the position in the log after them, as a chunk of the response; without events, a heartbeat."""
 
 
 def ndjson(events: Sequence[EventView], reached: Place) -> bytes:
@@ -38,8 +38,8 @@ def ndjson(events: Sequence[EventView], reached: Place) -> bytes:
 
 
 def server_sent(events: Sequence[EventView], reached: Place) -> bytes:
-    """Server-sent events (WHATWG HTML). The last one of a chunk has a cursor as its id, which a browser sends back when
-    it reconnects; a heartbeat is a comment."""
+    """Server-sent events (WHATWG HTML). The last event of a chunk has a cursor as its id, which a browser sends back
+    when it reconnects; a heartbeat is a comment."""
     if not events:
         return b":\n\n"
     blocks = [b"data: " + _encode(one) + b"\n\n" for one in events]
@@ -47,7 +47,7 @@ def server_sent(events: Sequence[EventView], reached: Place) -> bytes:
 
 
 class Followers:
-    """The clients that follow the events."""
+    """Streams events to clients, and limits their number in total and per address."""
 
     def __init__(self, reader: Reader) -> None:
         self._queries, self._reading = reader.queries, reader.reading

@@ -1,12 +1,12 @@
-"""Middleware that checks the Host header and the login before a request is routed.
+"""ASGI middleware that checks the Host header and the login of an HTTP request before the request is routed.
 
 A page of evil.example can make a browser send requests here if that name resolves to our address (DNS rebinding). Such
 requests carry the name in their Host header. IP addresses and `localhost` cannot be rebound, so they are always
-allowed; other names must be configured. `X-Forwarded-For` is only believed from trusted proxies.
+allowed; other names must be configured. `X-Forwarded-For` is used only if a trusted proxy sent it.
 
-A login is a bearer token, or a user name and password; the principals are those of the Kafka protocol. Health needs no
-login, because a supervisor has no password. Credentials are always checked, even if no login is required: wrong ones
-are refused. A failed login is answered after a delay and logged; the log line never has the password or token.
+A login is a bearer token, or a user name and password, as on the Kafka listeners with the same principals. Health paths
+need no login, because a supervisor has no password. Credentials that a client sends are always checked, even if no
+login is required. A failed login is answered after a delay and logged, without the password or token.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _CHALLENGES: Final = (
     (b"www-authenticate", b'Basic realm="topicwright", charset="UTF-8"'),
     (b"www-authenticate", b'Bearer realm="topicwright"'),
 )
-"""Two headers: in a joint one Chromium reads only the first challenge, and would not ask for a password."""
+"""Two headers: of one header with both schemes Chromium reads only the first, and would not prompt for a password."""
 
 _logger = structlog.get_logger("topicwright.http")
 
 
 def host_check(app: ASGIApp, hosts: Hosts) -> ASGIApp:
-    """Refuses requests for other hosts, and sets the client's address behind proxies."""
+    """Returns `app` behind a check that refuses other Host headers and sets the address of clients behind proxies."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
@@ -68,7 +68,7 @@ def host_check(app: ASGIApp, hosts: Hosts) -> ASGIApp:
 
 
 class Authenticated:
-    """Refuses requests without a valid login, and stores the principal in the scope."""
+    """Refuses requests without a valid login, and stores the principal in the ASGI scope for the handlers."""
 
     def __init__(self, app: ASGIApp, logins: Logins) -> None:
         self._app = app
@@ -120,7 +120,7 @@ class Authenticated:
         return user
 
     async def _refuse(self, scope: Scope, send: Send, refusal: AuthenticationFailed) -> None:
-        if refusal.why:  # empty for a client that sent no login: that is not a failed one
+        if refusal.why:  # empty if the client sent no login: then no login has failed
             client = scope.get("client")
             peer = f"{client[0]}:{client[1]}" if client else "unknown"
             user = refusal.user[:USER_CHARACTERS_LOGGED]
@@ -145,13 +145,13 @@ Network = IPv4Network | IPv6Network
 
 
 class Hosts(msgspec.Struct, frozen=True):
-    """The allowed host names (`*` for any), and the proxies whose X-Forwarded-For is believed."""
+    """The allowed host names (`*` for any), and the proxies whose X-Forwarded-For header is trusted."""
 
     names: frozenset[str] = frozenset()
     proxies: tuple[Network, ...] = ()
 
     def named(self, host: str) -> Hosts:
-        """A copy that also allows the host that is listened on."""
+        """A copy that also allows `host`, the address on which the service listens."""
         return msgspec.structs.replace(self, names=self.names | {host.lower()})
 
     def allows(self, host_header: str) -> bool:
@@ -175,7 +175,7 @@ class Hosts(msgspec.Struct, frozen=True):
 
 
 class Logins(msgspec.Struct, frozen=True):
-    """Checks the logins of HTTP clients; `required` refuses clients without one."""
+    """The users and settings for the logins of HTTP clients; if `required`, clients without a login are refused."""
 
     users: Users
     required: bool

@@ -1,9 +1,9 @@
 """Metrics for Prometheus at `GET /metrics`, and the liveness and readiness of the process at `/health/…`.
 
-The controller calls these methods for every commit, request and answered topic. A call costs less than a microsecond:
-the children of labelled metrics are cached, because looking one up costs more than counting, and histograms of the
-event loop's thread count without locks. States (log offset, topics, brokers) are read from the controller when somebody
-scrapes.
+The engine, the Kafka listeners and the HTTP server call the methods of `Metrics` for every commit, request and answered
+topic. A call costs less than a microsecond: the children of labelled metrics are cached, because looking one up costs
+more than counting, and histograms of the event loop's thread count without locks. Gauges (log offset, topics, brokers)
+are read from the controller on each scrape.
 
 All methods but `policy_judged`, which policies call in their own thread, run on the controller's event loop. The text
 is rendered in another thread while counting goes on, so two values may be some milliseconds apart.
@@ -50,7 +50,7 @@ WAITS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 
 COUNTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
 
 Gauges = Callable[[], Iterable[tuple[str, str, float]]]
-"""Reads current states: name without prefix, description, value."""
+"""Returns the current gauges: name without prefix, description, and value of each."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -80,7 +80,7 @@ class LoopHistogram(Collector):
             self.labels()
 
     def labels(self, *values: object) -> Series:
-        """The series under these values of the labels."""
+        """The series under these label values."""
         return self._series.setdefault(tuple(map(str, values)), self.Series(self._bounds))
 
     def collect(self) -> Iterator[Metric]:
@@ -183,7 +183,7 @@ class Metrics(Collector):
         self._http(method, route, status).observe(seconds)
 
     def watch(self, gauges: Gauges) -> None:
-        """Read these states on every scrape."""
+        """Read these gauges on every scrape."""
         self._gauges.append(gauges)
 
     # --- called for a scrape
@@ -202,20 +202,20 @@ class Metrics(Collector):
             self._rendering = None
 
     def render(self) -> bytes:
-        """All metrics as text, with the states of the last scrape."""
+        """All metrics as text, with the gauges as read for the last scrape."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """The states, as Prometheus' types."""
+        """Yields the gauges as Prometheus types."""
         for name, text, value in self._states:
             yield GaugeMetricFamily(f"topicwright_{name}", text, value)
 
 
 OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
-"""Open without a login and beyond connection limits: supervisors have no password, and also probe a busy service."""
+"""Paths open without a login and beyond connection limits: supervisors have no password, and also probe busy ones."""
 
 WhyNot = Callable[[], str | None]
-"""Returns what is wrong; None if nothing is."""
+"""Returns why the process is not ready, or what is wrong with the archive; None if nothing is."""
 
 
 @get("/health/live")

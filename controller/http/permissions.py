@@ -1,10 +1,10 @@
-"""Permissions over HTTP; the same as over the Kafka protocol.
+"""Permissions of the HTTP handlers; the same ACLs apply as over the Kafka protocol.
 
 A topic, its events and its explanation need Describe on the topic; without it, clients cannot tell whether the topic
 exists. All events, brokers and settings need Describe on the cluster.
 
-A list examines a bounded number of names per page, so a page may end at a name that its reader may not see. Its cursor
-is then encrypted, so that it reveals no name. Such a cursor is valid in the process that issued it.
+A list examines a bounded number of names per page, so a page may end at a name that the caller may not see. Its cursor
+is then encrypted, so that the cursor reveals no name. An encrypted cursor is valid only in the process that issued it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _P = ParamSpec("_P")
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Permissions and queries for read handlers, for the sender of a request. Queries run in threads."""
+    """Permissions and queries of one caller, for the read handlers. Queries run in threads."""
 
     api: ControllerApi
     queries: Queries
@@ -49,12 +49,11 @@ class Reader(msgspec.Struct, frozen=True):
         return await self.reading.answer(work, self.queries, *args, **kwargs)
 
     def allows(self, topic: str | None = None) -> bool:
-        """True if the caller may describe the topic, or without one the cluster. A denial is not recorded in the
-        log."""
+        """True if the caller may describe the topic, or without a topic the cluster. A denial is not recorded."""
         return self.api.allows(self.caller, "Describe", topic)
 
     def need(self, topic: str | None = None, operation: Operation = "Describe") -> None:
-        """Raise Refused unless the caller may do this to the topic, or without one to the cluster."""
+        """Raise Refused unless the caller may do the operation on the topic, or without a topic on the cluster."""
         if self.api.grants(self.caller, operation, topic):
             return
         if topic is None:
@@ -76,8 +75,8 @@ class Reader(msgspec.Struct, frozen=True):
         return all(topic is not None and self.allows(topic) for topic in topics)
 
     def may_list(self, request: IndexedRequest) -> bool:
-        """True if the list of requests shows this one: the rule of `may_see_request`. A request with more topics than
-        the index names is shown only to its sender and to callers who may describe the cluster."""
+        """True if the list of requests contains this one for the caller: the rule of `may_see_request`. A request with
+        more topics than the index names is listed only for its sender and for callers who may describe the cluster."""
         if request.principal == self.caller.principal or self.allows():
             return True
         is_named = 0 < request.num_topics == len(request.topics)
@@ -85,8 +84,8 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 def _subjects_of(queries: Queries, request_id: str) -> tuple[set[str | None], str]:
-    """The topics of a request and its principal. An event without a topic counts as None, and so does a request that
-    does not exist."""
+    """The topics of a request and its principal. None stands for the cluster, in place of a topic: for an event without
+    a topic, and for a request that does not exist."""
     events = [record.event for part in queries.parts for record in part.request_events(request_id)]
     topics = {getattr(event, "topic", None) for event in events} or {None}
     return topics, next((event.principal for event in events if hasattr(event, "principal")), "")

@@ -1,7 +1,7 @@
-"""Query threads: read the log without blocking the event loop or the thread that fsyncs the log.
+"""Query threads: the HTTP handlers read the log without blocking the event loop or the thread that fsyncs the log.
 
-One client address may use all threads but one, so its long queries do not block those of others. The number of waiting
-queries is bounded, in total and per address. Beyond it a query is refused at once, since its client would not wait.
+One client address may use all threads but one, so its long queries do not block those of other addresses. The number of
+waiting queries is bounded, in total and per address. Beyond a limit a query is refused at once.
 
 Responses are encoded in these threads too: JSON, ETag and gzip (RFC 9110, RFC 9111). A client may cache a response but
 must revalidate it, even one as of an offset: events never change, but permissions do. If the client has the current
@@ -53,7 +53,7 @@ class _HostQueries:
 
 
 class Reading:
-    """Runs queries in threads."""
+    """Runs queries in threads, and encodes their results as HTTP responses."""
 
     def __init__(self, waiting_max: int = WAITING_MAX) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query")
@@ -61,10 +61,10 @@ class Reading:
         self._waiting = 0
         self._by_host: dict[str, _HostQueries] = {}
         self.stopping = asyncio.Event()
-        """Set when the service begins to stop: waiting handlers then answer at once."""
+        """Set when the service begins to stop: handlers that wait for an answer then respond immediately."""
 
     async def run(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run `work` in a thread. If the caller is cancelled, the query is given up. Raises TooBusy."""
+        """Run `work` in a thread. If the caller is cancelled, the result is dropped. Raises TooBusy."""
         cancelled, context = threading.Event(), copy_context()
         context.run(given_up.set, cancelled)
         context.run(visits.set, Visits())
@@ -105,9 +105,9 @@ class Reading:
 
 JSON: Final = "application/json"
 GZIP_BYTES_MIN: Final = 1000
-"""Shorter bodies hardly shrink."""
+"""Shorter bodies are not compressed: gzip would save almost nothing."""
 GZIP_LEVEL: Final = 1
-"""A third of the default level's time for a tenth more bytes."""
+"""Compared with the default level: a third of the time, and a tenth more bytes."""
 ARCHIVE: Final = "topicwright-archive"
 """The response header with the number of archive files that were fetched; absent if none."""
 CACHE_CONTROL: Final = "private, no-cache"

@@ -1,8 +1,8 @@
-"""Parse requests strictly: sender, query parameters, JSON body, form.
+"""Parse HTTP requests strictly, for all handlers: sender, query parameters, JSON body, form.
 
-An ignored misspelling would give a wrong answer that looks right (`?att=5` would show the present), so unknown
-parameters are errors that name the allowed ones. The framework parses bodies leniently (`"1e3"` for a config would
-become `1000.0`), so bodies are parsed here, and described here for the OpenAPI document.
+An ignored misspelling would give a wrong answer that looks right (`?att=5` would return the present state), so unknown
+parameters are errors that name the allowed ones. Litestar parses bodies leniently (`"1e3"` for a config would become
+`1000.0`), so bodies are parsed here, and described here for the OpenAPI document.
 
 State changes from pages of other sites are refused twice: by the Origin header, and by a token in each form for
 browsers that send no Origin.
@@ -123,7 +123,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
 
 
 def _wrong_key(body: bytes, kind: type[_T], field: str) -> str:
-    """The first key with an invalid value: msgspec names only the object."""
+    """The first key of the object `field` with an invalid value: msgspec's error names only the object."""
     type_ = get_type_hints(kind).get(field)
     if type_ is None:
         return "..."
@@ -138,7 +138,7 @@ def _wrong_key(body: bytes, kind: type[_T], field: str) -> str:
 
 FORM_FIELDS_MAX: Final = 20
 FORM_BYTES_MAX: Final = 64 << 10
-"""Forms are parsed in Python on the event loop; this takes about 20 ms."""
+"""The largest form. Forms are parsed in Python on the event loop; this size takes about 20 ms."""
 
 
 async def read_form(request: HttpRequest) -> dict[str, str]:
@@ -177,7 +177,7 @@ def _problem(message: str, kind: type[msgspec.Struct]) -> str:
 
 
 def described(kind: type[msgspec.Struct], *, required: bool = True) -> type[Operation]:
-    """An OpenAPI operation with this request body."""
+    """An OpenAPI operation whose request body is `kind`."""
     body = {"required": required, "content": {"application/json": {"schema": schemas_of(kind)[kind.__name__]}}}
 
     class WithBody(Operation):
@@ -193,7 +193,7 @@ def schemas_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 LIMIT_MAX = 1000
-"""Topics, events or requests per page."""
+"""The most topics, events or requests per page."""
 OFFSET_MAX = OFFSET_END - 1
 
 At = Annotated[str | None, QueryParameter(description=f"Show the state as of: {SYNTAX}")]

@@ -1,7 +1,7 @@
-"""Serve the HTTP application on the controller's event loop.
+"""Serve the HTTP application on the controller's event loop; `serving.client_listeners` and stream workers start it.
 
-uvicorn's protocol implements HTTP. Its server is not used: this module listens and stops, and its warnings go to the
-service's log.
+uvicorn's protocol class implements HTTP, but its server is not used: this module listens and stops. uvicorn's warnings
+go to the service's log.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _logger = structlog.get_logger("topicwright.http")
 
 
 class HttpServer:
-    """The HTTP side of one controller."""
+    """The JSON API, pages and metrics of one controller, on one HTTP listener."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class HttpServer:
         counts: ConnectionCounts | None = None,
         sign: Sign = unsigned,
     ) -> None:
-        """`tls` makes it HTTPS. Without `logins` there is no login, without `counts` no connection limit per address.
-        `sign` signs the tree heads of the log."""
+        """`tls` makes the listener HTTPS. Without `logins` clients need no login. Without `counts` connections per
+        address are not limited. `sign` signs the tree heads of the log."""
         self._logins = logins
         self._hosts = hosts
         self._reader = Reader(api, query, Reading())
@@ -138,7 +138,7 @@ class HttpListener:
 
 
 def _busy(app: ASGIApp) -> ASGIApp:
-    """The application of connections beyond the limit: only health is answered."""
+    """The application for connections beyond the limit: only health paths are answered; others get 503."""
 
     async def busy(scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("path") in OPEN_PATHS:

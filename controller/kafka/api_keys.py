@@ -1,7 +1,7 @@
 """The supported Kafka APIs, and the message classes whose names differ from Kafka's.
 
-The codec, `controller.kafka.generate` and the listeners read this table. A family is a group of APIs whose message
-classes are in one module of `controller/kafka/messages`.
+The codec, `controller.kafka.generate` and the listeners read this table. A family of APIs (`access`, `topics`, …) is a
+group whose message classes are in one module of `controller/kafka/messages`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Literal
 Family = Literal["access", "clients", "cluster", "configs", "quorum", "topics"]
 FAMILIES: Final[tuple[Family, ...]] = typing.get_args(Family)
 GENERATED: Final = [Path(__file__).with_name("messages") / f"{family}.py" for family in FAMILIES]
-"""The modules with the message classes of each family of APIs, which `controller.kafka.generate` writes."""
+"""The modules of message classes, one for each family of APIs; `controller.kafka.generate` writes them."""
 
 
 class ApiKey(enum.IntEnum):
@@ -149,5 +149,5 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
         "DescribeTopicPartitionsResponsePartition": "MetadataResponsePartition",
     },
 }
-"""By message: each renamed entity's name in kio (PyPI, classes from Kafka's schema), and the name of its class here.
-Entities are renamed where several have one name, or share one class."""
+"""For each message, its entities that need another name: the name in kio (PyPI, classes generated from Kafka's schema),
+and the name of the class here. Needed where several entities have one name in kio, or share one class here."""

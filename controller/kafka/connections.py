@@ -1,7 +1,7 @@
-"""Plain connections to single brokers, for requests that must reach a given broker or be forwarded byte for byte.
+"""A client for single Kafka brokers, for requests that must reach a given broker or be forwarded byte for byte.
 
-A connection carries one request at a time, so a slow request blocks no other and correlation ids stay unchanged. Failed
-connections are closed; the others return to the pool.
+A connection carries one request at a time, so a slow request delays no other and correlation ids stay unchanged. Failed
+connections are closed; the others return to a pool. Forwarding, the target cluster and the quorum client use it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Address = tuple[str, int]
 M = TypeVar("M", bound=Message)
 
 CLIENT_ID = "topicwright"
-CONNECT_S = 5.0  # a lost host never answers: the next address is tried
+CONNECT_S = 5.0  # an unreachable host never answers: after this time the next address is tried
 RESPONSE_S = 15.0
 """Response timeout for Topicwright's own requests."""
 IDLE_MAX = 8
 """Idle connections per broker."""
 CORRELATION_ID = 1
-"""The same for all requests, because a connection has one request in flight at a time."""
+"""All requests have the same correlation id, because a connection has one request in flight at a time."""
 SASL_VERSION = 1
-"""The version of both SASL APIs; 1 in the handshake means that tokens travel inside requests."""
+"""The version of SaslHandshake and SaslAuthenticate; with SaslHandshake v1, tokens are sent in SaslAuthenticate."""
 RESPONSE_BYTES_MAX = 1 << 30
 """The largest accepted response. Metadata of all topics of the largest clusters takes a tenth of it."""
 _SIZE = struct.Struct(">i")

@@ -2,9 +2,10 @@
 
     python -m controller.kafka.generate
 
-One class stands for all versions of an entity, so that handlers do not depend on versions: it has every field of every
-version, with Kafka's default and the versions that have it. kio's own classes are one for each version, and take 1.4 s
-of CPU time to import; these take 0.03 s. Kafka's documentation of a field is in kio's classes.
+A message class covers all versions of an entity, so that handlers do not depend on versions: it has every field of
+every version, with Kafka's default and the versions that have the field. kio has one class for each version, and
+importing them takes 1.4 s of CPU time; importing these classes takes 0.03 s. Kafka's documentation of a field is in
+kio's classes.
 
 The modules are not under version control. The build of the package writes them; so does the first import in a checkout.
 """
@@ -21,7 +22,7 @@ from controller.kafka.api_keys import FAMILIES, GENERATED, ApiKey, Family
 from controller.kafka.schema import Direction, Field, Kind, Layout, read_schema
 
 BY_HAND: Final = ("Feature", "LeaderIdAndEpoch", "Listener", "NodeEndpoint")
-"""Classes of `messages/message.py`: metadata records have some of them too."""
+"""Classes written by hand in `messages/message.py`; records of Kafka's metadata log use some of them too."""
 SECRETS: Final = frozenset({"auth_bytes", "hmac", "salted_password"})
 """Fields whose values never appear in the text of a message."""
 
@@ -37,7 +38,7 @@ _DIRECTIONS: Final[tuple[Direction, ...]] = ("request", "response")
 
 @dataclass
 class _Field:
-    """A field of a message class, merged from all versions: `nullable` is True if any version allows null."""
+    """A field of a message class, merged from all versions; `nullable` is True if any version allows null."""
 
     newest: Field
     direction: Direction
@@ -57,7 +58,7 @@ class _Field:
 
     def _default(self) -> str:
         field = self.newest
-        if field.is_array:  # Kafka's schema means an empty array; requests have null where it means everything
+        if field.is_array:  # Kafka's schema means an empty array; in requests null means all elements
             return "None" if self.nullable and self.direction == "request" else repr(field.default)
         if field.entity is not None and field.default is not None:
             return f"{field.entity.message}({', '.join(f'{name}={value!r}' for name, value in field.default)})"
@@ -88,15 +89,15 @@ class _Class:
 
 
 def generate() -> None:
-    """Write the modules."""
+    """Write the modules of `GENERATED` into `messages/`."""
     for path, source in zip(GENERATED, sources(), strict=True):
         new = path.with_suffix(f".{os.getpid()}")
         new.write_text(source, encoding="utf-8")
-        new.replace(path)  # another process may import it
+        new.replace(path)  # atomically, because another process may import the module
 
 
 def sources() -> list[str]:
-    """The text of each of `GENERATED`."""
+    """The source text of each module of `GENERATED`."""
     classes: dict[str, _Class] = {}
     aliases = {}
     for key in sorted(ApiKey, key=lambda key: (FAMILIES.index(key.family), key)):

@@ -1,7 +1,7 @@
-"""The interface between connections and request handlers.
+"""The interface between Kafka connections (`controller.kafka.server`) and request handlers (`controller.apis`).
 
-A handler is called with a context and a request, and returns the response or an awaitable of it. It knows nothing of
-sockets, frames or the order of responses.
+A handler is called with a context and a request, and returns the response or an awaitable of the response. Handlers do
+not depend on sockets, frames or the order of responses.
 """
 
 from __future__ import annotations
@@ -112,15 +112,15 @@ class RequestContext(msgspec.Struct, frozen=True):
 
 JAVA: Final = "apache-kafka-java"
 LIBRDKAFKA: Final = "rdkafka"
-"""In `RequestContext.software` of clients that need other responses: Java's, and those built on librdkafka."""
+"""Names in `RequestContext.software` of clients that need other responses: Java's, and those built on librdkafka."""
 
 
 Handler = Callable[[RequestContext, Any], Answer | Awaitable[Answer]]
 """Called for each request, in order of arrival on a connection.
 
-An `async` handler runs eagerly up to its first wait, so pipelined requests start in order and together. Until then it
-has no task, so `asyncio.timeout` must come later. A handler that returns a future needs no task at all. When the
-connection is lost, the handler is cancelled; it must shield work that has to finish.
+An `async` handler runs eagerly up to its first `await` that blocks, so pipelined requests start in order and together.
+Before that the handler has no task, so `asyncio.timeout` must come later. A handler that returns a future needs no
+task. When the connection is lost, the handler is cancelled; it must shield work that has to finish.
 """
 
 
@@ -135,9 +135,9 @@ class ApiHandler(msgspec.Struct, frozen=True):
     handle: Handler
     min_version_advertised: int | None = None
     elements_max: int = ELEMENTS_MAX
-    """The most elements in all arrays of a request; one with more is malformed."""
+    """The most elements in all arrays of a request together; a request with more is malformed."""
     passes: bool = False
     """Requests are not decoded: the handler gets a `ForwardedRequest`."""
     alone: bool = False
-    """The connection starts no other request until this one is answered, as in Kafka for all APIs. For small requests
-    with large responses."""
+    """The connection starts no other request until this one is answered, as Kafka does for all APIs. Set for APIs whose
+    small requests have large responses."""

@@ -4,8 +4,8 @@ kio (PyPI) generates one dataclass for each entity and version from Kafka's own 
 into a `Layout`: the fields in the order of the wire, each with its kind. `OWN` has the versions that kio lacks, each as
 the changes to a version that kio has.
 
-One message class stands for all versions of an entity. It has kio's name, unless `RENAMED` has another: where several
-entities have one name, or share one class. `generate` writes the classes; `codec` compiles layouts to functions.
+A message class of Topicwright covers all versions of an entity. It has kio's name, unless `RENAMED` of `api_keys` has
+another. `generate` writes the classes; `codec` compiles layouts to readers and writers.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ ZERO_UUID: Final = bytes(16)
 class Field(msgspec.Struct, frozen=True):
     """One field of an entity in one version.
 
-    `kind` is None for an entity, whose layout is then `entity`. `default` is Kafka's, for an entity the pairs of its
-    fields and values. A field with a `tag` is not written if it has its default.
+    `kind` is None for a nested entity, whose layout is then `entity`. `default` is Kafka's default; for an entity it
+    has the pairs of its fields and values. A field with a `tag` is not written if it has its default.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """An entity in one version: its message class, as `ClassOf` returns it, and its fields in the order of the wire."""
+    """An entity in one version: its message class (from `ClassOf`), and its fields in the order of the wire."""
 
     message: Any
     flexible: bool
@@ -88,7 +88,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def size_min(self) -> int:
-        """The smallest encoding of this entity; bounds how many fit into the rest of a frame."""
+        """The smallest encoded size in bytes; limits the number of elements that the rest of a frame may announce."""
         return sum(map(self._field_size_min, self.fields)) + (1 if self.flexible else 0)
 
     def _field_size_min(self, field: Field) -> int:
@@ -109,7 +109,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 
 Changes = Mapping[str, tuple[Field, ...]]
-"""The fields that take the place of a field, by its name."""
+"""By the name of a field in kio's version: the fields that replace it."""
 
 
 def _without(*names: str) -> Changes:
@@ -147,18 +147,18 @@ OWN: Final[Mapping[tuple[int, int], tuple[ApiKey, int, Changes, Changes]]] = {
         {},
     ),
 }
-"""The versions that kio lacks: a version that it has, with the changes to its request and to its response.
+"""The versions that kio lacks: for each a version that kio has, with the changes to its request and to its response.
 
-Old ones: Kafka 4.0 dropped them (KIP-896), and kafka-go and old settings of sarama still send them. Sources: KIP-4 for
-CreateTopics and DeleteTopics v0, KIP-133 for DescribeConfigs v0, and the message definitions of Kafka 3.9. New ones:
-those of Kafka 4.4 (KIP-1242, KIP-1312), whose messages kio 0.6.5 does not have, from its message definitions.
+Old versions: Kafka 4.0 dropped them (KIP-896), and kafka-go and old settings of sarama still send them. Sources: KIP-4
+for CreateTopics and DeleteTopics v0, KIP-133 for DescribeConfigs v0, and the message definitions of Kafka 3.9. New
+versions: those of Kafka 4.4 (KIP-1242, KIP-1312), from its message definitions; kio 0.6.5 does not have them.
 """
 
 
 _APIS: Final[Mapping[int, ApiKey]] = {key: key for key in ApiKey}
 
 ClassOf = Callable[[str], Any]
-"""Returns the message class of a name; `generate`, which has none yet, uses the names themselves."""
+"""Returns the message class of a name; `generate` runs before the classes exist and uses the names themselves."""
 
 
 def read_schema(api_key: int, version: int, direction: Direction, class_of: ClassOf) -> Schema:
@@ -177,7 +177,7 @@ def read_schema(api_key: int, version: int, direction: Direction, class_of: Clas
 
 
 def load_entity(api_key: int, version: int, direction: Direction) -> Any:
-    """kio's class of a message."""
+    """kio's class of a message, for one version."""
     api = _APIS[api_key]
     _import_kio()
     # By path, not through kio.index, which takes 0.2 s to import.
@@ -245,7 +245,7 @@ _ZEROS: Final[Mapping[Kind | None, Any]] = {
 
 
 def _written(default: Any, none: Any) -> Any:
-    """kio's default as the value to encode; `none` replaces None."""
+    """kio's default as the value to encode, with `none` in place of None."""
     if isinstance(default, timedelta):
         return default // timedelta(milliseconds=1)
     if isinstance(default, enum.Enum):

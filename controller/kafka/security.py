@@ -1,7 +1,7 @@
-"""Authentication at a cluster, by librdkafka's properties: for librdkafka, and for Topicwright's own sockets.
+"""Authentication at a Kafka cluster, for librdkafka and for Topicwright's own sockets, from librdkafka's properties.
 
-Most requests to a cluster go through librdkafka. Requests to a specific broker and forwarded requests use Topicwright's
-own sockets. These authenticate as the same user, with TLS, SASL PLAIN or SCRAM.
+Most requests to a cluster go through librdkafka. Requests to a specific broker and forwarded requests use the sockets
+of `controller.kafka.connections`, which authenticate as the same user, with TLS, SASL PLAIN or SCRAM.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Security(msgspec.Struct, frozen=True):
         return context
 
     async def authenticate(self, exchange: Exchange) -> None:
-        """Authenticate on a connection after the SASL handshake. Raises NotAuthenticated."""
+        """Send the SASL tokens of the login through `exchange`, after the SaslHandshake. Raises NotAuthenticated."""
         user, password = self.properties["sasl.username"], self.properties["sasl.password"]
         if self.mechanism == "PLAIN":
             await exchange(b"\0" + user.encode() + b"\0" + password.encode())

@@ -1,4 +1,4 @@
-"""The identity and address of a client connection, for authorization, quotas and events."""
+"""The identity and address of a client connection (Kafka or HTTP), for authorization, quotas and events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     listener: str = "PLAINTEXT"
     expires_at_s: float | None = None
-    """The deadline for re-authentication (KIP-368), on the connection's clock; None if there is none."""
+    """The deadline for re-authentication (KIP-368), in seconds of the connection's clock; None without a deadline."""
 
 
 @lru_cache(maxsize=4096)

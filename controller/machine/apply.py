@@ -1,8 +1,8 @@
-"""Applies events to the state.
+"""Applies events to the state: for the engine after `decide`, and for views and replay, which rebuild a state.
 
-`apply` accepts every event that `decide` emits. It validates nothing, rejects nothing and reads no clock. An event that
-does not fit the state is a bug, so `apply` raises CannotApply instead of skipping it: the command fails, and a log with
-such an event cannot be read.
+`apply` accepts every event that `decide` emits. It does not validate or reject, and reads no clock. An event that does
+not fit the state is a bug, so `apply` raises CannotApply instead of skipping the event: the command fails, and a log
+with such an event cannot be read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def apply(state: State, record: Recorded) -> ShardKey:
 def apply_all(state: State, records: Sequence[Recorded]) -> list[ShardKey]:
     """Applies the events of a command to `state`; if one raises CannotApply, nothing is changed.
 
-    Returns their shard keys. It reads and stores each topic once, however many events it has.
+    Returns the shard keys of the events. Each topic is read and stored once, however many events it has.
     """
     cluster, topics = state.cluster, state.topics
     before: dict[ShardKey, Topic | None] = {}
@@ -193,7 +193,7 @@ def _registered(event: catalog.BrokerRegistered) -> Broker:
 def _track_waiting(state: State, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
     if after is not None and after.ready_at_ms is None:
         if before is None or before.created_offset != after.created_offset:
-            state.waiting.pop(key, None)  # the newest topic comes last
+            state.waiting.pop(key, None)  # `waiting` is in order of creation: a recreated topic moves to the end
             state.waiting[key] = after.created_offset
     elif before is not None and before.ready_at_ms is None:
         del state.waiting[key]
@@ -270,7 +270,7 @@ def _on_rules_observed(topic: Topic | None, event: catalog.RulesObserved, record
 
 
 def _on_answered(topic: Topic | None, event: catalog.CreateAnswered, record: Recorded) -> Topic | None:
-    """Ends the pending create. A refused create has none, even if another topic has the same shard key."""
+    """Ends the pending create. A refused create never became pending, even if another topic has the same shard key."""
     if topic is None or topic.name != event.topic:
         return topic
     if topic.pending_create is None or topic.pending_create.request_id != event.request_id:

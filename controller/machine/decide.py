@@ -1,4 +1,4 @@
-"""Decides on commands.
+"""Decides on commands. The engine calls `decide` for every command, then `apply` for the events.
 
 `decide(state, command)` returns the events that a command leads to, and its answers. It changes nothing and reads no
 clock or random number: the same command on the same state always gives the same decision. `topics`, `observing`,
@@ -33,7 +33,7 @@ from events.catalog import CreateRequested, FilledDefault, Observation, RulesObs
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
-    """Decides on a command. Pure, and total over commands. Long texts of refused commands are truncated."""
+    """Returns the decision on any type of command. Pure. Long texts of refused commands are truncated."""
     decision = decide_in_full(state, command)
     if decision.refusal is None:
         return decision
@@ -42,7 +42,7 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
 
 
 def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
-    """Like `decide`, but without truncation."""
+    """Like `decide`, but long texts of refused commands are not truncated."""
     if state.cluster.rules is None or type(command) not in judging.KIND_OF:
         return _DECIDERS[type(command)](state, command)
     return _by_rules(state, command)
@@ -57,8 +57,8 @@ def _by_rules(state: State, command: Any) -> Decision:
             command, defaults = judging.filled(state, command)
         decision = _DECIDERS[type(command)](state, command)
         judgement = judging.judged(state, command, decision)
-    except RulesError as error:  # the rules of a newer release
-        if not isinstance(command, commands.TopicCommand):  # a discovery, which rules only observe
+    except RulesError as error:  # a newer release has applied rules that this release cannot read
+        if not isinstance(command, commands.TopicCommand):  # DiscoverTopic, which rules only observe and never refuse
             return _DECIDERS[type(command)](state, command)
         unread = Observation("policy:rules", f"the rules cannot be read: {error}")
         judgement, decision = judging.Judgement((unread,)), Decision()
@@ -118,4 +118,4 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.ChangeLogDirs: observing.change_log_dirs,
 }
 COMMANDS = tuple(_DECIDERS)
-"""All kinds of commands."""
+"""All concrete types of commands."""

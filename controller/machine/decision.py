@@ -1,4 +1,4 @@
-"""The result of a command: events to record and answers to send."""
+"""The result of `decide` for the engine and API handlers: events to record and answers to send."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from events.names import RequestId, TopicName, shard_key
 
 
 class Detail(msgspec.Struct, frozen=True, gc=False):
-    """The answer for one part of a cluster request: an ACL, a filter, a quota entity or a user. `acls` are the matches
-    of a filter."""
+    """The answer for one part of a cluster request: an ACL, an ACL filter, a quota entity or a user. `acls` are the
+    ACLs that match a filter."""
 
     code: int = 0
     message: str = ""
@@ -21,7 +21,7 @@ class Detail(msgspec.Struct, frozen=True, gc=False):
 
 
 class PartitionAnswer(msgspec.Struct, frozen=True, gc=False):
-    """The answer for one partition. `state` is the partition as decided, where an API returns it."""
+    """The answer for one partition. `state` is the partition after the change, for APIs that return it."""
 
     partition: int
     code: int = 0
@@ -30,7 +30,7 @@ class PartitionAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The answer to a request for one topic. `topic` is the topic as decided, also for a dry run.
+    """The answer to a request for one topic. `topic` is the topic after the change, also for a dry run.
 
     A request about the cluster has an empty topic name, and in `details` one answer for each of its parts, in order.
     `details` is empty if the whole request failed with `code`. `partitions` answers requests about partitions. `number`
@@ -52,8 +52,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Decision(msgspec.Struct, frozen=True, gc=False):
     """Events to record and answers to send. With `needs_approval` both are empty: the command needs a verdict first.
 
-    `refusal` is set if the command was refused. Its events change no state, so the engine may count similar refusals
-    instead of recording each of them.
+    `refusal` is set if the command was refused. The events of a refusal change no state, so the engine may count
+    similar refusals instead of recording each of them.
     """
 
     events: tuple[Event, ...] = ()

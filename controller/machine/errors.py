@@ -1,4 +1,4 @@
-"""Kafka's error codes that Topicwright returns (org.apache.kafka.common.protocol.Errors), and rejections."""
+"""Kafka's error codes that decisions and handlers return (org.apache.kafka.common.protocol.Errors), and rejections."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ErrorCode(IntEnum):
 
 
 def external_error(code: int) -> ErrorCode:
-    """Returns an error code of another controller unchanged, even if ErrorCode does not name it."""
+    """Returns an error code that Kafka's controller sent unchanged, even if ErrorCode does not name it."""
     return cast(ErrorCode, code)
 
 

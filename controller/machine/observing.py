@@ -1,4 +1,4 @@
-"""Decides on commands from brokers, from the controller itself and from timers: registration, fencing, features,
+"""Decisions of `decide` on commands from brokers, the controller itself and timers: registration, fencing, features,
 metadata propagation, deadlines."""
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
 def _of_broker(
     state: State, command: commands.RegisteredCommand, event_of: Callable[[Broker], Event | None]
 ) -> Decision:
-    """The decision on a command about a registered broker. `event_of` returns the event, or None if nothing changes. A
-    KRaft broker gets its epoch as answer."""
+    """The decision on a command about a registered broker. `event_of` returns the event, or None if nothing changes.
+    The answer to a KRaft broker has the broker's epoch."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None:
         return Decision((), (Answer(command.request_id, NO_TOPIC, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
@@ -90,7 +90,7 @@ def _id(broker: Broker) -> tuple[BrokerId, int]:
 
 
 def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
-    """Starts the next leader epoch. If no features are finalized yet, it also finalizes those of the command."""
+    """Starts the next leader epoch of the quorum. Without finalized features it also finalizes those of the command."""
     cluster = state.cluster
     last = cluster.quorum.leader_epoch if cluster.quorum is not None else 0
     epoch = max(last + 1, command.epoch_min)

@@ -1,4 +1,4 @@
-"""Completion of new topics: every partition has a live leader, and every live broker has applied the metadata."""
+"""Decides when a new topic is complete: every partition has a live leader, and every live broker has its metadata."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def complete(
 ) -> Decision:
     """Returns the events `before`, and if the topic is complete `TopicReady` and the answer to the pending create.
 
-    A fenced leader does not count, because it may never serve.
+    A partition with a fenced leader is not complete, because that broker may never serve clients.
     """
     live = cluster.live
     if len(propagated) < len(live):

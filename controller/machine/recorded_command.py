@@ -1,8 +1,8 @@
-"""Reconstructs the command of a client from its events, so that a decision can be repeated.
+"""Reconstructs the command of a client from its events, for replay and for HTTP retries with an Idempotency-Key.
 
-The events contain every input of the decision: the requested counts, the ids and times that the command was stamped
-with, the result of authorization, the verdict of the policies. `decide(state, recall(records))` on the state before
-those records returns the same events, byte for byte, as long as the code of the decision is the same.
+The events contain every input of the decision: the requested counts, the ids and times in the command, the result of
+authorization, the verdict of the policies. `decide(state, recall(records))` on the state before those records returns
+the same events, byte for byte, as long as the code of the decision is the same.
 
 Not covered: requests without events (dry runs, alterations that change nothing), and commands of brokers and timers.
 """
@@ -42,7 +42,7 @@ def _dry_run_of(outcome: object) -> DryRunResult:
 
 
 def _throttle_ms(outcome: object) -> int:
-    """1 or 0: the events record whether a quota was exhausted, but not for how long (KIP-599)."""
+    """1 if the events record that a mutation quota was exhausted, else 0; they do not record the time (KIP-599)."""
     return int(isinstance(outcome, _REFUSALS) and outcome.rule == QUOTA)
 
 
@@ -82,5 +82,5 @@ _COMMANDS: dict[type, type[TopicCommand]] = {
 
 
 def _shared(kind: type[TopicCommand], recorded: Fact) -> dict[str, Any]:
-    """The fields of a command that an event, or a value in it, has under the same name."""
+    """The fields of a command that an event, or a value in the event, has under the same name."""
     return {name: getattr(recorded, name) for name in recorded.__struct_fields__ if name in kind.__struct_fields__}

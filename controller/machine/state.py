@@ -1,8 +1,8 @@
-"""The state of the machine: topics, brokers and settings, all immutable values.
+"""The state that `decide` reads and `apply` writes: topics, brokers and settings, all immutable values.
 
-Topics are found by shard key in a small mapping interface, which a dict, RocksDB or a stream processor's table can
-implement. A shard key has at most one topic, because Kafka refuses colliding names. So one look-up tells whether a
-topic exists and whether another topic collides with it.
+Topics are found by shard key through the small interface `Topics`, which a dict, RocksDB or a stream processor's table
+can implement. A shard key has at most one topic, because Kafka refuses colliding names. So one look-up finds whether a
+topic exists and whether another topic collides with its name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 BROKERS = 4
 """Kafka's config resource type BROKER."""
 ResourceConfigs = Mapping[tuple[int, str], Configs]
-"""Configs by resource type and name."""
+"""Dynamic configs by resource type and resource name."""
 
 
 class PendingCreate(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -37,13 +37,13 @@ class PendingCreate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     requested_at_ms: int
     deadline_ms: int
     warning: str = ""
-    """The message of rules that only warn, for the answer."""
+    """The message of violated rules that only warn; the answer to the request will contain it."""
 
 
 class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A topic. `ready_at_ms` is None until the topic is complete for the first time. Until then, `propagated` lists the
-    brokers that have applied its creation. Partitions may be any sequence; they are stored as
-    `partitions.blocks.in_blocks` returns them."""
+    brokers that have applied the creation of the topic. `partitions` may be given as any sequence and is stored as
+    `partitions.blocks.in_blocks` returns it."""
 
     name: TopicName
     topic_id: TopicId
@@ -106,15 +106,15 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class QuorumLeader(QuorumEpochBegun, frozen=True):
-    """The controller that leads the metadata quorum."""
+    """The Topicwright controller that leads the metadata quorum of KRaft brokers."""
 
     handed_back_to: str = ""
-    """The folder handed back to Kafka's controller; empty while this controller leads."""
+    """The folder whose log was handed back to Kafka's controller; empty while this controller leads."""
 
 
 class RulesVersion(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The rules for changes of topics; see `RulesApplied`. `file_sha256` is the hash of the last rules that came from
-    the settings' file, which is applied again only if its content changed since."""
+    """The rules for changes of topics; see `RulesApplied`. `file_sha256` is the hash of the last rules file from the
+    settings. The controller applies that file again only if its content has changed."""
 
     number: int
     text: str
@@ -144,7 +144,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def defaults_in_force(self) -> Configs:
-        """The broker-level defaults of topics, sorted."""
+        """The effective broker-level defaults of topics, sorted."""
         return in_force(self.topic_defaults, self.dynamic_defaults) if self.dynamic_defaults else self.topic_defaults
 
 
@@ -191,7 +191,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     settings: Settings = Settings()
     settings_pairs: tuple[tuple[str, str], ...] = ()
-    """The pairs of the last SettingsChanged."""
+    """The pairs of the last SettingsChanged event."""
     release: str = ""
     brokers: Mapping[BrokerId, Broker] = msgspec.field(default_factory=dict)
     live: tuple[BrokerId, ...] = ()
@@ -200,7 +200,7 @@ class Cluster(msgspec.Struct, frozen=True):
     """The racks of the usable brokers, in the same order."""
     last_broker_epoch: int = 0
     scram: Mapping[tuple[str, str], ScramCredential] = msgspec.field(default_factory=dict)
-    """By user and mechanism."""
+    """SCRAM credentials by user and mechanism."""
     acls: Acls = Acls()
     quotas: Mapping[QuotaEntity, tuple[tuple[str, float], ...]] = msgspec.field(default_factory=dict)
     """Quota keys and values by entity; an entity without quotas has no entry."""
@@ -210,11 +210,11 @@ class Cluster(msgspec.Struct, frozen=True):
     """Dynamic configs of resources other than topics, without empty ones. See `ResourceConfigsChanged`."""
     next_producer_id: int = 0
     quorum: QuorumLeader | None = None
-    """None without KRaft brokers."""
+    """The current leader of the metadata quorum; None without KRaft brokers."""
     rules: RulesVersion | None = None
-    """None before rules were applied."""
+    """The effective rules for changes of topics; None until some were applied."""
     login_secret: bytes = b""
-    """See `LoginSecretDrawn`; empty until it is drawn."""
+    """The secret for fake credentials, from `LoginSecretDrawn`; empty until it is drawn."""
 
     @property
     def has_kraft_brokers(self) -> bool:
@@ -231,7 +231,7 @@ class Cluster(msgspec.Struct, frozen=True):
         return dict(self.features).get(name, 0)
 
     def with_settings(self, pairs: tuple[tuple[str, str], ...]) -> Cluster:
-        """Raises msgspec.ValidationError."""
+        """Returns the cluster with the settings in the pairs. Raises msgspec.ValidationError."""
         settings = replace(settings_from_pairs(pairs), dynamic_defaults=self.configs_of(BROKERS, ""))
         return replace(self, settings=settings, settings_pairs=pairs)
 
@@ -306,9 +306,9 @@ class DictTopics:
 
 
 class State:
-    """The mutable state of a runtime: the cluster, the topics, and which topics are incomplete.
+    """The mutable state of one process or partition: the cluster, the topics, and the shard keys of incomplete topics.
 
-    `decide` only reads it, and only `apply` writes it. All values in it are immutable.
+    `decide` only reads the state, and only `apply` writes it. All values in it are immutable.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
-"""Decides on observations of the target cluster: its topics, and changes that it carried out or refused.
+"""Decisions of `decide` on observations of the target cluster: its topics, and changes it carried out or refused.
 
 With a target cluster, that cluster's controller elects the leaders, and its metadata is the source of truth. The log
 records this as `has.target.cluster`, which users cannot set. Observed differences become events, so that the state
 follows the cluster. If the cluster refuses a change that is already recorded, events undo it.
 
-An observation may be stale when it is decided on. So it contains the partition count and configs that the observer knew
-(`known`). It is ignored if they have changed since; a newer observation follows.
+An observation may be stale when it is decided on. So `known` of the command has the partition count and configs in the
+state when the cluster was observed. If the state has changed since, the observation is ignored; a newer one follows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def discover(state: State, command: commands.DiscoverTopic) -> Decision:
 
 
 def is_provisional(topic: Topic) -> bool:
-    """True if the cluster has not assigned its own topic id yet."""
+    """True if the target cluster has not assigned its own topic id to the topic yet."""
     return topic.ready_at_ms is None and not topic.propagated
 
 
@@ -85,8 +85,8 @@ def _new(seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
 
 
 def _as_seen(before: Partition, seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
-    """The observed partition. The known one if the observation is older, or names a leader that is not known to be live
-    yet."""
+    """The partition as observed; the known partition if the observation is older, or names a leader that is not known
+    to be live yet."""
     if seen.leader_epoch < before.leader_epoch or (seen.leader >= 0 and seen.leader not in cluster.live):
         return before
     replicas = _replicas(before, seen.replicas)
@@ -107,7 +107,7 @@ def _replicas(before: Partition, seen: tuple[BrokerId, ...]) -> tuple[BrokerId, 
 
 
 def _steps(before: Topic, after: Topic) -> list[PartitionChanged]:
-    """The changes of leaders and ISRs from `before` to `after`; empty if more changed, or steps were missed."""
+    """The changes of leaders and ISRs from `before` to `after`; empty if anything else changed or a step was missed."""
     if (before.topic_id, before.configs, len(before.partitions)) != (
         after.topic_id,
         after.configs,
@@ -125,7 +125,7 @@ def _is_one_step(step: PartitionChanged) -> bool:
 
 
 def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decision:
-    """Records that the cluster no longer has a topic. A pending create is answered."""
+    """Records that the target cluster no longer has a topic, and answers the topic's pending create."""
     topic = topic_named(state, command.topic)
     if topic is None or topic.topic_id != command.topic_id:
         return NOTHING
@@ -133,7 +133,7 @@ def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decis
 
 
 def vanish(topic: Topic, reason: str, at_ms: int) -> Decision:
-    """Removes a topic that is gone from the cluster. A pending create is answered."""
+    """Removes a topic that the target cluster no longer has, and answers the topic's pending create."""
     vanished = catalog.TopicVanished(topic.name, topic.topic_id, reason)
     answered = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DELETED_BEFORE_COMPLETE, at_ms)
     return Decision((vanished, *answered.events), answered.answers)

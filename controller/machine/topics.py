@@ -1,5 +1,5 @@
-"""Decides on client requests for topics: CreateTopics (KIP-4, KIP-108, KIP-409), CreatePartitions, DeleteTopics and
-topic configs."""
+"""Decisions of `decide` on client requests for topics: CreateTopics (KIP-4, KIP-108, KIP-409), CreatePartitions,
+DeleteTopics and topic configs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from events.values import RequestedChange, RequestedConfigs, RequestedDeletion, 
 TopicChange = commands.CreatePartitions | commands.DeleteTopic | commands.AlterTopicConfigs
 """Commands that change an existing topic."""
 _NOT_LOGGED = Offset(-1)
-"""The offset of a topic in an answer, before its creation is in the log."""
+"""The creation offset of a topic in an answer when the creation is not in the log yet."""
 
 
 def create_topic(state: State, command: commands.CreateTopic) -> Decision:
@@ -113,7 +113,7 @@ def _planned_partitions(cluster: Cluster, command: commands.CreateTopic) -> tupl
 
 
 def requested(command: commands.CreateTopic, deadline_ms: int) -> catalog.CreateRequested:
-    """The request as the client sent it."""
+    """The event with the request as the client sent it."""
     return catalog.CreateRequested(
         command.request_id,
         command.topic,
@@ -174,7 +174,7 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
 
 
 def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
-    """Deletes a topic and answers its pending create."""
+    """Deletes a topic, and answers its pending create if there is one."""
     topic = topic_named(state, command.topic)
     rejection = (
         _deletion_disabled(command, state.cluster)
@@ -269,7 +269,7 @@ _UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
 def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:
-    """Refuses a command. The answer has the rejection for each named partition."""
+    """Returns the refusal of a command. Its answer has the rejection for each partition that the request names."""
     code, request_id, topic = int(rejection.code), command.request_id, command.topic
     partitions = tuple(PartitionAnswer(one, code, rejection.message) for one in _named_partitions(command))
     answer = Answer(request_id, topic, code, rejection.message, rejection.rule, partitions=partitions)
@@ -280,7 +280,7 @@ def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:
 
 
 def _events_of_rejection(command: commands.TopicCommand, rejection: Rejection) -> Iterator[catalog.Event]:
-    """Refused elections, reassignments and changes of other resources are not recorded."""
+    """Yields the events of a refusal. Refused elections, reassignments and alterations of other resources have none."""
     code, message, rule = int(rejection.code), rejection.message, rejection.rule
     match command:
         case commands.CreateTopic():

@@ -1,4 +1,4 @@
-"""Truncates refused commands before they are recorded, so that large requests do not fill the log.
+"""Truncates refused commands before they are recorded, so that large requests do not fill the log; `decide` calls it.
 
 Texts longer than `TEXT_MAX` are truncated and end with their original length. The recorded refusal is the decision on
 the truncated command, if that is refused for the same reason; so the recorded request always leads to the recorded
@@ -19,9 +19,9 @@ from controller.machine.state import State
 from controller.machine.validation import NAME_LENGTH_MAX
 
 TEXT_MAX = 256
-"""In characters; longer than any legitimate principal, client id or config."""
+"""The longest text in characters; longer than any legitimate principal, client id or config."""
 ENTRIES_MAX = 100
-"""Configs of a request, or replicas of a manual assignment."""
+"""The most configs of a request, or replicas of a manual assignment, in a recorded refusal."""
 
 
 def cut(text: str) -> str:
@@ -73,7 +73,7 @@ def _entry_count(command: TopicCommand) -> int:
 
 
 def _truncated(command: TopicCommand) -> TopicCommand:
-    """Returns the very same command if no text is too long."""
+    """Returns the command with its long texts truncated; the same object if no text is too long."""
     fields: dict[str, Any] = {"principal": cut(command.principal), "client_id": cut_if_any(command.client_id)}
     if isinstance(command, CreateTopic):
         fields["configs"] = tuple((cut(name), cut_if_any(value)) for name, value in command.configs)

@@ -1,6 +1,6 @@
-"""Rules for client commands. Each function returns a rejection, or None.
+"""Rules for client requests about topics. Each function returns a rejection, or None if the command passes.
 
-Codes are those of Kafka 4.x (ReplicationControlManager, Topic.validate), and messages begin with Kafka's text. Where
+Codes are those of Kafka 4.x (ReplicationControlManager, Topic.validate), and messages begin with Kafka's text. If
 KIP-4, KIP-409 or the independence of topics requires a difference, the rule's docstring or message names it.
 `controller.machine.topics` calls the rules in order.
 """
@@ -24,7 +24,7 @@ Here it applies to each topic, because topics are independent."""
 PLACEHOLDERS_PER_REQUEST_MAX = 100_000
 """Limits requests with a factor far above the number of brokers; KIP-409 has no limit."""
 CLUSTER_METADATA = "__cluster_metadata"
-"""Kafka's metadata log, which is not a topic."""
+"""The topic name of Kafka's metadata log; no topic may have it."""
 CREATE_TOPICS = "CreateTopics"
 QUOTA = "quota"
 """The rule name of refusals by a mutation quota."""
@@ -76,14 +76,14 @@ def refused_by_policies(verdict: Verdict | None) -> Rejection | None:
 
 
 def duplicate(command: TopicCommand) -> Rejection | None:
-    """A request may name a topic only once (KIP-4)."""
+    """The rejection if a request names the topic more than once (KIP-4)."""
     if command.duplicate:
         return Rejection(ErrorCode.INVALID_REQUEST, "Duplicate topic name.", "validation:duplicate")
     return None
 
 
 def name(topic: str) -> Rejection | None:
-    """Kafka's rules for topic names."""
+    """The rejection if a topic name violates Kafka's rules for names."""
     why = _wrong_with_name(topic)
     return None if why is None else Rejection(ErrorCode.INVALID_TOPIC_EXCEPTION, why, "validation:name")
 
@@ -104,7 +104,7 @@ def _wrong_with_name(topic: str) -> str | None:
 
 
 def internal(topic: str) -> Rejection | None:
-    """The name of Kafka's metadata log is reserved."""
+    """The rejection if the topic name is that of Kafka's metadata log, which is reserved."""
     if topic != CLUSTER_METADATA:
         return None
     message = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
@@ -112,7 +112,7 @@ def internal(topic: str) -> Rejection | None:
 
 
 def name_taken(command: CreateTopic, existing: Topic | None) -> Rejection | None:
-    """The name must be free, and must not collide with another (`.` and `_` collide)."""
+    """The rejection if a topic has this name, or a name that collides with it (`.` and `_` collide)."""
     if existing is None:
         return None
     if existing.name != command.topic:
@@ -134,7 +134,7 @@ def _utc(at_ms: int) -> str:
 
 
 def counts(command: CreateTopic) -> Rejection | None:
-    """Partition count and replication factor must be positive, or -1 for the default (KIP-464) or with a manual
+    """The rejection of counts that are not positive. -1 is allowed as the default (KIP-464) or with a manual
     assignment."""
     if command.assignments:
         return _no_counts_with_assignment(command)
@@ -168,7 +168,7 @@ def _no_counts_with_assignment(command: CreateTopic) -> Rejection | None:
 
 
 def size(partitions: int, other_records: int = 0, kind: str = "partitions") -> Rejection | None:
-    """Kafka's limits on partitions and metadata records. `other_records` counts those that are not of partitions."""
+    """The rejection beyond Kafka's limits on partitions and metadata records. `other_records` are not of partitions."""
     if partitions + other_records <= PARTITIONS_PER_REQUEST_MAX:
         return None
     if partitions <= PARTITIONS_PER_REQUEST_MAX:
@@ -194,7 +194,7 @@ def resolved_factor(command: CreateTopic, settings: Settings) -> int:
 
 
 def assignment(assignments: tuple[Assignment, ...], cluster: Cluster) -> Rejection | None:
-    """A manual assignment needs the ids 0 to n-1, each once, and valid replica lists of one length."""
+    """The rejection unless an assignment has the ids 0 to n-1, each once, and valid replica lists of one length."""
     seen: set[int] = set()
     for one in assignments:
         if one.partition in seen:
@@ -214,8 +214,8 @@ def assignment(assignments: tuple[Assignment, ...], cluster: Cluster) -> Rejecti
 def replica_list(
     partition: int, replicas: Sequence[BrokerId], factor: int | None, cluster: Cluster, *, one_live: bool = True
 ) -> Rejection | None:
-    """The replica list of one partition: not empty, of length `factor` if given, with registered, distinct brokers. A
-    new partition (`one_live`) needs a live replica."""
+    """The rejection of an invalid replica list of one partition. A valid list is not empty, has the length `factor` if
+    given, and has registered, distinct brokers; with `one_live`, for a new partition, at least one is live."""
     if not replicas:
         return _bad_assignment("The manual partition assignment includes an empty replica list.")
     ordered = sorted(replicas)
@@ -244,8 +244,8 @@ def _bad_assignment(message: str) -> Rejection:
 
 
 def enough_brokers(factor: int, min_insync_replicas: int, cluster: Cluster) -> Rejection | None:
-    """Needs as many usable brokers as the factor. With `enable.under.replicated.topic.creation`,
-    min(min.insync.replicas, factor) are enough (KIP-409)."""
+    """The rejection if there are fewer usable brokers than the factor. With `enable.under.replicated.topic.creation`,
+    min(min.insync.replicas, factor) brokers are enough (KIP-409)."""
     usable, registered = len(cluster.usable), len(cluster.brokers)
     if usable >= factor:
         return None
@@ -265,7 +265,7 @@ def enough_brokers(factor: int, min_insync_replicas: int, cluster: Cluster) -> R
 
 
 def placeholders(partitions: int, factor: int, cluster: Cluster) -> Rejection | None:
-    """Limits the placeholders of a request."""
+    """The rejection if a request needs too many placeholders."""
     missing = partitions * (factor - len(cluster.usable))
     if missing <= PLACEHOLDERS_PER_REQUEST_MAX:
         return None

@@ -1,8 +1,8 @@
-"""Combines several policies into one verdict.
+"""Combines the operator's policies (KIP-108, KIP-133) into one verdict; the policy runner, gateways and replay call it.
 
-The first policy that refuses or fails decides; later ones are not called. All exceptions of policies become verdicts,
-because code of the operator must not stop the controller. The chain starts no threads and reads no clock, so that a
-replay can use it too.
+The first policy that refuses or fails decides; later ones are not called. Every exception of a policy becomes a
+verdict, because the operator's code must not stop the controller. The chain starts no threads and reads no clock, so
+that replay can use the chain too.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from controller.policy.interface import AlterConfigMetadata, PolicyViolation, Re
 from events.catalog import Observation, Outcome, Verdict
 
 ALLOWED = Verdict(outcome="allowed")
-"""The verdict without policies, and if every policy allows without observations."""
+"""The verdict if there are no policies, or if every policy allows the request without observations."""
 
 MESSAGE_CHARS_MAX = 4096
-"""Longer messages are truncated: a string has at most 32,767 bytes before CreateTopics v5, and a character up to four.
-"""
+"""Longer messages are truncated: before CreateTopics v5 a string has at most 32,767 bytes, and a character takes up to
+four bytes."""
 
 
 class Policy(Protocol):
@@ -42,7 +42,7 @@ class Policy(Protocol):
 
 
 class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A configured policy and its class name in the settings. `close` is None without such a method."""
+    """A configured policy and its class name in the settings. `close` is None if the policy has no such method."""
 
     name: str
     policy: Policy
@@ -50,11 +50,11 @@ class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """Receives durations and exceptions of policies; ignores them by default.
+    """Callbacks for durations and exceptions of policies; the defaults ignore them.
 
-    `on_verdict(policy, outcome, seconds)` follows each call of a policy, measured with `clock` (seconds, monotonic).
-    `on_exception(policy, topic, error)` precedes it for each exception that is not a PolicyViolation. Both are called
-    in the thread of the chain.
+    `on_verdict(policy, outcome, seconds)` is called after each call of a policy, measured with `clock` (seconds,
+    monotonic). Before it, `on_exception(policy, topic, error)` is called for an exception other than PolicyViolation.
+    Both run in the thread of the chain.
     """
 
     clock: Callable[[], float] = lambda: 0.0
@@ -63,8 +63,8 @@ class PolicyProbe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyChain:
-    """Configured policies in the order of the settings: for new topics, and for changes of configs. Without policies it
-    allows everything."""
+    """Configured policies in the order of the settings: for new topics, and for changes of configs. A chain without
+    policies allows every request."""
 
     def __init__(self, policies: Sequence[LoadedPolicy] = (), of_configs: Sequence[LoadedPolicy] = ()) -> None:
         self._policies, self._of_configs = tuple(policies), tuple(of_configs)
@@ -140,7 +140,7 @@ def _judge(loaded: LoadedPolicy, request: Request, probe: PolicyProbe) -> Verdic
 
 
 def _returned(policy: str, returned: object) -> Verdict:
-    """Only None and observations allow the topic: a policy that returns False must not pass as consent."""
+    """The verdict for the result of `validate`. None and observations allow; False must not count as consent."""
     if returned is None:
         return ALLOWED
     observed = _observations(policy, returned)
@@ -156,7 +156,7 @@ def _returned(policy: str, returned: object) -> Verdict:
 
 
 def _refused(policy: str, violation: PolicyViolation) -> Verdict:
-    """Attributes may be missing: the `__init__` of a subclass may not call that of PolicyViolation."""
+    """The verdict for a PolicyViolation. A subclass may lack its attributes, if `__init__` does not set them."""
     observed = _observations(policy, getattr(violation, "observed", ()))
     if observed is None:
         return _failed(policy, "raised a PolicyViolation whose `observed` is not a sequence of Observation")
@@ -196,7 +196,7 @@ def _encodable(text: str) -> str:
 
 
 def _read_only(request: Request) -> Request:
-    """Returns the request with mappings that a policy cannot change for the next one."""
+    """Returns the request with read-only mappings, so that a policy cannot change them for the next policy."""
     configs = MappingProxyType(dict(request.configs))
     if isinstance(request, AlterConfigMetadata):
         return msgspec.structs.replace(request, configs=configs)
@@ -213,8 +213,8 @@ JudgedCommand = CreateTopic | AlterTopicConfigs | AlterResourceConfigs
 
 
 def request_of(command: JudgedCommand, state: State) -> Request:
-    """Returns the request as policies see it, before the command is decided on this state: with the defaults that rules
-    fill in."""
+    """Returns the request that policies get before the command is decided on this state. It includes the defaults that
+    rules fill in."""
     if isinstance(command, CreateTopic):
         with suppress(RulesError):  # rules of a newer release: deciding refuses the command
             command, _ = filled(state, command)

@@ -1,6 +1,6 @@
 """The interfaces for authors of policies: base classes, requests, and the exception that refuses a request.
 
-They follow `CreateTopicPolicy` (KIP-108) and `AlterConfigPolicy` (KIP-133) of Kafka's `org.apache.kafka.server.policy`.
+Like `CreateTopicPolicy` (KIP-108) and `AlterConfigPolicy` (KIP-133) of Kafka's `org.apache.kafka.server.policy`.
 Deriving from a base class is optional: any class with a method `validate(request)` is a policy.
 """
 
@@ -64,15 +64,15 @@ class AlterConfigMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def topic(self) -> str:
-        """The name of the resource."""
+        """The name of the resource, for error reports, which have the topic of a `RequestMetadata`."""
         return self.name
 
 
 class PolicyViolation(Exception):
     """Raised by `validate` to refuse a request: the client gets POLICY_VIOLATION (44) with `message`.
 
-    `rule` may name the broken rule. The log has it as `policy:<rule>`, or without it `policy:<class>`. `observed` are
-    broken rules that are only recorded; `validate` may also return them.
+    `rule` may name the violated rule. The log has it as `policy:<rule>`, or without a name as `policy:<class>`.
+    `observed` are further violated rules that are only recorded; `validate` may also return them.
     """
 
     def __init__(self, message: str = "", *, rule: str = "", observed: Sequence[Observation] = ()) -> None:
@@ -83,14 +83,14 @@ class PolicyViolation(Exception):
 
 
 class _Policy:
-    """The life of a policy, instantiated once at the start without arguments.
+    """Base of both kinds of policies. A policy is instantiated once at the start, without arguments.
 
     Calls are sequential: `configure` once, then `validate` for each request, including dry runs and automatic
     creations, then `close`. `validate` is called in another thread than `configure`.
     """
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Receives the settings, by name. An exception stops the start with its message."""
+        """Receives the settings of Topicwright, by name. An exception stops the start, with its message."""
 
     def close(self) -> None:
         """Releases resources. Exceptions are logged."""

@@ -1,9 +1,8 @@
 """Loads the policies that `create.topic.policy.class.name` and `alter.config.policy.class.name` name, as a chain.
 
 A name is `module.Class`; several are separated by commas and called in this order. Modules are imported from Python's
-path (including PYTHONPATH), then from the working folder; it comes last so that a file there cannot replace a module of
-the standard library. Classes are checked at the start, with messages that say what is allowed, and not when the first
-client creates a topic.
+path (including PYTHONPATH), then from the working folder, so that a file there cannot replace a module of the standard
+library. Classes are checked at the start, not when the first client creates a topic. Errors name what is allowed.
 """
 
 import importlib
@@ -150,7 +149,7 @@ def _method(name: str, policy: object, method: str) -> Callable[..., object] | N
 def _accepts(call: Callable[..., object], parameters: Sequence[str]) -> bool:
     try:
         signature = inspect.signature(call)
-    except (TypeError, ValueError):  # written in C without a signature: only a call will show
+    except (TypeError, ValueError):  # written in C without a signature, so it cannot be checked before a call
         return True
     try:
         signature.bind(*parameters)

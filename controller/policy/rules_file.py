@@ -1,4 +1,4 @@
-"""Files of rules."""
+"""Reads files of rules for topic changes (docs/policies.md), for the server and for replays with other rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from events.logs.log import read_text
 
 
 def rules_text(path: Path) -> str:
-    """Returns the text of a file, which need not be valid rules, without a byte order mark. Raises RulesError."""
+    """Returns the text of a file without a byte order mark; the rules are not checked. Raises RulesError."""
     try:
         return read_text(path, BYTES_MAX).removeprefix("\ufeff")
     except OSError as error:
@@ -21,7 +21,7 @@ def rules_text(path: Path) -> str:
 
 
 def checked_file(path: Path) -> str:
-    """Returns the text of a file of valid rules. Raises RulesError, which names the file."""
+    """Returns the text of a file after checking its rules. Raises RulesError, which names the file."""
     text = rules_text(path)
     try:
         read_rules(text)

@@ -1,8 +1,8 @@
-"""Runs policies outside the event loop, one request after another.
+"""Runs the create-topic policies in a thread: takes requests for topics, and returns a verdict for each.
 
-A policy may be slow, for example if it calls an HTTP service. The event loop goes on serving other requests; only later
-creates wait. One thread runs the chain in order of arrival, so that a policy is never called concurrently. Verdicts
-arrive on the event loop in the order of the calls.
+The group commit of `serve` and the workers call `judge` before deciding on CreateTopics. A policy may be
+slow, for example if it calls an HTTP service: only later creates wait. One thread calls the policies in the order of
+arrival, never concurrently. Verdicts arrive on the event loop in the order of the calls.
 
 The thread is a daemon. A policy that never returns blocks later creates, which the operator sees in log and metrics,
 but not the end of the process.
@@ -24,17 +24,17 @@ Verdicts = tuple[Verdict, ...]
 
 
 class PolicyRunnerClosed(Exception):
-    """The runner was closed before the request had a verdict, so it must not be decided."""
+    """The runner was closed before the request had a verdict, so the request must not be decided."""
 
 
 class PolicyJudge(Protocol):
-    """Returns verdicts on topics before they are decided."""
+    """Returns the policies' verdicts on requests to create topics; the engine then decides these requests."""
 
     async def judge(self, requests: Sequence[Request], /) -> Verdicts:
         """Returns a verdict for each request, in order. Raises PolicyRunnerClosed."""
 
     async def close(self, timeout_s: float, /) -> tuple[str, ...]:
-        """Closes the policies within `timeout_s` seconds. Returns errors."""
+        """Closes the policies within `timeout_s` seconds. Returns the errors of closing, empty on success."""
 
 
 class PolicyRunner:

@@ -1,7 +1,8 @@
 """A client of a running quorum: its status, its metadata log, and how nodes join and leave it (KIP-853, KIP-919).
 
-Any controller can name the leader; only the leader changes the quorum. Right after an election the named leader may be
-out of date or not ready. Both are retried.
+Used by `topicwright quorum` and by a node that joins: sends DescribeCluster, DescribeQuorum, Fetch, AddRaftVoter and
+RemoveRaftVoter. Any controller can name the leader; only the leader changes the quorum. Requests to a leader that has
+just lost the leadership, or is not ready yet, are retried.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class QuorumError(UserError):
 
 
 class QuorumInfo(msgspec.Struct, frozen=True):
-    """A quorum as one of its controllers describes it."""
+    """A quorum as a controller describes it in its responses to DescribeCluster and ApiVersions."""
 
     cluster_id: str
     kraft_version: int
@@ -84,7 +85,7 @@ class QuorumStatus(msgspec.Struct, frozen=True):
 
 
 class QuorumClient:
-    """Sends requests to the controllers of a running quorum. `bootstrap` are some of them."""
+    """Sends requests to the controllers of a running quorum. `bootstrap` has the addresses of some controllers."""
 
     def __init__(self, bootstrap: Sequence[Address], security: Security) -> None:
         self._bootstrap = tuple(bootstrap)
@@ -151,8 +152,8 @@ class QuorumClient:
         return QuorumStatus(quorum, await self._led_since(found, quorum), priorities)
 
     async def _led_since(self, found: QuorumInfo, quorum: quorum_messages.DescribeQuorumPartitionResult) -> int | None:
-        """The timestamp of the epoch's first batch; None if it is unknown. The first fetch names the previous epoch as
-        that of the last record, so its response contains the offset at which that epoch ended."""
+        """The timestamp of the epoch's first batch; None if it is unknown. The first fetch pretends that the
+        last record is of the previous epoch, so its response contains the offset at which that epoch ended."""
         epoch = quorum.leader_epoch
         try:
             ended = (await self._fetched(found, epoch, quorum.high_watermark, epoch - 1)).diverging_epoch
@@ -271,7 +272,7 @@ class QuorumClient:
     async def _change(
         self, request: quorum_messages.AddRaftVoterRequest | RemoveRaftVoterRequest, kind: type[R], *, votes: bool
     ) -> None:
-        """Add or remove a voter, and repeat it until the leader's voter set has the change. A Kafka controller whose
+        """Add or remove a voter. Repeats this until the leader's voter set has the change. A Kafka controller whose
         log was truncated misses changes at offsets that its log had before (`KRaftControlRecordStateMachine`). Raises
         QuorumError."""
         for _ in range(CHANGES_MAX):
@@ -298,14 +299,14 @@ class QuorumClient:
         return None if not response.error_code else _error_text(response.error_code, response.error_message)
 
     async def features(self, leader: Address | None = None) -> tuple[str, ...]:
-        """The names of the features that the leader supports; empty if it does not respond. Without `leader` it is
-        looked up, which may raise QuorumError."""
+        """The names of the features that the leader supports; empty if it does not respond. Without `leader` this first
+        finds the leader, which may raise QuorumError."""
         leader = leader or (await self.find()).leader
         versions = None if leader is None else await self._send(leader, API_VERSIONS, ApiVersionsResponse, READ_S)
         return () if versions is None else tuple(each.name for each in versions.supported_features)
 
     async def unblock_upgrades(self, node_id: int, features: Iterable[str]) -> None:
-        """Register a node that has left again, without limits, so that it does not block upgrades of these features.
+        """Register a node that has left the quorum once more, without limits: it then blocks no upgrade of `features`.
         Raises QuorumError."""
         await self._at_leader(without_limits(node_id, features), ControllerRegistrationResponse)
 
@@ -354,7 +355,7 @@ def running_nodes(quorum: quorum_messages.DescribeQuorumPartitionResult) -> froz
 
 
 async def all_limits(client: QuorumClient) -> dict[int, Limits]:
-    """The limits of each registered controller, by node id, without controllers that have none. Raises QuorumError."""
+    """The feature limits of each registered controller that has any, by node id. Raises QuorumError."""
     registered: Registered = {}
     try:
         async for batches in client.committed():

@@ -1,5 +1,5 @@
-"""Feature levels: those that this controller supports, those that go with a metadata.version, and those that all
-brokers share."""
+"""Feature levels (KIP-584): which levels this controller supports, which belong to a metadata.version, and which all
+brokers support. Registration, UpdateFeatures and the first start of KRaft brokers use these tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SUPPORTED: Final[dict[str, FeatureRange]] = {
 
 
 def priority_of(features: Iterable[SupportedFeatureKey]) -> int | None:
-    """The leader priority of a controller with these features; None for Kafka's own."""
+    """The leader priority of a controller with these features; None for Kafka's own controllers."""
     return next((each.max_version - 1 for each in features if each.name == PRIORITY), None)
 
 

@@ -1,4 +1,4 @@
-"""The metadata log of one voter, in files that Kafka's own controllers and tools can read and continue.
+"""The metadata log of one voter (the `QuorumLog` of `quorum.raft`), in files that Kafka's controllers can continue.
 
     OFFSET.log                      a segment: the batches from that offset on (see `segment`)
     OFFSET-EPOCH.checkpoint         a snapshot of all records below the offset (see `snapshot_files`)
@@ -53,7 +53,7 @@ _PARTS: Final = 16
 _FLUSHED: Final = "flushed-offset"
 _EPOCH_FILE: Final = "leader-epoch-checkpoint"
 _DERIVED: Final = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.deleted", _EPOCH_FILE)
-"""Files that Kafka derives from the log. They are deleted, because appends make them stale; Kafka rebuilds them."""
+"""Files that Kafka derives from the log, and rebuilds if missing. Deleted here, because appends make them stale."""
 _READ_BYTES: Final = 1 << 20
 
 
@@ -62,8 +62,8 @@ class LogCorrupted(UserError):
 
 
 class QuorumFiles(SnapshotFiles):
-    """A `raft.log.QuorumLog` in a folder. `QuorumLog` documents the methods that have no docstring here. All methods
-    must be called in one thread, unless their docstring says otherwise. Writing raises OSError."""
+    """A `raft.log.QuorumLog` in a folder. `QuorumLog` documents the methods that have no docstring here. Methods must
+    be called in one thread unless a docstring allows another. Writing raises OSError."""
 
     def __init__(
         self, partition: Path, segment_bytes: int = SEGMENT_BYTES, retention_bytes: int = RETENTION_BYTES
@@ -237,13 +237,13 @@ class QuorumFiles(SnapshotFiles):
         self._clean()
 
     def since_snapshot(self, end: int) -> Sequence[FilePart]:
-        """The parts of files with the batches from the newest snapshot's end up to `end`. They remain until the log
-        starts again after a fetched snapshot."""
+        """The parts of files with the batches from the newest snapshot's end up to `end`. The files remain until the
+        log starts again after a fetched snapshot."""
         return self.parts(self.snapshot.end_offset if self.snapshot else 0, end)
 
     def parts(self, start: int, end: int) -> Sequence[FilePart]:
         """The parts of files with the batches from `start` up to `end`, for reading in a thread. Retention may delete
-        them meanwhile."""
+        the files meanwhile."""
         return tuple(
             FilePart(each.path, each.position(max(start, each.base)), each.position(end))
             for each in self._segments
@@ -288,7 +288,7 @@ class QuorumFiles(SnapshotFiles):
         self._control = [each for each in self._control if each >= self.start]
 
     def _roll(self) -> None:
-        """Begin a segment after flushing the current one. So only the last segment can have a torn tail."""
+        """Flush the current segment, then begin a new one: only the last segment can end with an incomplete batch."""
         with self._syncing:
             segment = self._segments[-1]
             self._sync(segment)

@@ -1,4 +1,4 @@
-"""The folder of a KRaft controller's metadata log, in Kafka's own layout.
+"""Opens, locks and creates the folder of a KRaft controller's metadata log, in Kafka's own layout.
 
     meta.properties                               cluster.id, node.id, directory.id (KIP-853)
     .lock                                         locked by the node while it runs
@@ -37,7 +37,7 @@ _RESERVED_IDS: Final = 100
 
 
 class FolderError(UserError):
-    """The folder cannot be used for a metadata log. The message names it and says what to do."""
+    """The folder cannot be used for a metadata log. The message names the folder and says what to do."""
 
 
 class NodeFolder:

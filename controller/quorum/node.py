@@ -1,7 +1,7 @@
-"""One node of a quorum: the consensus in `raft`, driven by real time, the log's files and the network.
+"""One node of a quorum: runs the consensus of `raft` with real time, the log's files and the network.
 
-The consensus runs on the event loop. Votes and truncations must be durable before they are reported, so they block the
-loop; flushes run in a thread.
+`serving.quorum_member` creates the node; the KRaft APIs pass it Raft requests and append records. The consensus runs on
+the event loop. Votes and truncations block the loop, as they must be durable first; flushes run in a thread.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ logger = structlog.get_logger("topicwright.quorum")
 VERSIONS_S: Final = 1.0
 """Timeout for a peer to report the versions that it supports."""
 FULL_S: Final = 0.2
-"""Until the next attempt while the disk is full."""
+"""Seconds until the next attempt while the disk is full."""
 
 
 class QuorumNode:
-    """A voter or an observer. `ended` is done when it cannot continue, because of an I/O error of its disk (a full
+    """A voter or an observer. The future `ended` is done when the node cannot continue: because of a disk error (a full
     disk is retried), CommittedLost, or a bug.
 
     The callbacks run on the loop, in order. `on_role` reports the role, epoch and leader. On the leader, `on_fetched`
@@ -106,7 +106,7 @@ class QuorumNode:
 
     async def committed(self, offset: int) -> None:
         """Wait until the records just appended, up to that offset, are committed. Raises NotLeader if leadership is
-        lost first; they may then be committed or not."""
+        lost first; the records may then be committed or not."""
         if self.quorum.high_watermark > offset:
             return
         if self.quorum.role is not Role.LEADER:
@@ -235,7 +235,7 @@ class QuorumNode:
         self._input(lambda now: self.quorum.reply(now, send.token, response))
 
     async def _supports(self, send: out.Send) -> bool:
-        """True if the peer supports the request. Without pre-votes it would read a pre-vote as a vote."""
+        """True if the peer supports the request. A peer without pre-votes (KIP-996) would read a pre-vote as a vote."""
         request, peers = send.request, self.quorum.peers
         if not (isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote):
             return True
@@ -253,7 +253,7 @@ class QuorumNode:
         return [each for each in addresses if each in core.peers and core.peers[each].priority is not None]
 
     async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
-        """Send another voter a request that does not belong to the consensus; None if it does not respond in time."""
+        """Send another voter a request from outside the consensus; None if the voter does not respond in time."""
         return await self._peers.send(address, purpose, request, timeout_s)
 
     def _connect_to_voters(self) -> None:

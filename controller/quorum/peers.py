@@ -1,4 +1,4 @@
-"""Connections to the other controllers, for Raft requests.
+"""Connections to the other controllers, over which `QuorumNode` and `QuorumClient` send Raft requests.
 
 As in Kafka, a connection handles one request at a time, in order. On a shared connection a delayed fetch would delay a
 vote, so each peer has one connection for each purpose. A connection is opened when it is needed, and begins with

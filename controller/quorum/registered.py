@@ -1,6 +1,6 @@
-"""The registrations of controllers in the metadata log (KIP-919), and how nodes that left block no upgrade.
+"""Reads controllers' registrations from the metadata log (KIP-919), and frees upgrades from nodes that left.
 
-A leader raises a feature only to levels that every registered controller supports, also those that are gone. Kafka
+A leader raises a feature only to levels that every registered controller supports, even a stopped one. Kafka
 removes a registration only from metadata.version 33 on (KIP-1312), a level that the registration itself may block. So
 a controller that left is registered once more: without listeners, and with ranges that contain every level.
 
@@ -53,7 +53,7 @@ class RegisteredControllers:
 
 
 def read_registered(parts: Sequence[FilePart]) -> Registered:
-    """The registrations in these files. Raises OSError, MalformedRecord, BrokenBatch."""
+    """The registrations in these parts of the log. Raises OSError, MalformedRecord, BrokenBatch."""
     found: Registered = {}
     for part in parts:
         fold(found, part.batches())
@@ -73,15 +73,15 @@ def fold(found: Registered, batches: Iterable[RecordBatch]) -> None:
 
 
 def limits(registration: RegisterControllerRecord, features: Iterable[str]) -> dict[str, int]:
-    """The highest level of each feature that a registration allows a leader with these features; 0 of a feature that
-    the registration does not have. Features without a limit are left out."""
+    """The highest level of each of `features` that a registration allows; 0 if the registration lacks the feature.
+    Features without a limit are left out."""
     highest = {each.name: each.max_supported_version for each in registration.features}
     names = sorted({*highest, *features} - {PRIORITY})
     return {name: highest.get(name, 0) for name in names if highest.get(name, 0) < LEVEL_MAX}
 
 
 def without_limits(node_id: int, features: Iterable[str]) -> ControllerRegistrationRequest:
-    """A registration of a controller that left, which blocks no level of any of these features."""
+    """The registration for a controller that left: it blocks no level of any feature in `features`."""
     names = sorted({*SUPPORTED, *features} - {PRIORITY})
     return ControllerRegistrationRequest(
         controller_id=node_id,
@@ -92,7 +92,7 @@ def without_limits(node_id: int, features: Iterable[str]) -> ControllerRegistrat
 def why_unsupported(
     registered: Mapping[int, RegisterControllerRecord], controllers: Iterable[int], name: str, level: int
 ) -> str | None:
-    """The first of these controllers that does not support a level of a feature, in Kafka's words; None if all do."""
+    """Kafka's error text for the first of `controllers` that does not support a level of a feature; None if all do."""
     for node_id in sorted(controllers):
         if node_id not in registered:
             return f"controller {node_id} has not registered, and may not support this feature"

@@ -1,4 +1,4 @@
-"""One file of the metadata log, with complete batches, and its sparse offset index in memory.
+"""One file of the metadata log, with complete batches, and its sparse offset index in memory. `files` uses it.
 
 The index has an entry of sixteen bytes for every INDEX_BYTES of the file. Other batches are found by reading the file
 from the preceding entry on. Records are not held in memory.
@@ -92,7 +92,7 @@ class Segment:
             self._take(head, start)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one with `offset`, up to `max_bytes` but at least one."""
+        """Whole batches from the batch that contains `offset`: at least one, at most `max_bytes`."""
         position = self.position(offset)
         data = os.pread(self._file, min(max(max_bytes, INDEX_BYTES), self.size - position), position)
         whole = whole_batches(data[: max(max_bytes, 0)])
@@ -129,7 +129,7 @@ class Segment:
         os.fdatasync(self._file)
 
     def remove(self) -> None:
-        """Delete the file. It is deleted durably once the folder is synced."""
+        """Delete the file. The deletion is durable once the folder is synced."""
         self.close()
         self.path.unlink()
 
@@ -196,8 +196,8 @@ class Epochs:
 
 
 def in_order(heads: Iterator[BatchHead], where: str, offset: int, epoch: int) -> Iterator[BatchHead]:
-    """Yield batches that begin at `offset`, continue one another, and have `epoch` or later ones. Raises
-    BrokenBatch."""
+    """Yield batches that begin at `offset`, continue one another, and are of `epoch` or later epochs. Raises
+    BrokenBatch otherwise."""
     for head in heads:
         if head.base_offset != offset or head.epoch < epoch:
             raise BrokenBatch(

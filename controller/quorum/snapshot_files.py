@@ -1,7 +1,7 @@
-"""The snapshot files next to the log (KIP-630): checkpoints in Kafka's format, and the one being downloaded.
+"""The snapshot files next to the log (KIP-630): Kafka's checkpoints, and the snapshot that is being downloaded.
 
 A snapshot is written to a temporary file (`.part` for a download, `.made` for one written here), validated, made
-durable, and only then renamed. So every file with a final name is complete. The next start deletes temporary files.
+durable, and only then renamed. So every `.checkpoint` file is complete. The next start deletes temporary files.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _MADE: Final = ".made"
 
 
 class SnapshotFiles:
-    """The snapshot files in a partition's folder; their part of a `raft.log.QuorumLog`, which documents the methods
-    without a docstring. All may raise OSError."""
+    """The snapshot files in a partition's folder, for `QuorumFiles`. `raft.log.QuorumLog` documents the methods without
+    a docstring. All may raise OSError."""
 
     def __init__(self, partition: Path) -> None:
         self._partition = partition
@@ -42,7 +42,7 @@ class SnapshotFiles:
             leftover.unlink()
         found = (CHECKPOINT.fullmatch(each.name) for each in partition.iterdir())
         self._snapshots = sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
-        """All, the newest last."""
+        """The ids of all complete snapshots, the newest last."""
         self._download: tuple[SnapshotId, BinaryIO] | None = None
 
     @property

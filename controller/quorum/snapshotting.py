@@ -1,4 +1,4 @@
-"""Takes a voter's own snapshots of its committed log (KIP-630), which bound the size of the log, as in Kafka.
+"""Takes snapshots of a voter's committed metadata log (KIP-630), which bound the size of the log, as in Kafka.
 
 A thread builds a snapshot from the previous one and the batches after it, when enough bytes were committed or the
 newest snapshot is old enough. Nothing stays in memory between snapshots. If a record is unsupported, no snapshot is
@@ -60,7 +60,7 @@ class Snapshotting:
         """True if the log has records that this release does not support."""
 
     async def run(self) -> None:
-        """Check once a second if a snapshot is due, until cancelled. Then it waits for a thread that builds one."""
+        """Check once a second if a snapshot is due, until cancelled; then wait for a thread that still builds one."""
         while True:
             await asyncio.sleep(POLL_S)
             if not self.is_due:
@@ -73,7 +73,7 @@ class Snapshotting:
 
     @property
     def is_due(self) -> bool:
-        """True if enough was committed since the newest snapshot, or it is old enough and anything was committed."""
+        """True if enough was committed since the newest snapshot, or the snapshot is old and anything was."""
         parts = self._files.since_snapshot(self._quorum.high_watermark)
         size = sum(each.stop - each.start for each in parts)
         is_late = 0 < self._every_s <= self._clock() - self._taken_at

@@ -1,4 +1,4 @@
-"""The history of a log, maintained while it is written: archive, snapshots and signed tree heads.
+"""Maintains the history of a log for `serve`, workers and gateways: archive, snapshots and signed tree heads.
 
 Closed segments of the log are uploaded to `log.archive.url`. Archived events past retention are then deleted from the
 data folder. If another process archives the same log, this one only deletes. A separate thread reads, packs and
@@ -66,7 +66,7 @@ class _Stopped(Exception):
 
 
 class Archiving:
-    """Archives a log, and drops old archived events."""
+    """Uploads the closed segments of one log to an archive, and drops archived events past retention from the log."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Archiving:
         ]
 
     async def _once(self) -> float:
-        """Archive or adopt a segment, or drop events. Returns how long to wait afterwards."""
+        """Archive a segment or record another process's, or drop events. Returns the seconds to wait afterwards."""
         try:
             self._check_recorded()
             segment = await self._in_thread(self._archiver.step)
@@ -196,7 +196,7 @@ def archiver_of(
     segment_events: int = SEGMENT,
     rest: Callable[[], None] = lambda: None,
 ) -> Archiver:
-    """Archives a log with the columns of an export; without a `writer`, another process does."""
+    """Returns the archiver of a log, with the columns of an export; without a `writer`, another process archives it."""
     from events.logs.archive.writing import Archiver, Packing  # imports pyarrow
     from projections.replay.log.columns import COLUMNS, Columns
 
@@ -227,7 +227,7 @@ def archiving(
 
 
 def archive_store(settings: ServeSettings, partition: int | None = None) -> ArchiveStore | None:
-    """The archive that `log.archive.url` names, or the one of a partition under it; None if it names none. Raises
+    """The archive at `log.archive.url`, or that of a partition below this URL; None if the setting is empty. Raises
     SettingsError."""
     url = settings.log_archive_url
     if url is None:
@@ -248,8 +248,8 @@ def archive_store(settings: ServeSettings, partition: int | None = None) -> Arch
 class LogSnapshots:
     """Takes the snapshots of one log; call it on the thread that writes the log.
 
-    If older events may be in the archive only, missing snapshots are not rebuilt. They are copied from `archive`, where
-    the archiving worker stores them.
+    If older events may be in the archive only, missing snapshots are not rebuilt. The worker that archives stores
+    snapshots in `archive`, and missing ones are copied from there.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class LogSnapshots:
         rebuild: bool = False,
         archive: ArchiveStore | None = None,
     ) -> None:
-        """With `interval_events` 0 it takes none, and copies none."""
+        """With `interval_events` 0 no snapshots are taken or copied."""
         self._log, self._store = log, store
         self._lines = structlog.get_logger("topicwright")
         self._closed = threading.Event()
@@ -310,7 +310,7 @@ class LogSnapshots:
 
 
 def head_signer(settings: ServeSettings) -> HeadSigner | None:
-    """Signs the tree heads of the log; None without a key. Raises SettingsError."""
+    """Returns the signer of the log's tree heads; None without a key in the settings. Raises SettingsError."""
     path = settings.log_signing_key_location
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""Listeners for single brokers.
+"""Kafka listeners of this process that represent one broker each; `client_listeners` creates them.
 
 `BrokerListeners` has one listener for each broker of the target cluster (`cluster.broker.ports`). Admin clients reach
 every broker through this process, and every change of a topic is decided here, whichever broker the client chose.
@@ -8,8 +8,8 @@ every broker through this process, and every change of a topic is decided here, 
 - A port of a broker that is no longer registered goes to a new broker once no other port is free.
 
 `SimulatedBrokerListeners` has one for each simulated broker (`simulated.broker.listeners`), open while the broker runs.
-As KIP-4 requires of a broker, it returns the topics that this broker has applied and answers admin requests with
-NOT_CONTROLLER. A broker that dies closes its connections; it returns at the same port.
+As KIP-4 requires of a broker, each returns the topics that this broker has applied and answers admin requests with
+NOT_CONTROLLER. A stopped broker's connections are closed; when it starts again, its listener has the same port.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class _Servers:
 
 
 class BrokerListeners(_Servers):
-    """A listener for each broker of the target cluster, at each listener of the process."""
+    """For each Kafka listener of the process, one further listener per broker of the target cluster."""
 
     def __init__(self, folder: Path, ports: range, listening: KafkaListeners) -> None:
-        """`ports` are those that may be used. Raises SettingsError for an invalid file."""
+        """`ports` may be used; a file in `folder` stores the used ones. Raises SettingsError for an invalid file."""
         super().__init__(listening)
         self._file = folder / FILE
         self._ports = ports

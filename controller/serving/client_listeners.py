@@ -1,6 +1,6 @@
-"""Listeners of a controller or a gateway: Kafka, single brokers, HTTP, with TLS, authentication, and reload on SIGHUP.
+"""Listeners of `serve`, gateways and workers: Kafka, single brokers, HTTP; with TLS, authentication, and SIGHUP.
 
-They are created before anything else, so that every settings error is reported before a folder is opened.
+A process creates its listeners first, so that every settings error is reported before a folder is opened.
 
 Only processes on this machine can connect to loopback. Any other address is open to the network: there HTTP must have
 authentication, unless the settings explicitly allow access without it. For other open listeners, the lines printed at
@@ -61,7 +61,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class ClientListeners(KafkaListeners):
-    """The listeners and their authentication. They accept connections from `listen` on, and requests from `open` on.
+    """The listeners and their authentication. `listen` accepts connections, whose requests wait until `open`.
     The constructor raises SettingsError and UsersFileError."""
 
     def __init__(
@@ -95,14 +95,14 @@ class ClientListeners(KafkaListeners):
             self._of_brokers = SimulatedBrokerListeners(brokers, self)
 
     async def open(self, api: ControllerApi, make_handlers: MakeHandlers = controller_listener) -> None:
-        """Accept requests for the APIs that `make_handlers` has handlers for."""
+        """Accept requests for the Kafka APIs that `make_handlers` returns handlers for."""
         versions_max = dict(self._settings.api_versions_max)
         self._open(api, versions_max, make_handlers)
         if isinstance(self._of_brokers, SimulatedBrokerListeners):
             await self._of_brokers.open(api, versions_max)
 
     def open_for_cluster(self, api: ControllerApi, link: ClusterLink) -> None:
-        """Accept requests; those that are not about topics go to the target cluster. Raises SettingsError if its
+        """Accept requests. Requests that are not about topics go to the target cluster. Raises SettingsError if its
         brokers need more ports than the settings allow."""
         versions_max, handlers = dict(self._settings.api_versions_max), partial(cluster_listener, link=link)
         assert isinstance(self._of_brokers, BrokerListeners), "listen_for_cluster was called before"
@@ -226,7 +226,7 @@ def refuse_open_http(settings: ServeSettings, listeners: Sequence[Listener], hos
 def warnings(
     settings: ServeSettings, listeners: Sequence[Listener], addresses: Sequence[str], http_host: str, http: str
 ) -> Iterator[str]:
-    """Warnings to print at the start. `addresses` are those of the Kafka listeners, `http` is that of HTTP."""
+    """Warnings to print at the start. `addresses` belong to the Kafka listeners, `http` to the HTTP listener."""
     everybody = "is User:ANONYMOUS" if settings.authorizer_class_name else "may do everything"
     for listener, address in zip(listeners, addresses, strict=True):
         certified = listener.tls is not None and listener.tls.settings.client_auth == "required"

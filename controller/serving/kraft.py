@@ -1,4 +1,4 @@
-"""The brokers and the controller listener of `serve --brokers kraft`."""
+"""Creates the brokers and the handlers of the controller listener for `topicwright serve --brokers kraft`."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ NOT_FOR_CLIENTS: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-"""APIs for brokers and controllers: those that Kafka has only on controller listeners, the Fetch of the metadata log,
+"""APIs for brokers and controllers: the APIs that Kafka has only on controller listeners, Fetch of the metadata log,
 and changes of voters."""
 
 
 def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftBrokers:
-    """The KRaft brokers of this process. Raises SettingsError for a cluster that was handed back, and feature levels
-    below those of the cluster."""
+    """The KRaft brokers of this process. Raises SettingsError if the cluster was handed back to Kafka's controllers,
+    or if a setting would lower a feature level."""
     cluster = TopicStore(log).durable_cluster
     had = member.node.quorum.kraft_version
     _refuse_if_handed_back(cluster.quorum)
@@ -74,7 +74,7 @@ def _refuse_if_handed_back(quorum: QuorumLeader | None) -> None:
 
 
 def refuse_other_brokers(log: EventLog) -> None:
-    """Raise SettingsError for a log that KRaft brokers follow: other brokers' changes would not reach them."""
+    """Raise SettingsError if the log has KRaft brokers, because this process would not send them any changes."""
     if TopicStore(log).durable_cluster.quorum is not None:
         raise SettingsError(
             "the data folder has the log of a KRaft controller: serve it with --brokers kraft, or choose another --data"
@@ -84,7 +84,7 @@ def refuse_other_brokers(log: EventLog) -> None:
 def kraft_broker_listener(
     brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
-    """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
+    """Handlers by API key: for brokers and controllers on the listener `of_brokers_name`, for clients on any other.
     `priority` is the leader priority that this voter reports."""
     table = kraft_listener(api, brokers, versions_max)
     if api.advertised.name != of_brokers_name:

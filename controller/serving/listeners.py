@@ -1,4 +1,4 @@
-"""The Kafka listeners of a process: from settings to protocols, TLS and limits.
+"""Turns the listener settings into Kafka listeners with protocol, TLS, users and limits, and starts their servers.
 
 Invalid settings are reported before anything listens: names without a protocol, TLS without files, authentication
 without users.
@@ -69,7 +69,7 @@ def plan(settings: ServeSettings, default: Endpoint) -> tuple[Listener, ...]:
 
 
 def advertised(settings: ServeSettings) -> dict[str, Endpoint]:
-    """The advertised address of each listener that the settings give one."""
+    """The address in `advertised.listeners` by listener name; listeners without one are left out."""
     return {endpoint.name: endpoint for endpoint in settings.advertised_listeners}
 
 
@@ -135,7 +135,7 @@ def http_logs_in(settings: ServeSettings, listeners: Sequence[Listener]) -> bool
 
 
 def sasl_rules(settings: ServeSettings, name: str, users: Users) -> SaslRules:
-    """How clients of a listener authenticate."""
+    """The SASL mechanisms and limits with which clients of a listener authenticate."""
     enabled = settings.of_listener(name, "sasl_enabled_mechanisms")
     return SaslRules(
         mechanisms={mechanism: _MECHANISMS[mechanism] for mechanism in enabled},
@@ -212,7 +212,7 @@ class KafkaListeners:
         self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
         self.servers: list[KafkaServer] = []
-        """The server of each listener, and in `advertised` its address for clients, once it listens."""
+        """The server of each listener, once it listens; `advertised` has the addresses for clients."""
         self.advertised: tuple[Endpoint, ...] = ()
 
     async def listen(self) -> None:

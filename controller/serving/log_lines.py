@@ -1,4 +1,4 @@
-"""Log lines: JSON on standard error, through structlog, and in bulk for decisions.
+"""Writes the log lines of every process: JSON on standard error, through structlog; lines of decisions in bulk.
 
 Lines that cannot be written are dropped: a full disk or a closed pipe behind standard error must not stop the
 controller, which may be about to log why it cannot write its own log.
@@ -59,7 +59,7 @@ def _to_json(line: dict[str, object], **_: object) -> str:
 
 
 def write_lines(lines: bytes) -> None:
-    """Write whole lines to standard error at once, or drop what it does not take."""
+    """Write whole lines to standard error at once, and drop those that it does not accept."""
     try:
         descriptor = sys.stderr.fileno()
         rest = memoryview(lines)
@@ -125,7 +125,7 @@ class _Allowance:
 
 
 class LogLimits:
-    """A structlog processor; `clock` returns monotonic seconds."""
+    """A structlog processor that limits the rate and length of lines; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -1,6 +1,6 @@
-"""SCRAM users in the log of a stopped service: the same command and the same decision as through the admin API.
+"""Changes SCRAM users in the log of a stopped service, for `topicwright users`.
 
-This adds the first user to a log whose listeners require authentication.
+`OfflineUsers` decides the same command as AlterUserScramCredentials. So a log has a first user before clients log in.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 
 PRINCIPAL = "User:CLI"
-"""The principal of changes without the service; whoever can write the data folder can make them."""
+"""The principal of changes without the service; everyone who can write the data folder may make such changes."""
 NUMBERS = {name: number for number, name in MECHANISMS.items()}
 
 
 class OfflineUsers:
-    """The users of an open log."""
+    """Adds and removes SCRAM users in an open log."""
 
     def __init__(self, log: RocksDbLog, settings: ServeSettings, release: str, files: QuorumFiles | None) -> None:
-        """`files` are the metadata log of KRaft brokers, which read the users from there; None without such brokers."""
+        """`files` is the metadata log, from which KRaft brokers read the users; None without KRaft brokers."""
         self._log, self._files = log, files
         self._projector = MetadataProjector(log)
         if files is not None:
@@ -93,7 +93,7 @@ class OfflineUsers:
 
 
 def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
-    """Users with their mechanisms and iterations, sorted."""
+    """(user, mechanism, iterations) of each SCRAM credential, sorted."""
     return [(*key, cluster.scram[key].iterations) for key in sorted(cluster.scram)]
 
 

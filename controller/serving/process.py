@@ -1,6 +1,6 @@
-"""The main loop, exit codes, policies and memory settings of `serve`, `worker` and `gateway`.
+"""Runs a `serve`, `worker` or `gateway` process: main loop, signals, exit codes, policies, and a watch on the loop.
 
-While the process runs, its event loop and the wall clock are watched, and a quorum leader whose loop hangs is ended. A
+`LoopWatch` watches the event loop and the wall clock of the running process, and ends a quorum leader that hangs. A
 timer ticks on the loop. When a tick is overdue, a thread reads the stack of the loop's thread and names the innermost
 Topicwright function there. If there is none, the process did not run or the interpreter was busy. A jump of the wall
 clock shows at the next tick, compared with a monotonic clock.
@@ -10,7 +10,7 @@ loop does not tick for `HANG_S` while this process leads a quorum, the process e
 did not run (SIGSTOP, suspend) does not count: the quorum has another leader by then.
 
 Limits: the loop is not watched before the process is ready or while it ends. If a call holds the interpreter lock, the
-watching thread cannot run. It then names the function that runs when the lock is free again.
+watching thread cannot run. The log line then names the function that runs when the lock is free again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DRAIN_S = 3.0
 """How long responses in flight may take when the process stops; it ends within 5 s altogether."""
 
 SWITCH_S = 0.001
-"""How long a thread holds the interpreter lock while others wait for it."""
+"""How long a thread may hold the interpreter lock while other threads wait for the lock."""
 
 PARTITION_BYTES = 1000
 """Approximate size of a decoded partition in the cache of topics, which has two generations."""
@@ -60,20 +60,20 @@ T = TypeVar("T")
 
 
 class Service(Protocol):
-    """The parts of a process, from its start until it must stop or fails."""
+    """The parts of one process (`serve`, `worker`, `gateway`), which `run_service` starts and stops."""
 
     metrics: Metrics
 
     @property
     def failed(self) -> asyncio.Event:
-        """Set once it cannot go on; defined after `start`."""
+        """Set once the service cannot continue; defined after `start`."""
 
     @property
     def ready_line(self) -> str:
         """The line to print once requests are accepted."""
 
     async def start(self) -> None:
-        """Start everything. Raises what prevents the start; may be cancelled."""
+        """Start everything. Raises the error that prevents the start; may be cancelled."""
 
     async def stop(self) -> None:
         """Stop in order, also after a start that failed or was cancelled."""
@@ -82,7 +82,7 @@ class Service(Protocol):
 async def run_service(
     service: Service, stopping: asyncio.Event, leads_others: Callable[[], bool] = lambda: False
 ) -> int:
-    """Run until `stopping` is set or the service fails; returns the exit code. Raises what prevented the start. While
+    """Run until `stopping` is set or the service fails; returns the exit code. Raises errors of the start. While
     `leads_others`, a hanging event loop ends the process."""
     starting = asyncio.create_task(service.start())
     log = structlog.get_logger("topicwright")
@@ -102,7 +102,7 @@ async def run_service(
 
 
 async def finished(work: asyncio.Task[Any], stopping: asyncio.Event) -> bool:
-    """Wait until work is finished; returns False if it was cancelled because `stopping` was set. Raises its error."""
+    """Wait for a task; returns False if it was cancelled because `stopping` was set. Raises the task's error."""
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait((work, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

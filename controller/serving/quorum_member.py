@@ -1,7 +1,7 @@
 """This process as a node of a controller quorum (KIP-595, KIP-853): its folder, its vote, joining and stopping.
 
-Alone, it is the only voter of its quorum. If controllers of a quorum are named, it joins them: it follows the leader
-until it has caught up, and then becomes a voter.
+`serve` creates a `Member` for KRaft brokers. Without controllers to join, the node is its quorum's only voter.
+Otherwise the node follows the leader of that quorum until it has caught up, and then becomes a voter.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ FIND_S: Final = 60.0
 HAND_OVER_S: Final = 5.0
 """How long a stopping leader waits for another leader."""
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""In the order of Kafka's numbers (SecurityProtocol)."""
+"""The security protocols, in the order of Kafka's numbers (SecurityProtocol)."""
 
 
 class Joining(msgspec.Struct, frozen=True):
     """The quorum to join."""
 
     controllers: Sequence[Address]
-    """Some of its controllers."""
+    """Addresses of some controllers of the quorum."""
     security: Security
     """This node's credentials there."""
 
@@ -77,7 +77,7 @@ class Member:
         self._incarnation = os.urandom(16)
         self._tasks: list[asyncio.Task[None]] = []
         self.doing: str | None = None
-        """The step that this node is at while it joins the quorum; None once it is a voter."""
+        """The current step while this node joins the quorum; None once the node is a voter."""
         # Made by `open`:
         self._folder: NodeFolder | None = None
         self._files: QuorumFiles | None = None
@@ -350,7 +350,7 @@ class Member:
             await asyncio.sleep(RETRY_S)
 
     def _register_again(self, controller_id: int) -> None:
-        """Register again after the registration was removed, as Kafka's controllers do. Without it, a feature may be
+        """Register again after the registration was removed, as Kafka's controllers do. Otherwise a feature may be
         raised to a level that this node does not support."""
         if controller_id == self._settings.node_id and self.node.quorum.is_voter:
             self._log.warning("the registration of this controller was removed: it registers again")

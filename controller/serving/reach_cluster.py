@@ -1,4 +1,4 @@
-"""Connects to the target cluster at the start: its id, and the API versions of its brokers.
+"""Connects a starting process to the target cluster, and returns its cluster id and its brokers' API versions.
 
 The log is the history of one cluster and contains its id, so the id is needed first. If the cluster cannot be reached
 at the start, an error names the cause. If it becomes unreachable later, the process waits for it.
@@ -54,7 +54,7 @@ def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorde
 
 
 def watch_times(settings: ServeSettings) -> WatchTimes:
-    """The polling intervals."""
+    """The intervals at which `TargetCluster` polls the cluster, from the settings."""
     return WatchTimes(
         topics_ms=settings.cluster_watch_interval_ms, configs_ms=settings.cluster_configs_watch_interval_ms
     )
@@ -74,8 +74,8 @@ async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ReachedClust
 async def reach_as(
     security: Security, bootstrap: str, check: Callable[[ClusterMetadata], None] = lambda _: None
 ) -> ReachedCluster:
-    """Connect to a cluster and call `check` with its first description. Raises SettingsError for wrong credentials,
-    ClusterUnreachable, and what `check` raises."""
+    """Connect to a cluster and call `check` with its first metadata. Raises SettingsError for wrong credentials,
+    ClusterUnreachable, and the errors of `check`."""
     link = ClusterLink(bootstrap, security)
     try:
         metadata = await link.metadata()
@@ -91,7 +91,7 @@ async def reach_as(
 
 
 def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
-    """The identity that a file of librdkafka properties describes; `named` is the setting or option that names the
+    """The credentials and TLS in a file of librdkafka properties; `named` is the setting or option that names the
     file, for messages. Raises SettingsError."""
     try:
         security = security_of(client_properties(file, named))

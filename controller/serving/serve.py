@@ -1,6 +1,6 @@
 """`topicwright serve`: one process with an event log, brokers, the Kafka protocol and HTTP.
 
-Puts the parts together and stops them in order: stop accepting, answer decided requests, flush, close.
+`Service` creates the parts, and stops them in order: stop accepting, answer decided requests, flush, close.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ class Service:
 
 
 async def serve(options: ServeOptions) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises the error that prevented the start."""
     cluster = None
     if isinstance(options.brokers, str) and options.brokers != KRAFT:
         cluster = await reach_cluster(options.brokers, options.settings)
@@ -324,7 +324,7 @@ Any Kafka client will do: bootstrap.servers={kafka}. Ctrl-C stops; the log stays
 
 
 def _typed() -> tuple[str, str]:
-    """The command to type, and a hint to add it to PATH if it is not there."""
+    """The shell command that runs Topicwright, and a hint if its folder is not in PATH."""
     here = Path(sys.argv[0]).absolute()
     found = shutil.which("topicwright")
     if found is not None and Path(found).resolve() == here.resolve():

@@ -1,4 +1,5 @@
-"""Parsers of structured settings, such as lists of listeners. They raise ValueError with the invalid part."""
+"""Parsers of structured settings, such as `listeners`, used by the declarations in `security` and `server`. Each takes
+the text of a setting and returns its value, or raises ValueError with the invalid part."""
 
 from __future__ import annotations
 

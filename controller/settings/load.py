@@ -1,9 +1,9 @@
-"""Loads the settings from a properties file and `--set` overrides.
+"""Loads the settings of a process from a properties file and `--set` overrides into `ServeSettings`.
 
 All settings are checked before the process starts. Unknown keys, invalid values and contradictory topic defaults raise
 SettingsError, which names the key, the value, its origin and the allowed values. The file may be a broker's
-server.properties: settings that only Kafka's brokers have are ignored and listed for a warning, but never those that
-control who may connect.
+server.properties: settings that only Kafka's brokers have are ignored and listed for a warning, except settings that
+control access, which are errors.
 
 Settings are read once, at the start; they cannot be changed at run time.
 """

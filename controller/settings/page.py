@@ -1,4 +1,4 @@
-"""Generates docs/settings.md: `python -m controller.settings.page > docs/settings.md`."""
+"""Generates docs/settings.md from the declared settings: `python -m controller.settings.page > docs/settings.md`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads properties files like java.util.Properties, so that a broker's server.properties can be used.
+"""Reads properties files like java.util.Properties: a broker's server.properties, and clients' librdkafka settings.
 
-Unlike Java, which reads Latin-1, files are UTF-8.
+`settings.load` and the CLI use this module. Files are UTF-8, while Java reads Latin-1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of listeners, TLS, authentication, authorization and quotas, and how a setting is declared."""
+"""Declares the settings of listeners, TLS, authentication, authorization and quotas. `ServeSettings` inherits them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PER_LISTENER_PREFIX: Final = "listener.name."
 class Setting(msgspec.Struct, frozen=True):
     """One setting. `default` is a text, or None if the setting has no value until it is set.
 
-    `form` describes allowed values that `kind` and `allowed` do not, and `parse` reads them; `limits` are those that it
-    checks in addition to the form. `decides` marks a setting that decisions depend on: it is recorded in the log. A
-    `secret` is never shown, nor passed to policies.
+    `form` describes allowed values that `kind` and `allowed` do not, and `parse` reads such values; `limits` describes
+    its further checks. `decides` marks a setting that decisions depend on: the log records its value. A `secret` is
+    never displayed, nor passed to policies.
     """
 
     default: str | None
@@ -57,7 +57,7 @@ def setting(default: str | int | None, documentation: str, allowed: Allowed = No
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that control who may connect, what they may do, and how much."""
+    """Settings that control which clients may connect, what each may do, and how much."""
 
     authorizer_class_name: str = setting(
         "",

@@ -1,6 +1,6 @@
 """The settings of `topicwright serve`, `worker` and `gateway`. Settings that Kafka has too use Kafka's keys.
 
-Broker-level settings with defaults for topics (`log.retention.hours`, …) are settings too. They are declared in
+Broker-level settings with defaults for topics (`log.retention.hours`, …) are settings too. These are declared in
 `controller.machine.configs.table`, with the topic configs that they are defaults of.
 """
 
@@ -20,7 +20,7 @@ MEBIBYTE: Final = 1 << 20
 
 
 class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
-    """The values of all settings, made by `load_settings`. The fields' defaults are declarations, not values."""
+    """The values of all settings, made by `load_settings`. A field's default is its declaration, not a value."""
 
     node_id: int = setting(0, "The node id that clients see for the controller.", AtLeast(0))
     cluster_id: str | None = setting(
@@ -305,7 +305,7 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     given: frozenset[str] = frozenset()
     """The keys that were set."""
     ignored: tuple[str, ...] = ()
-    """Settings that only Kafka's brokers have, some with a hint what to use instead."""
+    """Given settings that only Kafka's brokers have; some with a hint about the setting to use instead."""
     of_listeners: Mapping[str, Mapping[str, Any]] = {}
     """Settings of single listeners, by listener and field."""
 

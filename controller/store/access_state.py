@@ -1,4 +1,4 @@
-"""Rules, credentials, ACLs and quotas in the state that is stored next to the events: one key for each, so that a
+"""Stores rules, credentials, ACLs and quotas as state keys next to the events, for `store`: one key for each, so that a
 commit writes only the changed ones.
 
     l                      the rules for changes of topics, up to 256 KiB; no key before there were any
@@ -36,7 +36,7 @@ _Key = TypeVar("_Key")
 
 
 def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
-    """Add the state keys that differ between two states of the cluster."""
+    """Add to `puts` the state keys that differ between two states of the cluster."""
     if after.rules is not before.rules:
         puts[RULES] = _encode(after.rules)
     if after.acls is not before.acls:

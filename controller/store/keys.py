@@ -1,4 +1,4 @@
-"""State keys of a log, and helpers for secondary indexes on them.
+"""The state keys that a log stores next to its events, and helpers for secondary indexes on them.
 
 The first byte of a key is its kind:
 
@@ -35,7 +35,7 @@ _LAST: Final = 2**64 - 1
 
 
 def put_entries(puts: Puts, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> None:
-    """Add the difference between the index entries of a value before and after a change."""
+    """Add to `puts` the difference between the index entries before and after a change."""
     for key in before.keys() - after.keys():
         puts[key] = None
     for key, value in after.items():

@@ -1,8 +1,9 @@
-"""The stores of all partitions of an events topic, read as one.
+"""Reads the `TopicStore`s of all partitions of an events topic as one store, for gateways and their queries.
 
 A topic is in the partition of its shard key; brokers and settings are in each partition. ACLs, quotas and credentials
-are only in the first partition, which gives them one order; so are broker configs, of which the others have copies.
-Events of brokers and settings reach the partitions one after another, so the partitions may disagree for a short
+are only in the first partition, so that their changes have one order. Broker configs are decided there and copied to
+the other partitions.
+Events of brokers and settings reach one partition after another, so the partitions may differ for a short
 time. The least advanced partition then counts: a broker is visible as started or stopped only after every partition
 knows it.
 """

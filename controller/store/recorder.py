@@ -1,6 +1,6 @@
 """Writes events to a log: applies and encodes them, and commits them with the resulting state, indexes and Merkle tree.
 
-Every writer of a log uses it: the group commit, the partitions of a stream, and the adoption of a cluster.
+Every writer of a log uses `Recorder`: the group commit of `serve`, workers and gateways, and the adoption of a cluster.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from events.names import ShardKey
 
 
 class Projector(Protocol):
-    """Applies the events of a commit and derives further state from them: the metadata log of KRaft brokers."""
+    """Applies the events of a commit and derives further state: with KRaft brokers, the records of the metadata log."""
 
     def apply(self, state: State, records: Sequence[Recorded]) -> list[ShardKey]:
-        """Apply the events of a command, as `machine.apply.apply_all` does, and derive from them. If it raises, nothing
-        is changed."""
+        """Apply the events of a command, as `machine.apply.apply_all` does, and derive the further state. An exception
+        leaves everything unchanged."""
         ...
 
     def changes(self) -> Mapping[bytes, bytes | None]:
@@ -62,8 +62,8 @@ WITHOUT_METADATA_LOG = EventsAlone()
 
 
 class Recorder:
-    """Records events in a log. Between `record` and `commit` its `state` is ahead of the log: after a failed commit it
-    must be replaced by a new recorder, which reads the state again."""
+    """Records events in a log. Between `record` and `commit` its `state` is ahead of the log: after a failed commit
+    the caller must create a new recorder, which reads the state again."""
 
     def __init__(self, log: EventLog, store: TopicStore, projector: Projector = WITHOUT_METADATA_LOG) -> None:
         """Read the state from `store`. Raises LogError."""
@@ -83,7 +83,7 @@ class Recorder:
             self.last_ms = decode_event(end - 1, read_one(log, end - 1)).at_ms
 
     def record(self, at_ms: int, cause: Cause, events: Sequence[Event]) -> list[Recorded]:
-        """Apply and encode the events of a command; they get the next offsets of the log. If one raises, nothing is
+        """Apply and encode the events of a command, at the next offsets of the log. If an event raises, nothing is
         changed."""
         first = self._log.next_offset + len(self._entries)
         records = [Recorded(offset, at_ms, cause, event) for offset, event in enumerate(events, first)]  # type: ignore[arg-type]
@@ -91,11 +91,11 @@ class Recorder:
         return records
 
     def record_decision(self, command: AnyCommand, events: Sequence[Event], _: Sequence[Answer] = ()) -> list[Recorded]:
-        """Record the events of a decision on a command. If one raises, nothing is changed."""
+        """Record the events of a decision on a command. If an event raises, nothing is changed."""
         return self.record(command.at_ms, cause_of(command), events) if events else []
 
     def record_encoded(self, records: Sequence[Recorded], values: Sequence[bytes]) -> None:
-        """Apply the encoded events of a command; if one raises, nothing is changed."""
+        """Apply events of a command that are already encoded. If an event raises, nothing is changed."""
         if not records:
             return
         for record, value, key in zip(records, values, self._projector.apply(self.state, records), strict=True):

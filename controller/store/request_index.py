@@ -1,4 +1,4 @@
-"""Index of the clients' requests by time, principal, API, outcome and rule, written in the commit of their events.
+"""Index of clients' requests by time, principal, API, outcome and rule. `Recorder` writes it, request lists read it.
 
 State keys of the log; INVERTED is the offset of a request's first event, inverted (`controller.store.keys`):
 
@@ -36,8 +36,8 @@ REQUEST, FACET = b"h", b"f"
 NAMED_MAX: Final = 10
 """The number of topics that a summary names."""
 RECENT_MAX: Final = 4096
-"""Number of recently changed requests held in memory. The commands of a request arrive close together. So an event of
-BEGINS whose request is not among these begins a new request."""
+"""Number of recently changed requests in memory. The commands of a request arrive close together. So an event of BEGINS
+whose request is not in memory begins a new request."""
 _VALUE_CHARACTERS_MAX: Final = 200
 FACETS_CACHED: Final = 1000
 
@@ -52,7 +52,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 class IndexedRequest(msgspec.Struct, array_like=True, gc=False):
     """The summary of a request. `outcomes` counts its topics by status (`projections.views.requests.RequestStatus`;
-    `done` for a request without topics); `rules` are those that refused a topic."""
+    `done` for a request without topics); `rules` are the rules that refused a topic."""
 
     request_id: str
     requested_at_ms: int
@@ -135,7 +135,7 @@ class RequestIndex:
         """The number of requests still to look up in the log after a restart."""
 
     def changes(self, records: Iterable[Recorded], entries: Iterable[Entry]) -> Puts:
-        """The state keys to write with these events."""
+        """The state keys to write in the commit of these events."""
         puts: Puts = {}
         changed: dict[str, tuple[IndexedRequest | None, IndexedRequest]] = {}
         for record, entry in zip(records, entries, strict=True):
@@ -188,8 +188,8 @@ _decode = msgspec.msgpack.Decoder(IndexedRequest).decode
 
 
 def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = None) -> Iterator[int]:
-    """The offsets below `end` at which requests began, the newest first: all, or those with an index value, which may
-    be outdated."""
+    """The offsets below `end` at which requests began, the newest first: all, or those under the index
+    value `facet`, which may be outdated."""
     prefix = REQUEST if facet is None else _facet(*facet)
     reached, start = end, -1
     while start != (start := log.start_offset):  # repeat if segments were dropped meanwhile
@@ -238,7 +238,7 @@ def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
 
 
 def values_of(log: EventLog, kind: Kind) -> Iterator[str]:
-    """The different values of a kind, in byte order."""
+    """The different values of a kind, such as all principals, in byte order."""
     prefix = FACET + kind
     key = next((key for key, _ in log.scan(prefix)), None)
     while key is not None:

@@ -1,20 +1,20 @@
-"""Taking, rebuilding and removing snapshots of a log's state keys.
+"""Takes, rebuilds and removes snapshots of a log's state keys, for `serving.archiving`.
 
-Purpose: the state at any point in time is the nearest snapshot and the events since, so a query on the past takes the
-same time however long the log is.
+Purpose: a query on the past applies the events since the nearest snapshot, so it takes the same time however long the
+log is.
 
 Method. The writing thread calls `reached` when everything written is durable. Every `interval_events` events it freezes
 the state keys, which is quick, and another thread writes them. So a snapshot belongs to one offset, and a power cut
 cannot revoke it. A snapshot takes some microseconds a topic, so a state of many topics has fewer snapshots. It has the
-kinds of keys in SNAPSHOT_KINDS, from which all others can be derived; `with_views` adds the extra keys for readers.
+kinds of keys in SNAPSHOT_KINDS, from which all other keys follow; `with_views` adds the extra keys for readers.
 
-At most SNAPSHOTS_MAX snapshots are kept, evenly spaced: if there are more, every other one is removed. Missing and
-damaged ones are rebuilt from the one before and the events since. A rebuilt snapshot has the very bytes that were
+At most SNAPSHOTS_MAX snapshots are retained, evenly spaced: if there are more, every other one is removed. Missing and
+damaged ones are rebuilt from the previous one and later events. A rebuilt snapshot has the very bytes that were
 committed with the events. Rebuilding takes memory for the stored bytes of all topics and a bounded number of decoded
 ones.
 
-What it does not do: it reads no clock, chooses no thread (`run` runs work in one, one piece at a time), and logs
-nothing.
+Non-goals: reading a clock, logging, and choosing a thread: the caller's `run` runs one piece of work at a time in
+a thread.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Snapshotting:
         with_views: Callable[[int, Pairs], Pairs],
         reports: Reports,
     ) -> None:
-        """With `interval_events` 0 it takes no snapshots."""
+        """With `interval_events` 0 no snapshots are taken."""
         self._log = log
         self._interval = interval_events
         self._run = run

@@ -1,8 +1,8 @@
-"""State of topics, brokers and settings, stored in the log's own RocksDB so that events and state commit together.
+"""Stores topics, brokers and settings in the log's own RocksDB, so that events and state commit together.
 
-The machine reads and writes through `get` and `put`; its changes stay in memory until the commit with their events is
-durable. All others read the durable view: a topic that is written but not yet fsynced could still be lost, so it is
-invisible to them. `controller.store.keys` lists the state keys.
+The state machine uses `get` and `put`; its changes stay in memory until the commit with their events is
+durable. Kafka APIs and queries read the durable view: a topic that is written but not yet fsynced could still be lost,
+so this view does not have it. `controller.store.keys` lists the state keys.
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
 """
@@ -45,7 +45,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 PARTITIONS_SHOWN_AT_ONCE = 10_000
-"""A slice of so many partitions is encoded in about ten milliseconds."""
+"""The most partitions in a slice of `durable_slice`: encoding that many takes about ten milliseconds."""
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
@@ -96,7 +96,7 @@ class TopicStore:
         return self._fresh[key]
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
-        """Set the newest topic under a shard key, to be written with the next commit."""
+        """Set the newest topic under a shard key; the next commit writes it."""
         if key not in self._before:
             self._before[key] = self._load(key)
         self._fresh[key] = topic
@@ -191,7 +191,7 @@ class TopicStore:
         return grouped(topics, PARTITIONS_PER_SLICE, lambda topic: len(topic.partitions))
 
     def durable_keys_of(self, broker_id: BrokerId) -> Iterator[ShardKey]:
-        """The keys of topics with a replica on a broker, in order. They are read in pages when they are needed."""
+        """The keys of topics with a replica on a broker, in order, read in pages as the caller iterates."""
         return topics_of(self._log, broker_id)
 
     def has_replicas(self, broker_id: BrokerId) -> bool:
@@ -203,7 +203,7 @@ class TopicStore:
         return list(placeholders(self._log))
 
     def durable_keys_waiting(self, after: str | None = None) -> Iterator[ShardKey]:
-        """The keys of topics that were never ready, in order, after one of them."""
+        """The shard keys of topics that were never ready, in order; only those after the key `after`, if given."""
         return shard_keys(self._log, WAITING, after)
 
     def durable_waiting(self, limit: int) -> list[Topic]:
@@ -212,7 +212,7 @@ class TopicStore:
 
     def durable_unhealthy(self, after: str | None) -> Iterator[Topic]:
         """The topics that were never ready, or have under-replicated or offline partitions or placeholders, ordered by
-        shard key, after one of them."""
+        shard key, after the key `after`."""
         keys = merge(unhealthy(self._log, after), self.durable_keys_waiting(after))
         return self._each_durable(key for key, _ in groupby(keys))
 
@@ -226,7 +226,7 @@ class TopicStore:
 
     def durable_from(self, after: str | None) -> Iterator[Topic]:
         """The durable topics ordered by shard key. The log already has the changes of a commit that is being flushed;
-        for its topics this yields the versions before it."""
+        for that commit's topics this yields the previous versions."""
         start = None if after is None else TOPIC + after.encode()
         pairs = self._log.scan(TOPIC, start)
         gone = [TOPIC + key.encode() for key, topic in self._fresh.items() if topic is None and self._before[key]]
@@ -314,7 +314,7 @@ def _encoded_cluster(cluster: Cluster) -> bytes:
 
 
 TOPICS_PER_SLICE, PARTITIONS_PER_SLICE = 200, 500
-"""Such a slice is reconciled in some milliseconds (KRaft brokers: about ten); then the event loop serves others."""
+"""Reconciling a slice of this size takes some milliseconds (KRaft brokers: about ten); then the event loop is free."""
 
 
 class Part(msgspec.Struct, frozen=True):

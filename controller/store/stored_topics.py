@@ -1,9 +1,9 @@
-"""Topics in the log's state keys: a change of one partition writes only its block. A cache of decoded topics.
+"""Encodes topics as state keys in blocks of partitions, so that a changed partition writes only its block; a cache.
 
     t SHARD_KEY          the topic (MessagePack of `machine.state.Topic`) with its first block of partitions
     t SHARD_KEY NUL N    the N-th further block (MessagePack of its partitions), N from 1, of four bytes
 
-No name has a NUL, so the keys of a topic are adjacent, and the topic's own is the first.
+No name has a NUL, so the keys of a topic are adjacent, and the key without a number is the first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ encode_topic = msgspec.msgpack.Encoder(enc_hook=tuple).encode
 
 
 def decode_topic(values: Sequence[bytes]) -> Topic:
-    """The topic with these values of its state keys. Raises msgspec.DecodeError."""
+    """The topic whose state keys have these values. Raises msgspec.DecodeError."""
     topic = _decode_topic(values[0])
     if len(values) == 1:
         return topic
@@ -76,7 +76,7 @@ def _shard_key(head: bytes) -> ShardKey:
 
 
 def put_topic(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-    """Add the state keys of a changed topic: its own, and its changed blocks."""
+    """Add to `puts` the state keys of a changed topic: the topic itself, and its changed blocks."""
     head = TOPIC + key.encode()
     if after is not None and is_one_block(after.partitions) and (before is None or is_one_block(before.partitions)):
         puts[head] = encode_topic(after)

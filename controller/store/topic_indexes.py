@@ -1,6 +1,6 @@
-"""Secondary indexes on topics: by broker, by health, by age, and by the offset range of their creation.
+"""Secondary indexes on topics for `store` and queries: by broker, health, age, and offset range of creation.
 
-They are written in the topic's commit. The cost depends on its changed partitions, not on the number of all.
+A commit writes the entries of its topics. The cost depends on the changed partitions, not on the number of all.
 `controller.store.keys` lists the keys. BROKER is the id plus 2^31, of four bytes, so the negative ids of placeholders
 (KIP-409) come first. RANGE is the offset divided by RANGE_SIZE, of eight bytes.
 """
@@ -36,7 +36,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def put_replicas(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-    """Add the entries by broker of a changed topic."""
+    """Add to `puts` the entries by broker of a changed topic."""
     name = key.encode()
     if before is not None and after is not None:
         if before.partitions is after.partitions:
@@ -97,7 +97,7 @@ CREATION_TYPES = tuple(kind.__name__ for kind in CREATION_KINDS)
 
 
 def put_creation(puts: Puts, offset: int, key: ShardKey) -> None:
-    """Add the entry of an event of CREATION_KINDS."""
+    """Add to `puts` the entry of an event that creates a topic (CREATION_KINDS)."""
     puts[_created_in(offset // RANGE_SIZE) + key.encode()] = b""
 
 
@@ -143,7 +143,7 @@ class Health(msgspec.Struct, frozen=True, array_like=True, gc=False):
     placeholders: int = 0
 
     def plus(self, other: Health, sign: int = 1) -> Health:
-        """The sums of both; the differences with `sign` -1."""
+        """The sums of both; with `sign` -1 the differences."""
         return Health(
             self.under_replicated + sign * other.under_replicated,
             self.offline + sign * other.offline,
@@ -180,7 +180,7 @@ class HealthIndex:
         self._log = log
         stored = log.get(TALLIES)
         self.durable = Tallies() if stored is None else _decode_tallies(stored)
-        """As of the last durable commit."""
+        """The sums as of the last durable commit."""
         self._written = self.durable
 
     def changes(self, puts: Puts, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]) -> None:
@@ -229,7 +229,7 @@ def tallied(partitions: Iterable[Partition]) -> Tallies:
 
 
 def unhealthy(log: EventLog, after: str | None = None) -> Iterator[ShardKey]:
-    """The shard keys of topics with under-replicated or offline partitions or placeholders; those after `after`."""
+    """The shard keys of topics with under-replicated or offline partitions or placeholders, after `after`."""
     return shard_keys(log, UNHEALTHY, after)
 
 

@@ -1,4 +1,4 @@
-"""The Merkle tree of a log (`events.logs.merkle`), stored as state keys.
+"""Maintains the Merkle tree of a log (`events.logs.merkle`) as state keys, and reads roots and proofs from it.
 
 Every commit extends the tree in the same atomic write:
     m             head: the number of events that the tree covers (8 bytes), and their root
@@ -32,7 +32,7 @@ _BLOCKS_CACHED = 4
 
 
 class LogTree:
-    """The tree of a log, for its only writer. After a failed write it must be replaced by a new one."""
+    """The tree of a log, for its only writer. After a failed write the writer must create a new one."""
 
     def __init__(self, log: EventLog) -> None:
         """Raises LogError; LogCorrupted if the newest events are not those of the tree."""
@@ -40,7 +40,7 @@ class LogTree:
         self._frontier = _frontier(log)
 
     def changes(self, values: Sequence[bytes]) -> Puts:
-        """The state keys to write with these events."""
+        """The state keys to write in the commit of these events."""
         if self._frontier.size != self._log.next_offset:  # the previous commit was not written
             self._frontier = _frontier(self._log)
         kept = self._frontier.extend(values, STORED_LEVEL)
@@ -130,7 +130,7 @@ def range_root(log: EventLog, start: int, end: int) -> bytes:
 
 
 def root_over(values: Iterable[bytes]) -> bytes:
-    """The root over these events."""
+    """The Merkle root over these encoded events."""
     frontier = Frontier()
     frontier.extend(values, merkle.PATH_LENGTH_MAX)
     return frontier.root()

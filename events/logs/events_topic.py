@@ -1,24 +1,25 @@
-"""The events topic: its records, the partition of a topic, and the one rule by which everybody reads it.
+"""The events topic of a distributed controller: its records, partitioner, and the rule by which all readers read it.
 
 Records. A worker writes one record a command, with all its events, and one when it takes over a partition. A record is
 a MessagePack array that begins with its kind; it holds events as `events.codec` encodes them. An unknown kind or field
 is an error: skipping it would give another history than the one that was written.
 
-The rule. Several workers may write a partition for a while, each believing that it owns it, and a command may be
-decided twice. The order of the topic alone settles what counts:
+The rule. Several workers may write a partition for a while, before the old owner learns of the takeover, and a command
+may be decided twice. The order of the records in the partition alone determines which records count:
 
 - A fence counts if its epoch is exactly one more than the last that counted. If two workers write the same epoch, the
   first in the topic wins; the other worker finds out by reading.
 - A decision counts if it has the epoch of the last fence that counted and its command is the next one. A decision of an
-  earlier command is a duplicate and is ignored. One of a later command means that records are missing: stop.
-- The first fence says which command is the next one. A later fence that knows of more commands than were decided means
-  that records are missing: stop.
+  earlier command is a duplicate and is ignored. After a decision of a later command the reader stops: records are
+  missing.
+- The first fence has the offset of the next command (`next_source`). If a later fence has a higher offset than the
+  decisions lead to, the reader stops: records are missing.
 - An offset without a record is no loss by itself: transaction markers take one, and so do the records of aborted
-  transactions. Readers use `isolation.level=read_committed`. Where records were compacted away, later ones show it: one
-  is of a later command, or of a later epoch than the next. Kafka itself refuses to read below the first record.
+  transactions. Readers use `isolation.level=read_committed`. If records were compacted away, a later one skips a
+  command or an epoch. Kafka itself refuses to read below the first record.
 
-Events that count are numbered from 0 without gaps within the partition. So a partition is a whole log, and all that
-holds for a log (its first event is `SettingsChanged`, offsets are contiguous) holds for each.
+Events that count are numbered from 0 without gaps within the partition. So each partition is a complete log: its first
+event is `SettingsChanged`, and its offsets are contiguous.
 
 Pure: no clock, no I/O.
 """
@@ -49,7 +50,7 @@ class Fence(Fact, frozen=True, tag="fence"):
     epoch: int
     """One more than the previous fence's; 1 for the first."""
     writer: str
-    """Unique to one claim of one process."""
+    """Identifies the worker: unique to one takeover of the partition by one process."""
     release: str
     """The writer's release of Topicwright."""
     event_version: int
@@ -121,7 +122,7 @@ def murmur2(data: bytes) -> int:
 
 
 class Position(Fact, frozen=True):
-    """How far a partition was read."""
+    """The position of a reader in a partition, with the input of the rule in the module docstring."""
 
     kafka_offset: int = 0
     """The next record of the events topic."""
@@ -168,7 +169,7 @@ class PartitionReader:
 
     @property
     def position(self) -> Position:
-        """The position, which stays before a gap until a record after it counts."""
+        """The position after the last record read. At a gap it stays before the gap until a later record counts."""
         offset = self._skipped[0] if self._skipped and self._is_after_skipped else self.kafka_offset
         return Position(offset, self.epoch, self.writer, self.next_source, self.next_event)
 

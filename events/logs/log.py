@@ -1,4 +1,4 @@
-"""The event log: the port that deciding writes to, and that queries read from.
+"""The event log: the port to which the engine writes decisions, and from which queries and replays read events.
 
 A log holds events, numbered from 0 without gaps, and the state that they lead to. It changes both in one atomic step, a
 `Commit`. So after any crash the state is that of exactly the stored events.
@@ -79,7 +79,7 @@ class LogAccessDenied(LogError):
 
 
 class LogClosed(LogError):
-    """The log was closed, or a failed `recover` left it closed."""
+    """The log was closed by `close`, or by a `recover` that failed."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -201,7 +201,8 @@ class EventLog(Protocol):
         ...
 
     def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
-        """The events under a name of an index in [start, end), as ranges of their offsets, in order."""
+        """The events in [start, end) whose key in an index is `name`, as ranges of consecutive offsets (runs), in
+        order."""
         ...
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
@@ -247,7 +248,7 @@ def pair_size(pair: tuple[bytes, bytes]) -> int:
 
 
 class Indexed(Protocol):
-    """The reading side of an `EventLog` that finds events by name."""
+    """The methods of an `EventLog` that find events by their index keys."""
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]: ...
     def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]: ...
@@ -274,7 +275,7 @@ RUNS_MAX = 1000
 def shard_runs(log: Indexed, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
     """The events of several shard keys, at least one, as ranges.
 
-    If there are more than RUNS_MAX ranges, returns fewer keys, and [None] if the first key alone has more.
+    With more than RUNS_MAX ranges, returns those of the first keys only, and [None] if the first key alone has more.
     """
     found: list[list[range] | None] = []
     room = RUNS_MAX
@@ -314,8 +315,8 @@ def check_regular(folder: Path) -> None:
 
 
 def read_text(path: Path, bytes_max: int) -> str:
-    """A UTF-8 text; `path` may be a pipe, as shells make them. Raises OSError, also if it is too large, and
-    UnicodeDecodeError."""
+    """The UTF-8 text in a file; `path` may be a pipe, as from a shell's process substitution. Raises OSError, also if
+    the text is longer than `bytes_max`, and UnicodeDecodeError."""
     with path.open("rb") as file:
         content = file.read(bytes_max + 1)
     if len(content) > bytes_max:

@@ -1,4 +1,4 @@
-"""An event log in memory."""
+"""An `EventLog` in memory, for tests, simulations, and excerpts of logs (`projections.replay.rebuild.explaining`)."""
 
 from __future__ import annotations
 

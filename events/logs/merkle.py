@@ -1,11 +1,12 @@
 """The Merkle tree of RFC 9162 over the events of a log: hashes, roots, and both kinds of proof.
 
 A leaf is the hash of an event's canonical bytes, in offset order; the hash of two subtrees makes their parent. The root
-over the first `size` events stands for all of them. Whoever stored a root can check with some thirty hashes that an
-event was at its offset (inclusion, section 2.1.3), and that a later root extends the same events (consistency, section
-2.1.4).
+over the first `size` events identifies all of them. A client that stored a root can check with some thirty hashes that
+an event was at its offset (inclusion, section 2.1.3), and that a later root extends the same events (consistency,
+section 2.1.4).
 
-Pure: anything with the hashes of complete subtrees (`Subtree`) can give proofs.
+Pure: the caller supplies the hashes of complete subtrees (`Subtree`). `controller.store.tree` stores these hashes, and
+`projections.queries.proving` makes proofs for clients.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def root_of(peaks: Sequence[bytes]) -> bytes:
 
 def peaks_of(end: int, start: int = 0) -> list[tuple[int, int]]:
     """The complete subtrees over the leaves [start, end), from left to right: level and index of each. `start` is a
-    multiple of the largest."""
+    multiple of the size of the largest subtree."""
     found = []
     while start < end:
         level = (end - start).bit_length() - 1
@@ -112,7 +113,7 @@ def inclusion_path(subtree: Subtree, offset: int, size: int) -> list[bytes]:
 
 
 def consistency_path(subtree: Subtree, old: int, size: int) -> list[bytes]:
-    """The hashes that prove both the root over `old` events and the root over `size` events."""
+    """The consistency proof: the hashes that lead to the root over `old` events and to the root over `size` events."""
     assert 0 <= old <= size, "the older tree is the smaller one"
     if old in (0, size):
         return []

@@ -1,11 +1,11 @@
-"""The RocksDB database of a log: its two column families, tuning, and paged reads.
+"""The RocksDB database under `RocksDbLog`: its two column families, tuning, and paged reads.
 
 The column families:
 
 - the default one holds the events and nothing else: key = offset, 8 bytes big-endian; value = the event's bytes.
   A key is written once, and deleted only together with all earlier ones, after they were archived. So the number of
   entries of each table file must equal the width of its offset range, and listing the files reveals a gap anywhere.
-- `views` holds what is found by key; the first byte is the kind:
+- `views` holds state and indexes; the first byte of a key is its kind:
       s + state key                        a state value
       t + shard key + 00 + first offset    a run of consecutive events of one shard; value = its last offset
       r + request id + 00 + first offset   a run of consecutive events of one request; value = its last offset
@@ -16,14 +16,14 @@ The column families:
   with 00) can only be the end of the text.
 
 Two families, because events need no filter and never change, while views are overwritten all the time; and for the
-check above. Both share one write-ahead log (one sync) and are flushed together, so they always recover to one point.
+check of gaps. Both share one write-ahead log (one sync) and are flushed together, so they always recover to one point.
 
 Measured on two shared cores (1,500 events of 160 bytes, 300 index entries and 600 state values in a batch): two
 families cost 4.6 us a topic, a single one with prefixes 5.4.
 
-Limits: the write buffers together take three times as much as the block cache, from 8 to 48 MiB, and the write-ahead
-log to replay at a start about 64 MiB (27 MiB of it took 0.13 s); the block cache, index and filter blocks included, has
-the size it is given; at most 512 table files are open.
+Limits: the write buffers together take three times as much as the block cache, from 8 to 48 MiB. The write-ahead log to
+replay at a start takes about 64 MiB (27 MiB of it took 0.13 s). The block cache, with index and filter blocks, has the
+size `cache_bytes`; at most 512 table files are open.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _ENTRY_BYTES = 64
 VIEW_BLOCK_BYTES = 8 * 1024
 BUFFERS_BYTES_MIN, BUFFERS_BYTES_MAX = 8 * _MIB, 48 * _MIB
 """Smaller buffers are flushed to files more often, which costs a worker a twelfth more of a core. Each partition of a
-log in Kafka has its own."""
+log in Kafka has its own buffers."""
 
 
 class EventFile(NamedTuple):

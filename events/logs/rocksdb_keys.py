@@ -1,4 +1,4 @@
-"""The keys of a RocksDB log (`rocksdb_database` describes them), and searches for runs.
+"""Makes the keys of a RocksDB log (`rocksdb_database` describes them), and searches for runs in its indexes.
 
 A run is a range of consecutive events of one shard or one request. Its key is the shard key or request id, a NUL and
 the first offset. Its value is the last offset.
@@ -86,15 +86,15 @@ def _first_run(views: Rdict, prefix: bytes, start: int, below: int) -> int | Non
 
 
 def _below(prefix: bytes, offset: int) -> ReadOptions:
-    """Options that end an iterator before an offset. The caller must hold them as long as the iterator, because it
-    reads the bound from them."""
+    """Options that end an iterator before an offset. The caller must hold them as long as the iterator, because the
+    iterator reads its bound from them."""
     options = ReadOptions()
     options.set_iterate_upper_bound(prefix + pack(offset))
     return options
 
 
 def is_valid(at: RdictIter) -> bool:
-    """True if an iterator is on a key. Raises if it could not read."""
+    """True if an iterator is on a key. Raises if RocksDB could not read."""
     if at.valid():
         return True
     at.status()

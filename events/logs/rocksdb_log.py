@@ -100,8 +100,7 @@ class RocksDbLog(WholeLog):
     def drop_before(self, offset: int, retained: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
         """Drop the archived events below an offset, except those at the offsets `retained`.
 
-        `names` are the index keys of the event at the offset. From now on dropped events are read from the archive.
-        Raises LogWriteError and the errors of reads.
+        `names` are the index keys of the event at the offset. From now on `read` gets dropped events from the archive.
         """
         database, start = self._writable(), self.start_offset
         assert start <= offset < self.durable_offset, "dropped events are stored and durable"
@@ -110,7 +109,7 @@ class RocksDbLog(WholeLog):
         self._put(database, _drop_batch(database, start, offset, values, names))
 
     def forget(self, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes] = ()) -> None:
-        """Remove dropped runs of events from the index, and archived state keys. Raises LogWriteError."""
+        """Remove the runs of dropped events from the index, and archived state keys. Raises LogWriteError."""
         database = self._writable()
         self._put(database, forget_batch(database, runs, state))
 
@@ -128,8 +127,8 @@ class RocksDbLog(WholeLog):
             return self._durable_offset
 
     def mark_durable(self) -> None:
-        """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
-        still flushes it."""
+        """Mark everything written so far as durable, because another store has it, from which it can be written again.
+        The next `flush` still flushes it."""
         self._durable_elsewhere_offset = self.next_offset
 
     def recover(self) -> int:

@@ -1,8 +1,8 @@
-"""Opening a log folder, and checking that everything durable is there.
+"""Opens the RocksDB database of a log folder, and checks that every event known as durable is in it.
 
-A crash may truncate or garble unsynced writes, which must not stop a start. A damaged byte in synced data must stop it,
-because clients got answers that depend on it. RocksDB alone cannot tell the two apart (tried by flipping, cutting and
-zeroing bytes of its write-ahead log):
+A crash may truncate or garble unsynced writes; the next start must accept this. A start must fail for a damaged byte in
+synced data, because clients got answers that depend on it. RocksDB alone cannot tell the two apart (tried by flipping,
+cutting and zeroing bytes of its write-ahead log):
 
 - point_in_time treats the first bad byte as the end and silently drops all that follows, synced or not;
 - tolerate_corrupted_tail_records silently drops what a truncated file lost, yet rejects a tail whose pages never
@@ -11,17 +11,17 @@ zeroing bytes of its write-ahead log):
 - a write-ahead log that is missing or empty does not count as damage for any of them.
 
 Method. A small file next to RocksDB's, `DURABLE`, holds the offset up to which the log was synced. It is written after
-each sync and not synced itself, so after a power cut it may lag, but never lead. Opening requires absolute consistency.
-If that fails, a read-only opening with point_in_time finds the end of the readable part. At or past DURABLE, only
-unacknowledged writes are lost, and the log is truncated there (`cut`); before it, the log is damaged and stays as it
-is. Then everything is checked without reading it: the table files of events cover all offsets from the first one to the
-last without gap or overlap, the views have the same next offset, and DURABLE is not beyond it. RocksDB itself checks
-the checksum of all that it reads, and the size of every file.
+each sync and not synced itself, so after a power cut its offset may be too low, but never too high. Opening requires
+absolute consistency. If that fails, a read-only opening with point_in_time finds the end of the readable part. At or
+past DURABLE, only unacknowledged writes are lost, and the log is truncated there (`cut`); before DURABLE, the log is
+damaged and is left unchanged. Then everything is checked without reading it: the table files of events cover all
+offsets from the first one to the last without gap or overlap, the views have the same next offset, and DURABLE is not
+beyond it. RocksDB itself checks the checksum of all that it reads, and the size of every file.
 
 Non-goal: reading every event. Damage inside a table file shows when that block is read.
 
 `classify` is the one place that tells RocksDB's errors apart: rocksdict raises nearly all of them as plain `Exception`,
-so only their text differs. Every LogError keeps RocksDB's words, which name the file and the position.
+so only their text differs. Every LogError quotes RocksDB's message, which names the file and the position.
 """
 
 from __future__ import annotations

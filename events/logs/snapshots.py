@@ -1,19 +1,20 @@
-"""Snapshots of a log: the state keys at one offset, each in a file that is written once and never changed.
+"""Writes and reads snapshots of a log: the state keys at one offset, in a file that is never changed afterwards.
 
     snapshots/00000000000000250000.snapshot     in the log's folder: the state after event 249,999
     snapshots/….snapshot.tmp                    being written, or left by a process that died
 
     TWSNAP01             eight bytes
     blocks               some pairs each, in key order: MessagePack of [key, value, key, value …], compressed by zlib
-    head                 MessagePack of `Head`: what it is a snapshot of, and where each block is
+    head                 MessagePack of `Head`: the log and offset of the snapshot, and the position of each block
     position of the head eight bytes, its CRC-32 four bytes, then TWSNAP01 again
 
 Method. The file is written under a temporary name, synced and renamed. The head has a checksum of each block, and the
-end one of the head, so readers detect a flipped byte. Keys are found by binary search in the head: a page of some
-topics reads some blocks, however many there are.
+end of the file has one of the head, so readers detect a flipped byte. Keys are found by binary search in the head: a
+page of some topics reads some blocks, however many there are.
 
-A snapshot only repeats what the events say: any of them may be deleted at any time. A damaged snapshot, one of another
-log, or one of events that the log lacks (it was restored from an older copy, or a torn tail was cut off) is ignored.
+A snapshot contains nothing that the events do not: any snapshot may be deleted at any time. A damaged snapshot, one of
+another log, or one of events that the log lacks (it was restored from an older copy, or a torn tail was cut off) is
+ignored.
 
 Non-goals: when to take a snapshot, and what its keys mean; see `controller.store.snapshotting`.
 """
@@ -54,7 +55,7 @@ _decode_block = msgspec.msgpack.Decoder(list[bytes]).decode
 class SnapshotDamaged(Exception):
     """A snapshot that cannot be used: incomplete, changed, or of a newer release.
 
-    The message names the file and says why. The log works without it, and it is rebuilt.
+    The message names the file and says why. The log works without the snapshot, which is rebuilt.
     """
 
 
@@ -272,8 +273,8 @@ def snapshot_info(log: EventLog, offset: int) -> SnapshotInfo:
 
 
 def store_snapshot(log: EventLog, info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
-    """Store a snapshot of these pairs, in key order, atomically. Returns its size in bytes. One at a time. Raises
-    OSError, and what `pairs` raises."""
+    """Store a snapshot of these pairs, in key order, atomically. Returns its size in bytes. Only one call may run at a
+    time. Raises OSError, and what `pairs` raises."""
     path = _path(log, info.offset)
     path.parent.mkdir(0o700, exist_ok=True)
     with replacing(path) as file:
@@ -281,7 +282,7 @@ def store_snapshot(log: EventLog, info: SnapshotInfo, pairs: Iterable[tuple[byte
 
 
 def remove_snapshot(log: EventLog, offset: int) -> None:
-    """Delete a snapshot; open readers go on. Raises OSError."""
+    """Delete a snapshot; readers that have it open are unaffected. Raises OSError."""
     _path(log, offset).unlink(missing_ok=True)
 
 

@@ -1,8 +1,8 @@
-"""Signed tree heads of a log, and proofs that events are in it.
+"""Signed tree heads of a log, and proofs that events are in the log (`topicwright prove` and `verify`).
 
-A head is a size and the root of the Merkle tree over that many events. Whoever stored a head can later detect that
-events below it were changed, dropped, reordered or truncated. A signature (Ed25519, RFC 8032) also shows which service
-issued the head, and when. The signed text is plain, so that other programs can check it:
+A tree head is a size and the root of the Merkle tree over that many events. A client that stored a head can later
+detect that events below it were changed, dropped, reordered or truncated. A signature (Ed25519, RFC 8032) also shows
+which service issued the head, and when. The signed text is plain, so that other programs can check it:
 
     topicwright log head 1
     LOG
@@ -47,8 +47,8 @@ _Count = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The head of a log; `root` in hexadecimal digits. A signed head has `public_key` (32 bytes) and `signature`
-    (64)."""
+    """The tree head over the first `size` events of a log; `root` in hexadecimal digits. A signed head has `public_key`
+    (32 bytes) and `signature` (64)."""
 
     log: _Name
     size: _Count
@@ -78,7 +78,7 @@ def verifies(public_key: bytes, signature: bytes, text: bytes) -> bool:
 
 
 def log_name(cluster_id: str, partition: int | None = None) -> str:
-    """The name of a log in its heads."""
+    """The name of a log in its tree heads."""
     return cluster_id if partition is None else f"{cluster_id}/{partition}"
 
 
@@ -160,8 +160,8 @@ class ProvedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The output of `topicwright prove`. `about` is the question and is not itself proved; `next_offset` is where
-    further events begin that are not included."""
+    """The output of `topicwright prove`. `about` describes the query and is not itself proved; further events that are
+    not included begin at `next_offset`."""
 
     about: str
     head: Head

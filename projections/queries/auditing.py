@@ -1,17 +1,17 @@
-"""Audit of a whole log by its Merkle tree: are the events unchanged, and does everything stored with them match?
+"""Audits a whole log by its Merkle tree: are the events unchanged, and do the indexes and copies match them?
 
-The audit reads and hashes every event. It compares the result with
+`topicwright verify` runs the audit. It reads and hashes every event, and compares the result with
 - the subtrees and the head stored with the log, which locate a change;
 - the signed tree heads that are events of the log;
-- tree heads stored elsewhere: whoever can write the disk can forge everything else, but not these;
-- the copies of events that stayed in the data folder although their segment is archived;
+- tree heads stored elsewhere, the one input that an attacker who can write the disk cannot forge;
+- the copies of archived events that stayed in the data folder;
 - the indexes by topic and by request, as an order-independent sum over their entries. The sum has a key that an
   attacker does not know.
 
 `wrong_snapshots` compares snapshots with snapshots rebuilt from all events.
 
-What it does not do: it repeats no decision and rebuilds no state from the events; `replay redecide` and `replay
-compare` do.
+Non-goals: the audit repeats no decision and rebuilds no state from the events; `replay redecide` and `replay compare`
+do.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def audit(
     progress: Callable[[int], object] = lambda _: None,
 ) -> Audit:
     """Audit a log. `heads` were stored elsewhere, `public_key` is the trusted signer, and `index_key` is random.
-    `progress` receives the number of audited events. Raises LogError for errors that are no damage."""
+    `progress` receives the number of audited events. Raises LogError for errors other than damage."""
     auditor = _Auditor(log, part, public_key, index_key)
     auditor.read({head.size for head in heads}, progress)
     for head in heads:
@@ -229,7 +229,8 @@ class _Auditor:
 
 
 def wrong_snapshots(log: EventLog, part: Query, refold: StateRebuild) -> Iterator[str]:
-    """Findings about snapshots. `refold` starts at the first event. Raises LogError."""
+    """Yields a finding for each snapshot that differs from the state rebuilt by `refold`, from the first event on.
+    Raises LogError."""
     for offset in snapshot_offsets(log):
         try:
             with open_snapshot(log, offset) as snapshot:

@@ -1,9 +1,9 @@
 """Differences between two points in time, for `topicwright diff` and `/v1/diff`: topics in pages, brokers, settings,
 ACLs, and the events that changed quotas, users, configs, features or rules.
 
-A page compares the topics that have an event between the two points. If these are far apart, the index of shards finds
-the topics; otherwise the page reads all events between them. A value that changed and changed back is no
-difference.
+A page compares the topics that have an event between the two points. If these points are far apart, the index of shard
+keys finds the topics; otherwise the page reads all events between the points. A value that changed and changed back is
+no difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PASSED_MAX, FOLDED_MAX = 10_000, 1000
 """A page scans at most PASSED_MAX shard keys, and rebuilds the topics of at most FOLDED_MAX of them."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
-"""A name, and its topic before and after; None if there is none."""
+"""A topic name, and the topic before and after; None if there is none."""
 
 
 def _values(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[ValueView, ...]:

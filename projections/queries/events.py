@@ -1,4 +1,4 @@
-"""Pages of events, of one log or of several partitions, and the timelines of a log and of a topic.
+"""Pages of events, of one log or of several partitions, and the timelines of a log and of a topic, for the HTTP API.
 
 The events of one partition are ordered by offset, those of several by time. The cursor of a page holds an offset of
 each partition, so paging neither skips nor repeats events. Indexes are read forwards only. A
@@ -37,16 +37,16 @@ DIGITS = len(str(OFFSET_END))
 BYTES_PER_PAGE = 4 << 20
 """The size at which a page of events ends."""
 EVENTS_SCANNED_MAX = 10_000
-"""A page ends after so many events: a tenth of a second."""
+"""A page ends after scanning so many events, which takes a tenth of a second."""
 TEXTS_SHOWN_MAX = 20
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 Place = tuple[int, ...]
-"""An offset in each part of a listing."""
+"""A position in a listing: for each log partition of the listing an offset."""
 
 
 class BadPlace(ValueError):
-    """A place or partition that this log does not have; the message says what is allowed."""
+    """A position (cursor) or a partition that this log does not have; the message says what is allowed."""
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -84,26 +84,27 @@ EVERY_EVENT = EventFilter()
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A page of events, each with its partition (None in a log without partitions). `next_place` is the start of the
-    next page, None at the end."""
+    """A page of events, each with its partition (None in a log without partitions). `next_place` is the position at
+    which the next page starts, None at the end."""
 
     events: tuple[tuple[int | None, Recorded], ...]
     next_place: Place | None
 
 
 class Listing:
-    """The matching events of some parts."""
+    """The events of some log partitions (`parts`) that match a filter."""
 
     def __init__(self, parts: Sequence[Query], which: EventFilter = EVERY_EVENT) -> None:
         self.parts = tuple(parts)
         self._which = which
 
     def end(self) -> Place:
-        """The place after the newest events."""
+        """The position after the newest events."""
         return tuple(part.end() for part in self.parts)
 
     def place(self, start: int, cursor: str | None) -> Place:
-        """The place of a cursor or, without one, of the offset `start` in a listing of one part. Raises BadPlace."""
+        """The position of a cursor or, without one, of the offset `start` in a listing of one partition. Raises
+        BadPlace."""
         count = len(self.parts)
         if cursor is None:
             if start and count > 1:
@@ -115,8 +116,8 @@ class Listing:
         return tuple(map(int, words))
 
     def oldest(self, place: Place, limit: int, end: Place) -> Listed:
-        """Up to `limit` events from a place until before `end`, the oldest first; fewer if they are large, or if many
-        do not match."""
+        """Up to `limit` events from a position until before `end`, the oldest first; fewer if they are large, or if
+        many do not match."""
         streams = [
             zip(repeat(number), part.records(low, high, self._which.topic, self._which.request_id))
             for number, (part, low, high) in enumerate(zip(self.parts, place, end, strict=True))
@@ -124,7 +125,7 @@ class Listing:
         return self._page(merge(*streams, key=lambda one: (one[1].at_ms, one[0])), place, limit, after=1)
 
     def newest(self, place: Place, limit: int) -> Listed:
-        """Up to `limit` events below the offsets of a place, the newest first; fewer as for `oldest`."""
+        """Up to `limit` events below the offsets of a position, the newest first; fewer as for `oldest`."""
         streams = [_backwards(number, part, self._which, place[number]) for number, part in enumerate(self.parts)]
         in_order = merge(*streams, key=lambda one: (-one[1].at_ms, -one[0], -one[1].offset))
         return self._page(in_order, place, limit, after=0)
@@ -153,7 +154,7 @@ def next_cursor(place: Place | None) -> str | None:
 
 
 def listing(query: Queries, which: EventFilter = EVERY_EVENT, partition: int | None = None) -> Listing:
-    """The matching events of the parts that can hold them. Raises BadPlace."""
+    """A listing of the log partitions that can hold matching events. Raises BadPlace."""
     if partition is not None:
         parts = {part.partition: part for part in query.parts}
         if partition not in parts or None in parts:
@@ -212,7 +213,7 @@ def offsets_before(log: EventLog, key: str, before: int) -> Iterator[int]:
 
 
 def newest_of_topic(part: Query, name: str, before: int) -> Iterator[Recorded]:
-    """The events of a name below an offset, the newest first."""
+    """The events of a topic name below an offset, the newest first."""
     found = _decoded(part, offsets_before(part.log, shard_key(name), before))
     return (record for record in found if getattr(record.event, "topic", None) == name)
 
@@ -301,12 +302,12 @@ def topic_timeline_page(query: Queries, name: str, window: Window) -> TopicTimel
 
 
 EVENTS_PER_PAGE_MAX = 2000
-"""A page of a topic's timeline reads no more events."""
+"""The maximum number of events that a page of a topic's timeline reads."""
 
 
 def groups(part: Query, name: str, before: int, limit: int) -> tuple[tuple[EventGroupView, ...], int | None]:
-    """Up to `limit` groups of the events of a name below an offset, the newest first, and the offset before which the
-    next page continues, None at the end. A large group may continue on the next page."""
+    """Up to `limit` groups of the events of a topic name below an offset, the newest first, and the offset before which
+    the next page continues, None at the end. A large group may continue on the next page."""
     records = list(islice(newest_of_topic(part, name, before), EVENTS_PER_PAGE_MAX + 1))
     more = len(records) > EVENTS_PER_PAGE_MAX
     found = grouped(reversed(records[:EVENTS_PER_PAGE_MAX]))[::-1]
@@ -315,8 +316,8 @@ def groups(part: Query, name: str, before: int, limit: int) -> tuple[tuple[Event
 
 
 def grouped(records: Iterable[Recorded]) -> list[tuple[str, list[Recorded]]]:
-    """Events of one name, in order, grouped by the request id of their cause. The group of a create continues until the
-    topic is ready."""
+    """Events of one topic name, in order, grouped by the request id of their cause. The group of a create continues
+    until the topic is ready."""
     causes: list[tuple[str, list[Recorded]]] = []
     completing = ""
     for record in records:

@@ -1,14 +1,15 @@
-"""The chain of events behind a topic or a request, as sentences with times and causes.
+"""Explains a topic or a request by the chain of events behind it, as sentences with times and causes (`/v1/explain`).
 
 The chain of a topic has every event of its name, including earlier topics of that name and refused requests. The chain
 of a request has its own events, and the events of its topics until each was answered.
 
-Method. A step names the broker change that led to its event, if there is one. Topics are reconciled after brokers
-changed, and several may have changed by then. So `Because` compares the partition before and after the event. A
-broker that was removed points to the newest change that removes brokers (fencing, controlled shutdown, an unclean
-restart, ...); a broker that was added points to its newest unfencing. The newest of these is named.
+Method. A step is one event of the chain. It names the broker change that led to the event, if there is one. Topics are
+reconciled after brokers changed, and several brokers may have changed by then. So `Because` compares the partition
+before and after the event. A broker that was removed points to the newest change that removes brokers (fencing,
+controlled shutdown, an unclean restart, ...); a broker that was added points to its newest unfencing. The newest of
+these is named.
 
-Non-goals: it knows no rule by which partitions change, and names nothing that is not in the log.
+Non-goals: repeating the rules by which partitions change, and naming causes that are not in the log.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Responses about the cluster: brokers, one broker, the summary, the policies.
+"""Builds responses about the cluster for the HTTP API: brokers, one broker, the summary, the policies.
 
-They read only the log, so they may run in any thread.
+These functions read only the log, so they may run in any thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from projections.views.view import AsOfView
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10
 REFUSALS_SCANNED_MAX = 3000
-"""The most refusals to scan, divided among the rules: a few tens of milliseconds for all of them."""
+"""The maximum number of refusals to scan, divided among the rules: a few tens of milliseconds for all rules."""
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
 PRINCIPALS_SHOWN = 10

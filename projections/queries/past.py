@@ -1,4 +1,5 @@
-"""Topics, brokers and settings of one log at any point in time: the nearest snapshot before it, and the events since.
+"""Computes topics, brokers and settings of one log at any point in time, from the nearest snapshot before that point
+and the events since; `Query` uses it.
 
 Method. A snapshot (`events.logs.snapshots`) and a page of a list both have topics in the order of their shard keys. A
 page reads the snapshot blocks that it needs, finds the later events of these keys in the index of shards, a few hundred
@@ -41,7 +42,7 @@ EVENTS_PER_REST = 250
 KEYS_AT_ONCE = 250
 """Keys whose later events are looked up at once."""
 LONG_PAGE = 500
-"""A caller that continues a list in pages of so many topics is assumed to list all of them."""
+"""The length of a long page, in topics. A caller that continues a list in long pages is assumed to list all topics."""
 SCANNED_PER_REST = 1000
 """Names and events of a list between two pauses: some milliseconds."""
 TAIL_BYTES = 4096
@@ -52,7 +53,7 @@ MayShow = Callable[[str], bool]
 """True if the caller may see a topic of this name."""
 _T = TypeVar("_T")
 _Candidate = tuple[ShardKey, TopicRow | None]
-"""A key, and its topic in the snapshot."""
+"""A shard key, and its topic in the snapshot."""
 
 
 def everything(name: str) -> bool:
@@ -98,7 +99,7 @@ class Past:
     def topics(
         self, end: int, after: str, limit: int, may_show: MayShow = everything, scanned_max: int = SCANNED_MAX
     ) -> TopicPage:
-        """Up to `limit` topics ordered by shard key, after one of these ("" for the first page).
+        """Up to `limit` topics ordered by shard key, from the first key after `after` on ("" for the first page).
 
         A topic is folded only if `may_show` allows its name. A page ends early after `scanned_max` names and events.
         """
@@ -119,15 +120,15 @@ class Past:
                 self._rest()
 
     def cluster_events(self, start: int, end: int) -> Iterator[Recorded]:
-        """The events of brokers and settings in order. Requests for a topic with an empty name have the same key; they
-        are skipped."""
+        """The events of brokers and settings in order: those with the shard key "". Requests for a topic with an empty
+        name have this key too, and are skipped."""
         records = self.decoded(shard_offsets(self._log, CLUSTER_SHARD, start, end))
         return (record for record in records if topic_of_record(record) is None)
 
     # --- inside
 
     def _from_nearest(self, end: int, work: Callable[[Snapshot | None], _T]) -> _T:
-        """The result of `work` from the nearest snapshot, or from the one before if that is damaged."""
+        """The result of `work` from the nearest snapshot, or from the previous one if the nearest is damaged."""
         at_most = end
         while (snapshot := nearest_snapshot(self._log, at_most)) is not None:
             with snapshot:

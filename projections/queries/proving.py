@@ -1,4 +1,4 @@
-"""Merkle proofs of a log or a partition: tree heads, events with audit paths, and leaves.
+"""Makes Merkle proofs of a log or a partition: tree heads, events with audit paths, and leaves.
 
 The HTTP endpoints under `/v1/log` and `topicwright prove` use them; `topicwright verify` checks the results. All
 functions read only durable events, so any thread may call them.
@@ -109,9 +109,9 @@ def prove(
     size: int | None,
     head_for: Callable[[Query, int], Head],
 ) -> Proof:
-    """Prove events of a topic or a request from an offset on; without either, the event at the offset. `size` is the
-    number of events that the tree head covers; None: `head_for` returns a head that covers the event at an offset.
-    Raises NotFound, BadPlace, LogError."""
+    """Prove the events of a topic or a request from the offset `start` on; without either, the event at `start`. `size`
+    is the number of events that the tree head covers; None: `head_for` returns a head that covers the event at an
+    offset. Raises NotFound, BadPlace, LogError."""
     part = part_of(query, partition, which.topic)
     of_request = f"request {which.request_id}" if which.request_id is not None else f"offset {start}"
     about = of_request if which.topic is None else f"topic {which.topic}"

@@ -5,7 +5,7 @@ after the last event that counts (`Query.end` converts an offset or a time).
 
 Method. Current state comes from the store, past state from the nearest snapshot and the later events of the topics in
 question (`projections.queries.past`). A page of a list does a limited amount of work, then ends; the next page
-continues there.
+continues from there.
 
 Threads. `Query.live` and `Queries.newest` read the live store, on the writing thread. Everything else reads only the
 log, in any thread, and pauses now and then so that it does not hold up the writing thread.
@@ -70,8 +70,8 @@ class QueryClosed(RuntimeError):
 
 
 class Query:
-    """Queries on one log. `store` returns the live store, which is replaced when the log is recovered. `partition` is
-    the number of the log if it is one of several."""
+    """Queries on one log. `store` returns the live store: a recovery of the log replaces the store. `partition` is the
+    number of the log if a service has several."""
 
     def __init__(self, log: EventLog, store: Callable[[], TopicStore], partition: int | None = None) -> None:
         self.log = log
@@ -123,8 +123,8 @@ class Query:
     def records(self, start: int, end: int, topic: str | None, request_id: str | None) -> Iterator[Recorded]:
         """The events from `start` until before `end`, in order: all, or those of a topic, a request, or both.
 
-        The adoption of an existing cluster counts as a request here. The request index does not have it, because no
-        client sent it, but the log begins with it.
+        The adoption of an existing cluster, the first commit of such a log, counts as a request here. The request index
+        does not have it, because no client sent it.
         """
         if request_id is not None:
             found = self._of_request(request_id, start, end)
@@ -231,16 +231,17 @@ class Queries:
         return tuple(part.end(at) for part in self.parts)
 
     def as_of(self, end: Ends) -> AsOfView:
-        """The view of a point in time: with partitions, their number of events less one and the time of the last."""
+        """The view of a point in time. With several partitions its offset is the number of all events less one, and its
+        time that of the newest event."""
         if not self._has_partitions:
             return self.parts[0].as_of(end[0])
         times = [part.as_of(own).at_ms for part, own in zip(self.parts, end, strict=True)]
         return as_of(sum(end) - 1, max((time for time in times if time is not None), default=None), end)
 
     def newest(self, after: str | None, limit: int) -> list[Topic]:
-        """Up to `limit` current topics ordered by shard key, after that of a name, on the writing thread.
+        """Up to `limit` current topics ordered by shard key, after the topic name `after`, on the writing thread.
 
-        Fewer if they have many partitions, so that a call is short; none only at the end.
+        Returns fewer if they have many partitions, so that a call is short; none only after the last topic.
         """
         key = None if after is None else shard_key(after)
         topics = merge(*(part.live().durable_from(key) for part in self.parts), key=lambda topic: shard_key(topic.name))
@@ -250,8 +251,8 @@ class Queries:
         return tuple(self.of_topic(topic.name).row(topic) for topic in topics)
 
     def topics_at(self, end: Ends, after: str | None, limit: int, may_show: MayShow = everything) -> TopicPage:
-        """Up to `limit` topics that `may_show` allows, ordered by shard key, after that of a name. A page may end
-        early; its `reached` then says where."""
+        """Up to `limit` topics that `may_show` allows, ordered by shard key, after the topic name `after`. A page may
+        end early; its `reached` is the key after which the next page starts."""
         key, share = "" if after is None else shard_key(after), SCANNED_MAX // len(self.parts)
         pages = [part.topics_at(own, key, limit, may_show, share) for part, own in zip(self.parts, end, strict=True)]
         reached = min((page.reached for page in pages if page.reached is not None), default=None)

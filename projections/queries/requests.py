@@ -1,8 +1,8 @@
-"""Pages of clients' requests, the newest first, of one log or of several partitions.
+"""Pages of clients' requests (`/v1/requests`), the newest first, of one log or of several partitions.
 
 The index finds requests by the most selective value of the filter; the other values are then compared. A page scans a
-limited number of requests, so it may have fewer than its limit. A request with topics in several partitions is listed
-once, at its newest part, with the topics of all parts.
+limited number of requests, so it may have fewer than its limit. A request with topics in several partitions has a part
+in each. It is listed once, at its newest part, with the topics of all parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from projections.views.requests import RequestSummary, RequestsView, RequestView
 from projections.views.view import view_of
 
 SCANNED_MAX = 20_000
-"""A page ends after so many requests: some tenths of a second."""
+"""A page ends after scanning so many requests, which takes some tenths of a second."""
 
 MayShow = Callable[[IndexedRequest], bool]
 """True if the caller may see a request."""
@@ -53,8 +53,8 @@ class RequestFilter(msgspec.Struct, frozen=True):
     host: str | None = None
 
     def facet(self, *, is_now: bool) -> tuple[Kind, str] | None:
-        """The most selective value, by which the index finds requests; None without one. An outcome counts only if
-        `is_now`: outcomes change, and the index has only the current ones."""
+        """The most selective value of the filter that the index has, with its kind; None if the index has none of the
+        values. The outcome is used only if `is_now`, because the index has only current outcomes."""
         values: tuple[tuple[Kind, str | None], ...] = (
             (RULE, self.rule),
             (PRINCIPAL, self.principal),
@@ -74,7 +74,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
 
 
 class RequestsPage(msgspec.Struct, frozen=True):
-    """Requests, the newest first; `next_place` is the start of the next page, None at the end."""
+    """Requests, the newest first; `next_place` is the position at which the next page starts, None at the end."""
 
     requests: tuple[IndexedRequest, ...]
     next_place: Place | None
@@ -142,7 +142,8 @@ def _each(
 def _whole(
     query: Queries, facet: tuple[Kind, str] | None, number: int, request: IndexedRequest, end: Ends
 ) -> IndexedRequest | None:
-    """A request merged with its parts in other partitions; None if the list has it at a newer one of these."""
+    """A request merged with its parts in other partitions; None if one of these parts is newer and so lists the
+    request."""
     whole = request
     for other, part in enumerate(query.parts):
         if other == number or request.counted:

@@ -1,12 +1,12 @@
-"""Topic rows in snapshots, for queries about the past: the machine's state, and fields from the creation events.
+"""Writes and reads topic rows in snapshots, for queries about the past: the state, and fields from creation events.
 
     t SHARD_KEY             the topic's state keys (`controller.store.stored_topics`)
     t SHARD_KEY NUL FF      MessagePack of `Creation`; it sorts after the topic's state keys
     v                       MessagePack of `ClusterRow`: brokers and settings
 
-Only the creation events hold these fields. They may be far back in the log, each in a block of its own. Reading them
-for every row would take longer than the rest of a query. So a snapshot stores the fields. A new snapshot copies them
-from the previous one, or reads the events of newer topics.
+Only the creation events hold the fields of `Creation`. These events may be far back in the log, each in a block of its
+own. Reading them for every row would take longer than the rest of a query. So a snapshot stores these fields. A new
+snapshot copies them from the previous one, or reads the events of newer topics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics, now and at any point in time: lists, one topic, its configs, and counts.
+"""Queries about topics for the HTTP API, now and at any point in time: lists, one topic, its configs, and counts.
 
 Current topics are read on the writing thread. Indexes list the unhealthy topics and the newest; any other filter scans
 all topics by name. The store keeps the current counts (`controller.store.topic_indexes`). Counts of the past are
@@ -90,8 +90,8 @@ def by_name(query: Queries, which: TopicFilter, after: str | None, limit: int) -
 
 
 def by_age(query: Queries, place: Place, limit: int) -> tuple[list[Topic], Place]:
-    """Up to `limit` topics that were created before `place`, the newest first, and the place of the next page. A place
-    has an offset for each partition of the log.
+    """Up to `limit` topics that were created before `place`, the newest first, and the position of the next page. A
+    position has an offset for each partition of the log.
 
     Returns fewer if they have many partitions, and none only after the oldest topic.
     """
@@ -207,7 +207,7 @@ def _dynamic_defaults(part: Query, end: int) -> Configs:
 
 
 TOPICS_MAX, PARTITIONS_MAX = 1_500, 15_000
-"""The most topics and partitions that are counted. Counting takes a tenth of a millisecond for each topic."""
+"""The maximum number of topics and partitions to count. Counting takes a tenth of a millisecond for each topic."""
 
 
 class Counted(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The options, the result and the error of each sub-command of `topicwright replay`.
+"""The options, the result and the error of the sub-commands of `topicwright replay`.
 
 Each sub-command is a function `run_NAME(runner, ref, options) -> Outcome` in a module of its name. If an exception was
 raised in a Spark worker, Spark passes on its text among Python's and Java's stack traces. `message_of` finds the line
@@ -24,7 +24,7 @@ class ReplayError(UserError):
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an error in one line. For an error that came through Spark: the worker's message."""
+    """The message of an error in one line; for an error that came through Spark, the message of the worker."""
     text = str(error)
     ours = _RAISED.findall(text)
     if ours:
@@ -42,7 +42,7 @@ def _one_line(text: str) -> str:
 
 
 class Options(NamedTuple):
-    """The options of a sub-command; each reads those that apply to it.
+    """The options of all sub-commands; each sub-command reads those that apply to it.
 
     `at` is a point in time as `projections.text.points_in_time` parses it; None is the newest event. `policies` are
     class names for `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, or a query;
@@ -72,7 +72,8 @@ class Table(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result: `rows` for programs, `lines` for people. `found` is true if a check failed (exit code 1).
+    """The result of a sub-command: `rows` for programs, `lines` for people. `found` is true if a check failed (exit
+    code 1).
 
     `about` has, for programs, the offset up to which the log was read, and the number of its events.
     """

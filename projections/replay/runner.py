@@ -1,7 +1,7 @@
 """Runs functions over the events of a log: in this process (`InProcess`), or in Spark's tasks (`spark.on_spark`).
 
-A job says what to read (`Source`) and gives a function of batches of Arrow. It knows nothing of where that function
-runs. So `--local` is the same job without Spark.
+Sub-commands of `topicwright replay` pass a `Source` to read and a function of Arrow batches to `Runner.fold`. The
+function is the same in both places, so `--local` runs the same code without Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Function = Callable[[Batches], Batches]
 
 
 class Source(NamedTuple):
-    """Parts of a log: `read` gives the batches of one of them, which have `schema`. Spark has a task for each part."""
+    """Parts of a log: `read` returns the Arrow batches of one part, with `schema`. Spark runs a task for each part."""
 
     parts: Sequence[Any]
     read: Callable[[Any], Batches]
@@ -38,7 +38,7 @@ class Source(NamedTuple):
 SHARD = ("log_partition", "shard")
 """The columns that name a shard."""
 PLACE = (*SHARD, "offset")
-"""The columns by which the events of each shard are in order, and one shard follows the other."""
+"""The columns by which `Runner.fold` sorts: by shard, then by offset."""
 
 
 class Runner(Protocol):
@@ -50,7 +50,7 @@ class Runner(Protocol):
         """Run `function` on a source, and return its rows, which have `schema`.
 
         Each task calls the function with its batches. With `buckets`, all rows of a shard go to the same bucket, which
-        is a task, sorted by PLACE if `ordered`. Without, a task has one or more parts.
+        is a task, sorted by PLACE if `ordered`. Without `buckets`, a task reads one or more parts of the source.
         """
         ...
 
@@ -72,7 +72,7 @@ class InProcess:
         return pa.Table.from_batches(function(batches), schema)
 
     def ship(self, modules: Iterable[str]) -> None:
-        """Nothing to do: this process has loaded them."""
+        """Nothing to do: this process has loaded the modules."""
 
 
 def events_of(ref: Ref, ends: Ends, columns: Sequence[str]) -> Source:
@@ -92,7 +92,7 @@ def whole(batches: Batches) -> Batches:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder for files that tasks write; it is removed if they fail."""
+    """Make a folder for files that tasks write; the folder is removed if the `with` block fails."""
     folder.mkdir(parents=True)
     try:
         yield

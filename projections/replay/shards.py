@@ -62,7 +62,7 @@ _BATCH_ROWS = 5_000
 STORED = pa.schema(
     [("log_partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()), ("value", pa.binary())]
 )
-"""An event of a topic with its place."""
+"""The columns of a stored event: its log partition, shard key, offset and bytes."""
 
 
 class Beginning(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def newest_snapshot(ref: Ref, ends: Ends) -> Beginning:
 def cluster_events(ref: Ref, ends: Ends) -> Clusters:
     """The events before `ends` that concern every topic, in order, by log partition. Raises ReplayError.
 
-    Refused requests for a topic without a name have the same shard key; they are left out.
+    Refused requests for a topic without a name have the same shard key, and are left out.
     """
     if isinstance(ref, KafkaRef):
         return {
@@ -131,7 +131,7 @@ def fold_shards(
     """Run `job` on each bucket of shards, with the events before `ends`, and return its rows; `only` limits the shards.
 
     From a snapshot on, the first event of each topic is its state, at the offset BEGUN.
-    Raises ReplayError, LogError, EventDecodeError, and what the job raises; through Spark its own errors.
+    Raises ReplayError, LogError, EventDecodeError, and what the job raises; with Spark, the errors of Spark.
     """
 
     def folded(batches: Batches) -> Batches:

@@ -1,4 +1,4 @@
-"""Points in time of a log: an offset, or a time.
+"""Parses points in time of a log, an offset or a time, from URLs and command lines, and finds them in the log.
 
     1234                          the state right after the event at offset 1234
     2026-07-17T10:00:00Z          the state right after the last event at or before that time; without a zone it is UTC
@@ -26,7 +26,7 @@ SYNTAX = (
 
 TEXT_SHOWN_MAX = 100
 OFFSET_END = 2**63
-"""Offsets are below it."""
+"""The exclusive upper limit of offsets."""
 _LOST_PLUS = re.compile(r"(?<=\d) (\d\d:?\d\d)$")
 """In a URL a `+` that is not escaped arrives as a space: `10:00:00+02:00` as `10:00:00 02:00`."""
 

@@ -1,4 +1,4 @@
-"""Events, ACLs, quotas and changes as sentences, with Kafka's names."""
+"""Formats events, ACLs, quotas and changes as sentences with Kafka's names, for the HTTP API and the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from events.names import is_placeholder
 from projections.text.names import error_name_and_code
 
 PARTITIONS_SHOWN_MAX = 6
-"""The most partitions to list one by one."""
+"""The maximum number of partitions to list one by one."""
 
 _SENTENCES: dict[type[Event], str] = {
     catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
@@ -52,7 +52,7 @@ def event_text(event: Event) -> str:
 
 
 def recorded_text(record: Recorded) -> str:
-    """An event as a sentence; it names the controller if another one decided it."""
+    """An event as a sentence, which names the deciding controller if another controller decided the event."""
     text = event_text(record.event)
     decided = external_decision(record.cause)
     if decided is None or decided.summary in text or isinstance(record.event, catalog.HistorySkipped):
@@ -303,7 +303,7 @@ DEFAULT_ENTITY: Final = "<default>"
 
 _PREFIXED, _DENY = 4, 2
 _SHOWN_MAX = 5
-"""The most ACLs to list one by one."""
+"""The maximum number of ACLs to list one by one."""
 
 
 def acl_text(acl: Acl) -> str:

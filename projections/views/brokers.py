@@ -1,4 +1,4 @@
-"""Brokers and settings: a pure fold over the events of the cluster, whose result is the view."""
+"""The view of brokers and settings, and the pure fold that computes it from broker and settings events."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class EndpointView(msgspec.Struct, frozen=True, gc=False):
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered broker; it is fenced or live since `changed_at`, because of `reason`. A fenced broker does not lead,
-    and gets no replicas."""
+    """A registered broker, fenced or live since `changed_at` because of `reason`. A fenced broker does not lead, and
+    gets no replicas."""
 
     broker_id: BrokerId
     fenced: bool
@@ -87,7 +87,8 @@ NO_CLUSTER = ClusterRow()
 
 
 def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
-    """The cluster after one more of its events. Raises CannotApply for a broker that is not registered."""
+    """The brokers and settings after one more event of the cluster. Raises CannotApply for a broker that is not
+    registered."""
     match record.event:
         case catalog.BrokerRegistered() as event:
             return _with(row, _registered(record, event))

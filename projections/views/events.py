@@ -1,4 +1,4 @@
-"""Events as views, alone, in lists, grouped by cause, and as the chain of an explanation."""
+"""The views of events in the HTTP API: single events, pages, groups by cause, timelines, and explanations."""
 
 from __future__ import annotations
 

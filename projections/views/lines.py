@@ -1,4 +1,4 @@
-"""Views as lines of text, the same on a terminal and on a page."""
+"""Formats views as text, the same for the command line and for the HTML pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The views of many things at once: the summary, policies, differences, the quorum."""
+"""The views about the whole cluster in the HTTP API: the summary, policies, differences, the quorum."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class RefusedByView(msgspec.Struct, frozen=True):
 
 
 class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of topics that a rule refused, in total and for the ten principals with the most. With `more` counting
-    stopped early. `latest` is the newest request."""
+    """The number of topics that a rule refused, in total and for the ten principals with the most. If counting stopped
+    early, `more` is true. `latest` is the newest request."""
 
     rule: str
     count: int
@@ -39,7 +39,7 @@ class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadView(msgspec.Struct, frozen=True):
-    """The numbers of partitions that a broker leads and of its replicas."""
+    """The number of partitions that a broker leads, and the number of its replicas."""
 
     broker_id: int
     leaders: int
@@ -105,8 +105,9 @@ TopicChange = Literal["created", "deleted", "recreated", "changed"]
 
 
 class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that differs between two points in time. `recreated` is another topic of the same name. Counts are null
-    without a topic; `other_…` are the numbers of partitions, of those in both, whose replicas, leader or ISR differ."""
+    """A topic that differs between two points in time. The change `recreated` means another topic of the same name.
+    Counts are null without a topic; `other_…` count the partitions in both topics whose replicas, leader or ISR
+    differ."""
 
     name: str
     change: TopicChange
@@ -120,7 +121,7 @@ class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
 
 class BrokerDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     """A broker that differs: its states (`live`, `fenced`, `live, cordoned`; null if not registered), and the reason of
-    the later one."""
+    the later state."""
 
     broker_id: int
     before: str | None
@@ -130,7 +131,7 @@ class BrokerDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
 
 class ClusterDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     """Differences of brokers, settings and access. `acls_…` are sentences. `changes` are the events that changed
-    quotas, users, features and the configs of other resources than topics. With `more` not all events were read."""
+    quotas, users, features and the configs of other resources than topics. If `more`, not all events were read."""
 
     brokers: tuple[BrokerDifferenceView, ...]
     settings: tuple[ValueView, ...]

@@ -1,4 +1,4 @@
-"""A client's request with its outcome for each topic: a pure fold over its events, whose result is the view.
+"""The view of a client's request with its outcome for each topic, and the pure fold that computes it from events.
 
 Dry runs and requests that change nothing are not recorded, so they have no view.
 """
@@ -34,18 +34,19 @@ class RequestedView(msgspec.Struct, frozen=True):
 
 
 class RequestTopicView(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a request for one topic; `error` and `code` are Kafka's, and null until it is answered."""
+    """The outcome of a request for one topic; `error` and `code` are Kafka's, and null until the request is
+    answered."""
 
     topic: TopicName
     status: RequestStatus
     offset: int
-    """The offset of its newest event."""
+    """The offset of the newest event of the request for this topic."""
     topic_id: str | None = None
     error: str | None = None
     code: int | None = None
     message: str = ""
     rule: str = ""
-    """The rule that refused it."""
+    """The rule that refused the request."""
     policy: PolicyView | None = None
     waited_ms: int | None = None
     """The time that the client waited for the answer."""
@@ -58,7 +59,7 @@ class RequestTopicView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """A request and its outcome for each topic. `deadline_at` is null if it does not wait."""
+    """A request and its outcome for each topic. `deadline_at` is null for a request that does not wait."""
 
     request_id: str
     api: str

@@ -49,7 +49,7 @@ class Deletion(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicPast(msgspec.Struct, frozen=True, gc=False):
-    """The result of the events of one name: the topic, if it exists, and the last deletion."""
+    """The result of all events of one topic name: the current topic, if any, and the last deletion."""
 
     row: TopicRow | None = None
     deletion: Deletion | None = None

@@ -1,4 +1,4 @@
-"""The rules for changes of topics as views."""
+"""The views, in the HTTP API, of the rules for changes of topics: versions, rules and their exceptions."""
 
 from __future__ import annotations
 

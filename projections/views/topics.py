@@ -1,4 +1,4 @@
-"""The views of topics: in lists, in full, and as answers to changes."""
+"""The views of topics in the HTTP API: in lists, in full, with configs, and as responses to changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""BrokerRegistration and BrokerHeartbeat (KIP-631), UnregisterBroker (KIP-746)."""
+"""The handlers of BrokerRegistration and BrokerHeartbeat (KIP-631) and UnregisterBroker (KIP-746) in KRaft mode, for
+`listener`. A change of a broker's state becomes a command; the response is sent when the change is durable."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ logger = structlog.get_logger("topicwright.kraft")
 async def register_broker(
     api: ControllerApi, members: Membership, context: RequestContext, request: cluster.BrokerRegistrationRequest
 ) -> cluster.BrokerRegistrationResponse:
-    """Returns the broker epoch as soon as the registration is durable."""
+    """Answer BrokerRegistration with the broker epoch, when the registration is durable."""
     broker_id = BrokerId(request.broker_id)
     has_session = members.has_session(broker_id)
     rejected = registration.refusal(request, members.cluster, api.cluster_id, has_session=has_session)
@@ -60,8 +61,8 @@ async def register_broker(
 
 async def _still_leads(api: ControllerApi, members: Membership, broker_id: BrokerId, incarnation: str) -> bool:
     """True if the previous process of a restarted broker still leads partitions. The broker would continue to lead
-    them, without the records it may have lost, and followers would truncate. So the broker is
-    fenced first, and retries its registration until other brokers lead."""
+    these partitions without the records that it may have lost, and followers would truncate. So the broker is fenced
+    first, and retries its registration until other brokers lead."""
     known = members.cluster.brokers.get(broker_id)
     if known is None or known.incarnation == incarnation:
         return False
@@ -89,7 +90,7 @@ async def heartbeat(
     context: RequestContext,
     request: cluster.BrokerHeartbeatRequest,
 ) -> cluster.BrokerHeartbeatResponse:
-    """The next state of the broker, after the change to it is durable."""
+    """Answer BrokerHeartbeat with the next state of the broker, when the change to that state is durable."""
     if BrokerId(request.broker_id) not in members.cluster.brokers:
         return cluster.BrokerHeartbeatResponse(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
     broker = members.broker(request.broker_id, request.broker_epoch)
@@ -161,7 +162,7 @@ def _commands(
 def _cordoned(
     members: Membership, broker: Broker, request: cluster.BrokerHeartbeatRequest, online: tuple[bytes, ...]
 ) -> tuple[bytes, ...]:
-    """The online directories that are cordoned. A broker reports null until it has caught up."""
+    """The online log directories that are cordoned (KIP-1066). A broker reports null until it has caught up."""
     level = members.cluster.feature(METADATA_VERSION_FEATURE)
     reported = request.cordoned_log_dirs
     if reported is None or level < CORDONED_SINCE:
@@ -173,7 +174,7 @@ def _cordoned(
 async def unregister_broker(
     api: ControllerApi, context: RequestContext, request: cluster.UnregisterBrokerRequest
 ) -> cluster.UnregisterBrokerResponse:
-    """Remove the registration; a live broker registers again."""
+    """Answer UnregisterBroker: remove the registration. A live broker registers again."""
     broker_id = BrokerId(request.broker_id)
     stamped, reason = stamp(api.controller, "kraft"), f"requested by {context.principal}"
     (answer,) = await api.submit([commands.UnregisterBroker(**stamped, broker_id=broker_id, reason=reason)])

@@ -1,4 +1,5 @@
-"""AlterPartition (KIP-497), AssignReplicasToDirs (KIP-858) and AllocateProducerIds (KIP-730) of Kafka brokers.
+"""The handlers of AlterPartition (KIP-497), AssignReplicasToDirs (KIP-858) and AllocateProducerIds (KIP-730), which
+Kafka brokers send to the controller. `listener` uses them.
 
 Broker epochs on the wire are offsets in the metadata log (KIP-631). The state machine (`controller.machine`) numbers
 registrations instead; these handlers convert.

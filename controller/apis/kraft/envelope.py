@@ -1,7 +1,7 @@
 """Envelope (KIP-590): a client's request that a broker forwards, answered as if the client had sent it.
 
-The envelope has the request with its header, and the client's principal and address. Only client APIs of this listener
-may be forwarded.
+The envelope has the request with its header, and the client's principal and address. `listener` gives its handlers to
+`forward`, which calls the handler of the forwarded API. Only client APIs of that listener may be forwarded.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def _read(header: codec.RequestHeader, frame: bytes, elements_max: int) ->
 
 
 async def _answer(api: ApiHandler, context: RequestContext, request: Message) -> Message | None:
-    """The response, or None if the client would be disconnected; its broker must not be."""
+    """The response, or None if the client would be disconnected: the forwarding broker must stay connected."""
     try:
         answer: Any = api.handle(context, request)
         if isinstance(answer, Awaitable):

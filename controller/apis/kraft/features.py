@@ -39,7 +39,7 @@ def supported_features(priority: int) -> tuple[SupportedFeatureKey, ...]:
 
 
 def finalized_features(brokers: KraftBrokers) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
-    """The metadata offset, and the finalized features at it."""
+    """The newest applied metadata offset (the features epoch in ApiVersions), and the finalized features."""
     levels = dict(brokers.membership.cluster.features)
     if brokers.node.quorum.kraft_version:
         levels[KRAFT_VERSION] = brokers.node.quorum.kraft_version
@@ -47,7 +47,8 @@ def finalized_features(brokers: KraftBrokers) -> tuple[int, tuple[FinalizedFeatu
 
 
 class UpdateFeaturesHandler:
-    """Answers UpdateFeatures: applies all changes of a request, or none. `registered` has the controllers' features."""
+    """Answers UpdateFeatures: applies all changes of a request, or none. `registered` reads the features that the other
+    controllers support."""
 
     def __init__(self, api: ControllerApi, node: QuorumNode, registered: RegisteredControllers) -> None:
         self._api = api

@@ -1,6 +1,6 @@
-"""The APIs of a controller listener in KRaft mode, for brokers, voters, clients, and requests that brokers forward.
+"""The handlers of a controller listener in KRaft mode, for brokers, voters, clients, and requests that brokers forward.
 
-Only the quorum's own APIs are answered while another controller leads."""
+While another controller leads, only the quorum's own APIs are answered. `serving.kraft` opens the listener."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _OF_QUORUM: Final[Mapping[int, Operation]] = {
 
 
 def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
-    """The table of a controller listener. Add ApiVersions with `with_api_versions`."""
+    """The table (a handler by API key) of a controller listener. The caller adds ApiVersions (`with_api_versions`)."""
     members, node, registered = brokers.membership, brokers.node, brokers.replication.registered
     of_leader: dict[Operation | None, dict[int, Handler]] = {
-        None: {  # these check permissions themselves
+        None: {  # handlers that check permissions themselves
             **administration(api, WAIT_MS_MAX, CONFIG_KINDS),
             **descriptions(api),
             ApiKey.CREATE_DELEGATION_TOKEN: reject_create_token,
@@ -95,8 +95,8 @@ def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapp
 
 
 def _permitted(api: ControllerApi, key: int, operation: Operation | None, handle: Handler) -> Handler:
-    """Require the operation on the cluster, as Kafka's ControllerApis; other clients get a response with the error
-    code."""
+    """Require the operation on the cluster, as Kafka's ControllerApis does. Clients without the permission get a
+    response with the error code."""
     response = APIS[key].response
     if operation is None:
         return handle
@@ -111,8 +111,8 @@ def _permitted(api: ControllerApi, key: int, operation: Operation | None, handle
 
 
 def _of_leader(key: int, handle: Handler, leads: Callable[[], bool]) -> Handler:
-    """Answer NOT_CONTROLLER unless this controller leads. Handlers of APIs without a top-level error code check it
-    themselves."""
+    """Answer NOT_CONTROLLER unless this controller leads. For APIs without a top-level error code the handler checks
+    the leadership itself."""
     response: Any = APIS[key].response
     if "error_code" not in response.__struct_fields__:
         return handle

@@ -1,4 +1,5 @@
-"""ElectLeaders (KIP-460), AlterPartitionReassignments and ListPartitionReassignments (KIP-455)."""
+"""The handlers of ElectLeaders (KIP-460), AlterPartitionReassignments and ListPartitionReassignments (KIP-455) in KRaft
+mode, for `listener`."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ PREFERRED = 0
 async def elect_leaders(
     api: ControllerApi, context: RequestContext, request: topics_messages.ElectLeadersRequest
 ) -> topics_messages.ElectLeadersResponse:
-    """Elect a leader for each partition. For null, all partitions, results of ELECTION_NOT_NEEDED are left out."""
+    """Answer ElectLeaders. For null (all partitions), results of ELECTION_NOT_NEEDED are left out."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         return topics_messages.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
     results: dict[str, list[topics_messages.ElectionPartitionResult]] = {}
@@ -84,7 +85,7 @@ NO_FACTOR_CHECK_BEFORE = 1
 async def alter_partition_reassignments(
     api: ControllerApi, context: RequestContext, request: topics_messages.AlterPartitionReassignmentsRequest
 ) -> topics_messages.AlterPartitionReassignmentsResponse:
-    """Start, change or cancel the reassignment of each partition."""
+    """Answer AlterPartitionReassignments: start, change or cancel the reassignment of each partition."""
     allowed = context.api_version < NO_FACTOR_CHECK_BEFORE or request.allow_replication_factor_change
     requested: dict[str, list[Reassignment]] = {}
     for topic in request.topics:
@@ -137,7 +138,7 @@ def _responses(
 async def list_reassignments(
     api: ControllerApi, context: RequestContext, request: topics_messages.ListPartitionReassignmentsRequest
 ) -> topics_messages.ListPartitionReassignmentsResponse:
-    """The ongoing reassignments of all topics (null) or of named partitions."""
+    """Answer ListPartitionReassignments with the ongoing reassignments of all topics (null) or named partitions."""
     found: list[topics_messages.OngoingTopicReassignment] = []
     if request.topics is None:
         for topics in topic_slices(lambda: api.store):

@@ -1,5 +1,5 @@
-"""APIs of the KRaft quorum: votes, the metadata log, voters (KIP-595, KIP-630, KIP-836, KIP-853), registrations of
-controllers (KIP-919, KIP-1312)."""
+"""The handlers of the KRaft quorum's APIs, for `listener`: Vote, Fetch, FetchSnapshot and changes of the voters
+(KIP-595, KIP-630, KIP-836, KIP-853), and registrations of controllers (KIP-919, KIP-1312)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOGGED_EVERY_S: Final = 30.0
 """The interval between log lines of the same rejection: rejected nodes retry every few milliseconds."""
 _DIVERGES: Final = 0
 _LOGGED_MAX: Final = 1000
-"""The most rejections to remember; above it all are forgotten."""
+"""The maximum number of remembered rejections; above it all of them are forgotten."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
@@ -45,7 +45,7 @@ logger = structlog.get_logger("topicwright.kraft")
 def quorum_handler(
     api: ControllerApi, node: QuorumNode, replication: QuorumReplication, clock: Callable[[], float]
 ) -> Handler:
-    """The handler of the quorum's requests to one voter. `clock` gives seconds and only goes forward."""
+    """The handler of the quorum's requests to one voter. `clock` is monotonic, in seconds."""
     rejected = RejectedFetches(api.cluster_id, clock)
 
     async def answer(context: RequestContext, request: Any) -> Message:
@@ -65,7 +65,7 @@ def quorum_handler(
 
 
 def _names_a_broker(api: ControllerApi, request: Message) -> bool:
-    """True for AddRaftVoter of a broker: its process would exit, and still count as a voter (KAFKA-18775)."""
+    """True for AddRaftVoter of a broker: the broker would exit, and still count as a voter (KAFKA-18775)."""
     return (
         isinstance(request, AddRaftVoterRequest)
         and request.cluster_id in (None, api.cluster_id)
@@ -120,7 +120,7 @@ UNREGISTERED_SINCE: Final = 33
 async def register_controller(
     node: QuorumNode, registered: RegisteredControllers, _: RequestContext, request: ControllerRegistrationRequest
 ) -> ControllerRegistrationResponse:
-    """Append the registration to the metadata log; the state machine ignores it.
+    """Answer ControllerRegistration: append the record to the metadata log. The state machine ignores the record.
 
     A node may register if it votes, has fetched the metadata log, or is already registered.
     """
@@ -143,7 +143,8 @@ async def register_controller(
 
 
 class UnregisterControllerHandler:
-    """Appends the removal of a registration. `level` returns the level of metadata.version.
+    """Answers UnregisterController: appends the record that removes a registration to the metadata log. `level` returns
+    the level of metadata.version.
 
     A Kafka controller exits when it replays the removal of a missing registration. So one request is handled at a time,
     and nothing may be appended between the check of the log and the record.
@@ -184,7 +185,7 @@ def _not_unregistered(code: ErrorCode, message: str | None) -> UnregisterControl
 
 
 def quorum_view(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumView:
-    """The quorum as one of its nodes sees it now."""
+    """The current status of the quorum according to this node."""
     core = node.quorum
     beginning = files.beginning(core.epoch)
     since_ms = None if beginning is None else beginning.timestamp_ms

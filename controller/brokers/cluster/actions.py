@@ -1,8 +1,9 @@
-"""Applies decisions to the target cluster: the action queue, and the dry run before a decision.
+"""Applies decisions to the target cluster: the action queue of `target_cluster`, and the dry run before a decision.
 
-Method. Committed events become queued actions. A round takes at most one action per topic and runs all of them
-together. An action is retried with back-off if it did not reach the cluster, or if its result is unknown. Every action
-is idempotent: if a topic exists after an attempt with an unknown result, that attempt has created it.
+Method. Committed events become queued actions (an `Action` is one change of a topic, such as its creation). A round
+takes at most one action per topic and runs all of them together. An action is retried with back-off if it did not reach
+the cluster, or if its result is unknown. Every action is idempotent: if a topic exists after an attempt with an unknown
+result, that attempt has created it.
 
 Before a decision the cluster dry-runs the same request, with the replicas that would be chosen. So a refusal, such as
 by its policy, ACLs or limits, is found before anything is recorded.
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
+from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # its types do not export these
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.link import ClusterLink, Refusal
@@ -93,7 +94,7 @@ class ActionRunner:
         self._fill_refusals: set[TopicName] = set()
         self._attempts: Counter[TopicName] = Counter()
         self._delayed: dict[TopicName, Action] = {}
-        """Actions waiting for their retry. No other action of these topics runs meanwhile."""
+        """The actions that wait for their retry, by topic. No other action of such a topic runs meanwhile."""
 
     def enqueue(self, action: Action) -> None:
         """Queue an action. A second queued action to replace the placeholders of a topic is dropped."""
@@ -310,14 +311,14 @@ DRY_RUN_BACKOFF_S_MAX = 2.0
 
 
 class PlannedCommand(NamedTuple):
-    """A command, with the topic as it would be afterwards."""
+    """A command, with the topic as the command would leave it."""
 
     command: commands.TopicCommand
     topic: Topic
 
 
 async def dry_run(link: ClusterLink, planned: Sequence[PlannedCommand]) -> list[commands.DryRunResult]:
-    """Dry-run commands at the target cluster; retries each until it times out. Returns the results in order."""
+    """Dry-run commands at the target cluster; each is retried until the command times out. Returns results in order."""
     creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
     changes = [[one] for one in planned if not isinstance(one.command, commands.CreateTopic)]
     groups = await asyncio.gather(*(_dry_run_together(link, group) for group in (creates, *changes) if group))

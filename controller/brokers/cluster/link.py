@@ -1,9 +1,9 @@
-"""Requests and changes to the target cluster.
+"""The connection to a target cluster: reads, changes and forwarded requests, for `target_cluster` and the listeners.
 
 Metadata and configs come from one broker as long as it answers, so the view never goes back in time. Changes go through
 librdkafka's AdminClient, which finds the controller. Reassignments, which AdminClient lacks, are sent directly.
 
-It neither retries nor decides; the caller knows how to handle a failure.
+This module neither retries nor decides; the caller handles failures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its types do not export these
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -52,8 +52,8 @@ T = TypeVar("T")
 
 
 class SharedCall(Generic[T]):
-    """A frequent call whose answer is shared. Only one call runs at a time. Callers that arrive meanwhile share the
-    next call, never the running one."""
+    """A frequent call whose answer several callers share. One call runs at a time. Callers that arrive while it runs
+    share the next call, so that no answer is older than its request."""
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
         self._call = call
@@ -81,16 +81,16 @@ def _retrieve_exception(task: asyncio.Task[T]) -> None:
 
 
 METADATA_VERSION = 12
-"""The first version with topic ids (KIP-516): Kafka 3.1."""
+"""The first version of Metadata with topic ids (KIP-516): Kafka 3.1."""
 CONFIGS_VERSION = 4
 API_VERSIONS_VERSION = 4
-"""The first version that shows features with lowest level 0 (KAFKA-17492)."""
+"""The first version of ApiVersions that has features with lowest level 0 (KAFKA-17492)."""
 REASSIGNMENTS_VERSION = 0
 LOG_DIRS_VERSION = 5
-"""The first version that shows cordoned log directories: Kafka 4.3."""
+"""The first version of DescribeLogDirs that has cordoned log directories: Kafka 4.3."""
 METADATA_REFRESH_MS = 1000
-"""Kafka names any broker as the controller. If that broker dies, librdkafka waits for it in a busy loop until metadata
-names another."""
+"""The interval at which librdkafka refreshes metadata. In KRaft mode Kafka names any broker as the controller. If that
+broker dies, librdkafka waits for it in a busy loop until its metadata names another."""
 REQUEST_S = 15.0  # longer than a busy cluster takes, shorter than clients wait
 OPERATION_S = 10.0
 """Kafka's time limit for a change. With 0 Kafka does nothing, and librdkafka reports success."""
@@ -115,7 +115,7 @@ UNKNOWN_SERVER_ERROR = -1
 
 
 class SeenTopic(msgspec.Struct, frozen=True):
-    """A topic in one broker's metadata."""
+    """A topic as one broker's Metadata response has it."""
 
     name: TopicName
     topic_id: TopicId
@@ -123,7 +123,7 @@ class SeenTopic(msgspec.Struct, frozen=True):
 
 
 class ClusterMetadata(msgspec.Struct, frozen=True):
-    """One broker's metadata: the live brokers, and those of the requested topics that it knows."""
+    """One broker's metadata: the live brokers, and the requested topics that this broker knows."""
 
     cluster_id: str
     brokers: tuple[NodeEndpoint, ...]
@@ -140,7 +140,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ClusterLink:
-    """A connection to one cluster. `bootstrap` lists brokers to start with."""
+    """A connection to one target cluster. `bootstrap` lists brokers to connect to first."""
 
     def __init__(self, bootstrap: str, security: Security) -> None:
         self._bootstrap = [_parse_address(part) for part in bootstrap.split(",")]
@@ -218,7 +218,7 @@ class ClusterLink:
         _, self.spoken = await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, ApiVersionsResponse)
 
     async def forward(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
-        """Forward a client's request unchanged to a broker, or to the one at `to`, and return the response. Raises
+        """Forward a client's request unchanged to any broker, or to the broker at `to`, and return the response. Raises
         ClusterUnreachable."""
         return await self.connections.exchange(to or self._address(), payload, within_s)
 
@@ -248,8 +248,8 @@ class ClusterLink:
     # --- changes: None if applied, else the refusal
 
     async def create(self, topics: Sequence[NewTopic], validate_only: bool = False) -> dict[str, Refusal | None]:
-        """Create or validate topics. They come from several clients' requests, so they are split into requests within
-        Kafka's limit for one."""
+        """Create or validate topics, which may come from several clients' requests. They are split into requests within
+        Kafka's limit for one request."""
         refusals: dict[str, Refusal | None] = {}
         for batch in split_by_limit(topics):
             begin = partial(self._admin.create_topics, batch, **_TIMES, validate_only=validate_only)

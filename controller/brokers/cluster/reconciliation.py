@@ -1,7 +1,8 @@
-"""Compares one topic in the log with the same topic in the target cluster, and names the changes to apply. Pure.
+"""Compares one topic in the log with the same topic in the target cluster, and returns the changes to apply. Pure. The
+callers are `actions`, `watch` and `target_cluster`.
 
-After a restart it is unknown which decisions were applied. The log holds decisions that were never reported as done;
-the cluster shows the current state. Where both agree, nothing needs to be done.
+After a restart it is unknown which decisions the cluster has applied. The log has the decisions without a result, and
+the cluster has the current state. Where both agree, nothing needs to be done.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Action(msgspec.Struct, frozen=True):
     """A change of a topic to apply: the event that decided it, or the topic itself to create it after a restart.
 
     Without a `change`, partitions get the decided replicas, in which brokers have replaced placeholders (KIP-409).
-    `tried` means that an earlier attempt may have applied it.
+    `tried` means that an earlier attempt may have applied the change.
     """
 
     topic: TopicName
@@ -61,8 +62,8 @@ def action_of(event: catalog.Event) -> Action | None:
 
 
 class OpenWork(msgspec.Struct, frozen=True):
-    """Unfinished work of a shard: changes never reported as done, whether a filled placeholder is not in sync yet, and
-    the ids of deleted topics."""
+    """Unfinished work of a shard: changes without a result, True if a filled placeholder is not in sync yet, and the
+    ids of deleted topics."""
 
     changes: tuple[Change, ...] = ()
     has_unfilled: bool = False
@@ -101,7 +102,7 @@ def open_work_of(records: Iterable[catalog.Recorded]) -> OpenWork:
 
 
 def _after(changes: dict[RequestId, Change], done: RequestId) -> dict[RequestId, Change]:
-    """The changes still open when one is done: later ones, and those of other topics."""
+    """The changes that are still open when the change `done` is applied: later changes, and changes of other topics."""
     if done not in changes:
         return changes
     topic, at = changes[done].topic, list(changes).index(done)
@@ -133,7 +134,7 @@ def differs(topic: Topic, seen: SeenTopic) -> bool:
 
 
 def _differs(ours: catalog.Partition, theirs: ObservedPartition) -> bool:
-    """ISRs are compared as sets. An empty ISR in the cluster (KIP-966) is no difference: the log keeps the last ISR."""
+    """ISRs are compared as sets. An empty ISR in the cluster (KIP-966) is no difference: the log has the last ISR."""
     if (ours.leader, ours.leader_epoch) != (theirs.leader, theirs.leader_epoch):
         return True
     if brokers_of(ours) != theirs.replicas:

@@ -1,8 +1,8 @@
 """An existing Kafka cluster as the brokers: its own controller applies the decisions, its brokers lead and follow.
 
-Three tasks run next to the engine: the watch scans the cluster periodically, the action runner applies committed
-changes, and new topics are polled until every live broker knows them. All results come back as commands. No task keeps
-state that a restart could not find in the log and the cluster.
+Three tasks run next to the engine: the watch (`watch`) scans the cluster periodically, the action runner (`actions`)
+applies committed changes, and new topics are polled until every live broker knows them. All results are submitted as
+commands. After a restart the tasks rebuild their state from the log and the cluster.
 
 While the cluster is unreachable, no broker is fenced and no change is lost: requests wait until they time out, and
 committed changes are applied when the cluster is back.

@@ -1,8 +1,9 @@
-"""Watches the target cluster: live brokers, topics and new topics. Differences become commands.
+"""Watches the target cluster for `target_cluster`: if its brokers, topics or configs differ from the log, it submits
+commands. It also polls new topics until all brokers know them.
 
 Constraints:
 - full scans use one broker as long as it answers, so the view never goes back in time;
-- topics that Topicwright is changing, or just changed, are skipped: brokers learn of a change one after another;
+- topics that Topicwright is changing, or just changed, are skipped: brokers apply a change one after another;
 - a topic counts as deleted only when no live broker knows it;
 - a scan with the same response as the last one costs only the comparison of its bytes.
 """
@@ -40,7 +41,7 @@ CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
 CREATED_HERE = "created in the cluster"
 DELETED_THERE = "deleted in the cluster"
 LISTENER = "PLAINTEXT"
-"""The listener name recorded for each broker: metadata does not show the real names."""
+"""The listener name recorded for each broker: a Metadata response does not have the real names."""
 
 T = TypeVar("T")
 Owns = Callable[[TopicName], bool]
@@ -48,7 +49,7 @@ Owns = Callable[[TopicName], bool]
 
 
 class ClusterWatch:
-    """Scans the cluster and submits commands for what differs."""
+    """Scans the cluster and submits commands for the differences from the log."""
 
     def __init__(self, link: ClusterLink, sink: CommandSink, actions: ActionRunner, owns: Owns) -> None:
         self._link = link
@@ -138,7 +139,7 @@ class ClusterWatch:
         return name in self._confirming or self._actions.is_busy(name)
 
     def report(self, topic: Topic | None, seen: SeenTopic, configs: Configs | None = None, why: str = OBSERVED) -> None:
-        """Submit the topic as the cluster has it; `topic` is the known state."""
+        """Submit the topic as the cluster has it; `topic` is its state in the log."""
         self._sink.submit_internal(
             DiscoverTopic(
                 **stamp(self._sink, "observed"),
@@ -203,8 +204,8 @@ class ClusterWatch:
     # --- log directories
 
     async def scan_log_dirs(self) -> None:
-        """Report changes of cordoned log directories. Kafka takes our replicas as a manual assignment, which it does
-        not check against cordoned directories before 4.4."""
+        """Report changes of cordoned log directories (KIP-1066). For Kafka our replicas are a manual assignment, which
+        Kafka before 4.4 does not check against cordoned directories."""
         cluster = self._sink.store.durable_cluster
         brokers = [cluster.brokers[broker_id] for broker_id in cluster.live]
         addresses = [(each.endpoints[0].host, each.endpoints[0].port) for each in brokers]

@@ -1,11 +1,12 @@
 """Imports the metadata log of a Kafka controller, or a broker's copy of a lost controller's log, as events.
 
 The log itself is copied byte for byte, because brokers have it too; this controller continues it in a higher epoch. The
-events cover everything that the machine knows: brokers, features, configs, topics with their partitions, epochs and
-eligible leaders, ACLs, SCRAM credentials, quotas. Everything else (delegation tokens, records of newer releases) is in
-`MetadataAdopted` and stays in the metadata log, where brokers apply it.
+events cover everything that the state machine knows: brokers, features, configs, topics with their partitions, epochs
+and eligible leaders, ACLs, SCRAM credentials, quotas. Everything else (delegation tokens, records of newer releases) is
+in `MetadataAdopted` and stays in the metadata log, where brokers apply it.
 
-This module neither reads nor writes files: it gets a `KafkaFolder` and returns everything that one commit must write.
+`topicwright adopt` and `restore` call `adopted`. This module neither reads nor writes files: it gets a `KafkaFolder`
+and returns everything that one commit must write.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from events import catalog
 from events.names import BrokerId, RequestId
 
 COMMAND = "AdoptMetadata"
-"""The command that causes all these events."""
+"""The name of the command that the log records as cause of all imported events."""
 _UNKNOWN_TO_MACHINE: Final = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
 """Record types that the machine does not know."""
 
@@ -39,7 +40,7 @@ class Adopted(msgspec.Struct, frozen=True):
     """The events and state to write for an adopted metadata log."""
 
     quorum: catalog.QuorumEpochBegun
-    """The last epoch of the adopted log, and its voter."""
+    """The last epoch of the adopted log, and the only voter of its quorum."""
     image: MetadataImage
     events: tuple[catalog.Event, ...]
     state: Mapping[bytes, bytes | None]
@@ -75,7 +76,7 @@ def read_image(folder: KafkaFolder) -> MetadataImage:
 
 
 def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpochBegun:
-    """The newest known epoch with its voter. Raises FolderError for more than one voter."""
+    """The newest known epoch and the only voter. Raises FolderError for more than one voter."""
     epoch = max(folder.epoch, folder.quorum_state.epoch)
     pair = image.quorum.get(batches.KRAFT_VERSION)
     kraft_version = 0 if pair is None else decode_control(kinds.KRaftVersion, pair[1]).k_raft_version

@@ -1,13 +1,13 @@
-"""Writes committed batches of the quorum's log to the event log: how a node follows, and catches up after a start.
+"""Writes committed batches of the metadata log to the event log, when a node follows, or catches up after a start.
 
-A batch of a Topicwright leader embeds its events. They are applied as they are, and must project to exactly the records
-of the batch. A batch of Kafka's own controller has no events: its records are imported as events (`importing`). If the
-log now begins after the last applied offset, because this node was away longer than it is retained, another Topicwright
-voter may have the missing events (`catch_up`). The rest of the snapshot at the start of the log is then imported as one
-difference.
+A batch of a Topicwright leader embeds its events. These events are applied, and their projection (`projection`) must be
+exactly the records of the batch. A batch of Kafka's own controller has no events: its records are imported as events
+(`importing`). If this node was away for so long that the log now begins after the last applied offset, another
+Topicwright voter may have the missing events (`catch_up`). Then the remaining differences to the snapshot at the start
+of the log are imported.
 
 Nothing that another controller wrote stops a node. Unsupported records, and events that do not apply, are recorded in
-`unsupported`. They do not stop replication; they block leadership.
+`unsupported`. Replication continues, but this node must not lead. `replication` is the caller.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ReplicatedLog(EventLog, Protocol):
 
 
 class BatchApplier:
-    """Applies the batches of one log in order. `first` is the event that an empty log begins with."""
+    """Applies the batches of the metadata log in order. `first` is the event with which an empty event log begins."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class BatchApplier:
         return self._projector.unsupported
 
     async def apply_next(self, recorder: Recorder, committed: int) -> list[Recorded]:
-        """Write the next batch, or a part of a snapshot, below the `committed` offset. Returns the new events, none if
-        nothing was decided. Raises LogError, BrokenBatch, RecordMismatch."""
+        """Write the next batch, or a part of a snapshot, below the `committed` offset. Returns the new events, perhaps
+        none. Raises LogError, BrokenBatch, RecordMismatch."""
         if self.applied < self._files.start:
             return await self._import_snapshot(recorder)
         batch = self._next(committed)

@@ -1,12 +1,12 @@
 """Events that a voter missed because it was away longer than the metadata log is retained, copied from another
 Topicwright voter; and the comparison of the voters' histories.
 
-Pages of events travel over the voters' own connections, with their TLS and logins, as FetchSnapshot requests for a
-topic that Kafka does not have, sent only to known Topicwright voters. A request names the next missing event and the
-metadata log offset up to which events are needed (-1: only the tree root). A page carries the root of the event log's
-Merkle tree over all events before it, which proves that both logs share their history, and the number of events below
-that offset. The snapshot at the start of the metadata log finally shows whether the events lead to the current state
-(`applier`).
+Pages of events use the voters' own connections, with their TLS and logins: a FetchSnapshot request for a topic that
+Kafka does not have, sent only to known Topicwright voters. `apis.kraft.quorum` answers it. A request names the next
+missing event and the metadata log offset up to which events are needed (-1: only the tree root). A page carries the
+root of the event log's Merkle tree over all events before it, which proves that both logs share their history, and the
+number of events below that offset. The snapshot at the start of the metadata log finally shows whether the events lead
+to the current state (`applier`).
 
 Each batch of a Topicwright leader carries the root of the tree over all events before it. If a follower has another
 root at the same offset, something was changed, lost or decided differently on one side. It then asks the other voters
@@ -46,8 +46,8 @@ _FORM: Final = 1
 
 
 class Page(msgspec.Struct, frozen=True, array_like=True):
-    """Encoded events from offset `first` on. `end` is the offset after the last event below the requested metadata log
-    offset; `root` is the tree root over all events before `first`."""
+    """The response: encoded events from offset `first` on. `end` is the offset after the last event below the requested
+    metadata log offset; `root` is the tree root over all events before `first`."""
 
     form: int
     first: int
@@ -75,7 +75,7 @@ class EventPages:
         return request.topics[0].name == EVENTS_TOPIC and len(request.topics[0].partitions) == 1
 
     async def respond(self, request: quorum.FetchSnapshotRequest, applied: int) -> quorum.FetchSnapshotResponse:
-        """Respond to a page request. All of the metadata log below `applied` is in the event log."""
+        """Answer a request for a page. The metadata log below `applied` is in the event log."""
         if request.cluster_id != self._log.cluster_id:
             return quorum.FetchSnapshotResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
         part = request.topics[0].partitions[0]
@@ -92,7 +92,7 @@ class EventPages:
         return quorum.FetchSnapshotResponse(topics=(topic,))
 
     def _page(self, parts: Sequence[FilePart], first: int, below: int, end: int) -> bytes | None:
-        """Runs in a thread. None if these events are missing here."""
+        """The encoded page; None if this voter lacks the events. Runs in a thread."""
         try:
             if below >= 0 and self._ends[0] != below:
                 self._ends = below, self._end_below(parts, below, end)
@@ -171,7 +171,7 @@ logger = structlog.get_logger("topicwright.quorum")
 
 
 class TreeHeads:
-    """Compares this voter's event log with the tree roots of the others."""
+    """Compares this voter's event log with the tree roots of the other voters."""
 
     def __init__(self, node: QuorumNode, log: EventLog) -> None:
         self._node, self._log = node, log
@@ -197,7 +197,7 @@ class TreeHeads:
             voter = next((each.id for each in core.others if core.address_of(each) == place), None)
             if voter is not None and voter not in roots:
                 page = await _fetch_page(self._node, place, size, -1)
-                if page is not None:  # it has as many events
+                if page is not None:  # the voter has as many events
                     roots[voter] = page.root
         root, others = differing(roots)
         who = ", ".join(map(str, sorted(others)))

@@ -1,5 +1,5 @@
-"""Imports the decisions of other controllers from the metadata log, as equivalent events: the records of a batch, or
-the difference to a snapshot.
+"""Imports the decisions of other controllers from the metadata log as equivalent events: the records of a batch
+(`import_batch`), or the difference to a snapshot (`import_snapshot`), for `applier` and `adopting`.
 
 Invariant: after the events, the machine's state, projected to records, equals the state before with the records
 applied. So a voter that followed another leader can become the leader and continue from that state.
@@ -14,7 +14,7 @@ A PartitionChangeRecord becomes one `PartitionChanged`, because both raise the e
 missed, one `PartitionChanged` may not explain a difference. Then a `TopicDiscovered` replaces the whole topic.
 
 Unsupported records do not stop the import: everything else is imported, and `unsupported` names the first of them. A
-node that has met one may follow and vote, and must not lead.
+node with an unsupported record may follow and vote, but must not lead.
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ def import_batch(
     """The decisions in a batch's records, given with their offsets, as events, in slices of some milliseconds each.
 
     `ids_before` are the broker epochs and ACL ids before the batch. `name_of` returns the name of a topic by its id.
-    `every_topic` is called only if a record concerns all topics. The
-    caller may apply a slice to `state` before it takes the next one, or all of them at the end; nothing else may change
-    it meanwhile.
+    `every_topic` is called only if a record concerns all topics. The caller may apply each slice to `state` before it
+    takes the next one, or all slices at the end. Nothing else may change `state` meanwhile.
     """
     collector = EventCollector(Author(decided.request_id, decided.leader, decided.summary))
     cluster = ClusterImport(state.cluster, ids_before, collector)
@@ -90,7 +89,7 @@ def import_snapshot(
 
 
 def import_all(collector: EventCollector) -> Imported:
-    """Import the collector's image where there was nothing before."""
+    """Import the collector's image as the difference from an empty cluster."""
     for _ in _compare(Cluster(), (), ProtocolIds(), collector, 0):
         pass
     return collector.flush()
@@ -108,7 +107,7 @@ def _compare(
 
 
 class TopicImport:
-    """The topics' part of an import: `apply` the records of a batch, then `finish`; or `compare_all` of a snapshot."""
+    """Imports topics. For a batch call `apply` with each record, then `finish`; for a snapshot call `compare_all`."""
 
     def __init__(
         self,
@@ -121,14 +120,14 @@ class TopicImport:
         self._collector, self._image, self._at_ms = collector, collector.image, at_ms
         self._topic_under, self._name_of, self._every_topic = topic_under, name_of, every_topic
         self._topic_ids: dict[ShardKey, bytes | None] = {}
-        """By shard key: the id of its topic after the last record, for shards seen in this batch."""
+        """For each shard key in this batch: the id of its topic after the last record."""
         self._known: dict[bytes, Topic | None] = {}
         """By topic id: the topic before this batch; None if the batch creates it."""
         self._pending: dict[bytes, None] = {}
         """Topics that need events at the end of the batch."""
         self._configured: dict[TopicName, None] = {}
         self._replaced: set[bytes] = set()
-        """Topics whose partitions changed in more than single steps. They need a `TopicDiscovered`."""
+        """Topics that need a `TopicDiscovered`, because `PartitionChanged` events do not explain their changes."""
         self._discovered: set[bytes] = set()
 
     def apply(self, record: MetadataRecord) -> bool:

@@ -49,7 +49,7 @@ _IGNORED: Final = (
     kinds.DelegationTokenRecord,
     kinds.RemoveDelegationTokenRecord,
 )
-"""Unknown to the machine: only the metadata log and its snapshots have them."""
+"""Record types unknown to the state machine: only the metadata log and its snapshots have these records."""
 _MIGRATING: Final = (1, 2)
 """States of an unfinished migration from ZooKeeper (KIP-866)."""
 
@@ -83,7 +83,7 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class EventCollector:
-    """Collects the events of one author, the changed ids, and the first unsupported record."""
+    """Collects the events of an import, the changed broker epochs and ACL ids, and the first unsupported record."""
 
     def __init__(self, author: Author, image: MetadataImage | None = None) -> None:
         self.author = author
@@ -120,7 +120,7 @@ class EventCollector:
 
 
 class ClusterImport:
-    """The cluster's part of an import: `apply` a batch's records, or `compare_all` of a snapshot; then `finish`."""
+    """Imports everything except topics. Call `apply` with each record of a batch, or `compare_all`; then `finish`."""
 
     def __init__(self, before: Cluster, ids: ProtocolIds, collector: EventCollector) -> None:
         self._before, self._ids, self._collector, self._image = before, ids, collector, collector.image
@@ -130,7 +130,7 @@ class ClusterImport:
         self._brokers: set[int] = set()
         self._last_epoch = before.last_broker_epoch
         self._epochs = {each.broker_id: each.broker_epoch for each in before.brokers.values() if is_kraft_broker(each)}
-        """The machine's epochs, which count registrations."""
+        """The state machine's epoch of each broker, which counts registrations."""
         self._removed_acls: dict[Acl, None] = {}
         self._new_acls: dict[Acl, None] = {}
         self._has_acl_twice = False
@@ -266,7 +266,8 @@ class ClusterImport:
     ) -> Iterator[catalog.Event]:
         """The events that lead from one registration of a broker to another; None means not registered.
 
-        They do not tell whether a broker had shut down cleanly: the other controller has decided the consequences.
+        The events do not tell whether a broker had shut down cleanly: the other controller has decided the
+        consequences.
         """
         reason, epoch = self._collector.author.reason, self._epochs.get(broker_id, 0)
         if after is None:

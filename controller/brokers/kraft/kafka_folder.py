@@ -1,11 +1,11 @@
 """Reads and writes the folder in which a Kafka node stores its metadata log (see `quorum.folder`).
 
 Topicwright and Kafka store the log in the same files. A controller needs the batches from the start of the log, the
-checkpoints of everything before it, and `meta.properties` with the directory id of the voter; with kraft.version 1 a
-controller with another id waits forever without a message. Indexes are rebuilt from the log. The next controller begins
-the epoch after the last one in the log.
+checkpoints of everything before that start, and `meta.properties` with the directory id of the voter; with
+kraft.version 1 a controller with another id waits forever without a message. Indexes are rebuilt from the log. The next
+controller begins the epoch after the last one in the log.
 
-Handback: a Kafka controller continues the log that Topicwright wrote.
+The commands `adopt`, `restore` and `handback` are the callers. Handback: Kafka continues a log of Topicwright.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class KafkaFolder(msgspec.Struct, frozen=True):
     checkpoint_batches: tuple[RecordBatch, ...]
     batches: tuple[RecordBatch, ...]
     cut: int
-    """Bytes of an incomplete batch at the end."""
+    """The number of bytes of an incomplete batch at the end of the log, which `batches` does not have."""
 
     @property
     def end_offset(self) -> int:
@@ -161,7 +161,7 @@ def _log(partition: Path, covered: int, cut_torn_tail: bool) -> tuple[tuple[Reco
     if first > covered:
         raise FolderError(f"{partition} begins at offset {first} and has no checkpoint of the records before it")
     if batches and batches[-1].last_offset + 1 < covered:
-        return (), cut  # the checkpoint was fetched later and has it all
+        return (), cut  # the checkpoint was fetched later and has all records
     return tuple(batches), cut
 
 
@@ -183,9 +183,9 @@ def write_folder(
 ) -> None:
     """Write a metadata folder atomically, for the node `quorum.node_id` to continue from.
 
-    The folder must be empty or missing. With `replace` it may be one of the same cluster whose log is not ahead; it is
-    renamed first. `before` is called when everything is written, just before the folder appears. Raises FolderError and
-    OSError.
+    The folder must be empty or missing. With `replace` it may be a folder of the same cluster whose log is not ahead,
+    which is renamed first. `before` is called when everything is written, just before the folder appears. Raises
+    FolderError and OSError.
     """
     folder = folder.absolute()
     aside = folder.with_name(folder.name + REPLACED)

@@ -4,7 +4,7 @@ Brokers connect to the controller, never the other way round except to probe the
 requests, with the parts built here: the metadata log, the membership, and how far each broker has applied.
 
 The leader also checks sessions, raises features once all brokers support them, and returns leadership to preferred
-replicas (`auto.leader.rebalance.enable`). For these elections it walks over all topics, in slices.
+replicas (`auto.leader.rebalance.enable`), for which it walks over all topics in slices.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
 
 
 class KraftBrokers:
-    """The brokers of one cluster. `clock` is monotonic, in seconds."""
+    """The `Brokers` port for the Kafka brokers of one cluster. `clock` is monotonic, in seconds."""
 
     handles: EventTypes = frozenset(
         {*UnreadableConfigs.handles, BrokerRegistered, BrokerUnfenced, BrokerFenced, BrokerUnregistered}

@@ -1,13 +1,13 @@
 """The registered brokers: their epochs, sessions and log directories, and how far each has applied the metadata log.
 
-On the wire a broker's epoch is the offset of its registration in the metadata log; the machine counts registrations.
-This module translates between the two.
+The handlers of heartbeats and reports (`apis.kraft`) use this module. In requests a broker's epoch is the offset of its
+registration in the metadata log (wire epoch); the state machine counts registrations. This module translates.
 
 A second process with a broker's id cannot register, but it follows the metadata log and reads the registered broker's
-epoch there. Its directory reports pass Kafka's checks, so the two processes would undo each other's reports forever.
-They are told apart by directories that the registered broker never had. A directory that failed after the registration
-still counts as the broker's own: brokers report the failure (KIP-858). For brokers that registered before this process
-started, directories are unknown and not checked.
+epoch there. Its directory reports pass Kafka's checks, so the two processes would undo each other's reports forever. A
+report about a directory that the registered broker never had comes from the other process. A directory that failed
+after the registration still counts as the broker's own: brokers report the failure (KIP-858). For brokers that
+registered before this process started, directories are unknown and not checked.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Membership:
         self._clock = clock
         self._session_timeout_s = session_timeout_s
         self._seen: dict[BrokerId, float] = {}
-        """When each broker was last heard of. A broker never heard of has a whole session from `_since` on."""
+        """The time of each broker's last heartbeat. A broker without one has a whole session from `_since` on."""
         self._since = self._checked = self._changed_at = clock()
         self._directories: dict[BrokerId, frozenset[bytes]] = {}
         """The log directory ids of each broker, as of its registration."""
         self._applied_ends: dict[BrokerId, int] = {}
-        """By broker, the metadata log end that it reported as applied."""
+        """For each broker, the metadata log end that the broker reported as applied."""
         self._leaving: dict[BrokerId, int] = {}
-        """By broker in controlled shutdown, the metadata log end when it no longer led any partition."""
+        """For each broker in controlled shutdown, the metadata log end when the broker no longer led any partition."""
 
     @property
     def cluster(self) -> Cluster:
@@ -93,7 +93,7 @@ class Membership:
     def shut_down_cleanly(self, broker_id: BrokerId, epoch: int) -> bool:
         """True if a registering broker lost no data: all its directories show a clean shutdown in `epoch`, the wire
         epoch of its newest registration (KIP-966). `epoch` is -1 before version 3 and after an unclean shutdown. Kafka
-        trusts no broker that it has unregistered; here one without replicas cannot have lost anything."""
+        trusts no unregistered broker; here a broker without replicas cannot have lost anything."""
         if broker_id in self.cluster.brokers:
             return self._projector.broker_epoch(broker_id) == epoch
         return not self._controller.store.has_replicas(broker_id)
@@ -117,8 +117,8 @@ class Membership:
     def expired(self) -> list[BrokerId]:
         """The unfenced brokers whose session has expired.
 
-        If this process was stopped or starved meanwhile, all sessions are extended by that time: heartbeats may lie
-        unread.
+        If this process was stopped or starved meanwhile, all sessions are extended by that time, because heartbeats may
+        wait to be read.
         """
         now = self._clock()
         held_up, self._checked = now - self._checked - self._session_timeout_s / 4, now

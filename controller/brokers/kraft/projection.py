@@ -1,14 +1,15 @@
-"""Maps the machine's values to records of Kafka's metadata log, and records back to values: one place for each kind.
+"""Maps values of the state machine (topics, brokers) to records of Kafka's metadata log, and records back to values.
 
 Pure: the same event on the same state gives the same records, so the metadata log is a projection of the event log.
 
 Method: brokers get the difference between the state before and after an event, not the event. So an event of any type
 that changes a topic or the cluster is projected, and one that changes nothing for brokers gives no record. Partition
-epochs are implicit in `PartitionChangeRecord`: each raises the partition epoch by one, and the leader epoch if it names
-a leader. The machine must raise them the same way; this is asserted. `importing` makes events of records.
+epochs are implicit in `PartitionChangeRecord`: each record raises the partition epoch by one, and the leader epoch if
+it has a leader. The state machine must raise both the same way; this is asserted. `projector` calls this module for
+commits, `importing` for the reverse direction.
 
-Broker epochs are the offsets of registrations in the metadata log, as in Kafka, not the machine's own count. ACL ids
-are assigned when an ACL is created and named when it is removed; both are stored by the `projector`.
+Broker epochs are the offsets of registrations in the metadata log, as in Kafka, not the machine's own count. An ACL id
+is assigned when the ACL is created, and its removal names the id. The `projector` stores both.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ BrokerEpochs = Mapping[BrokerId, int]
 def topic_records(
     before: Topic | None, after: Topic | None, level: int, index: int | None = None
 ) -> list[MetadataRecord]:
-    """The records of a created, changed or deleted topic at a metadata.version level. For an event about one partition
-    `index` names it, so that the others are not compared."""
+    """The records of a created, changed or deleted topic at a metadata.version level. For an event about one partition,
+    `index` is its index, and the other partitions are not compared."""
     if before is not None and (after is None or before.topic_id != after.topic_id):
         removed: list[MetadataRecord] = [kinds.RemoveTopicRecord(topic_id=before.topic_id)]
         return removed + topic_records(None, after, level)
@@ -126,8 +127,8 @@ def _ids(ids: tuple[int, ...] | None) -> tuple[BrokerId, ...]:
 
 
 def is_one_record(before: Partition, after: Partition) -> bool:
-    """True if one PartitionChangeRecord changes a partition like this: the partition epoch rises by one, and the leader
-    epoch by one or, if the leader stays, not at all."""
+    """True if one PartitionChangeRecord can express the change: the partition epoch rises by one, and the leader epoch
+    by one or, if the leader is the same, not at all."""
     step = after.leader_epoch - before.leader_epoch
     is_led_on = step == 0 and before.leader == after.leader
     return after.partition_epoch - before.partition_epoch == 1 and (step == 1 or is_led_on)

@@ -1,14 +1,15 @@
-"""Projects commits to batches of the metadata log: a NoOpRecord with the embedded events, then the records that
-brokers and Kafka's controllers apply. A large commit is split into several batches, always between two commands.
+"""Projects commits to batches of the metadata log: a NoOpRecord with the embedded events, then the records that brokers
+and Kafka's controllers apply; `replication` appends them. A large commit is split into several batches, always between
+two commands.
 
-The metadata log is the quorum's, and the write-ahead log of the events: a commit is written to the event log when the
-quorum has committed its batches. A leader applies the events of a commit and gets the batches to append. A follower
-applies the events of a batch and gets the records that the batch must have.
+The metadata log is the write-ahead log of the events: a commit is written to the event log when the quorum has
+committed its batches. A leader applies the events of a commit and gets the batches to append. A follower applies the
+events of a batch and gets the records that the batch must have.
 
 Brokers also use ids that the machine's state does not have: broker epochs and ACL ids. An ACL id is derived from the
-offset of its record, so an ACL that is removed and created again gets a new id. It must: a broker that applies both in
-one step sees them as one change of each id, and would add an id that it has (`AclsDelta`, `AclCache.addAcl`). Ids from
-another controller's records are taken over as they are.
+offset of its record, so an ACL that is removed and created again gets a new id. With the old id, a broker that applies
+both changes in one step would add an id that it already has (`AclsDelta`, `AclCache.addAcl`). Ids from another
+controller's records are used unchanged.
 
 State keys, under `k`:
     k v       the applied metadata log offset, and the brokers' epochs
@@ -45,7 +46,7 @@ V = TypeVar("V")
 
 
 class ProtocolIdChanges(msgspec.Struct, frozen=True):
-    """Changed ids; None for removed ones: epochs by broker, ACLs by id (16 bytes)."""
+    """Changed broker epochs by broker, and changed ACLs by id (16 bytes); None if removed."""
 
     broker_epochs: Mapping[BrokerId, int | None] = {}
     acls: Mapping[bytes, Acl | None] = {}
@@ -66,7 +67,7 @@ def _after(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V
 
 
 AclIds = Mapping[Acl, bytes]
-"""The ids of the current ACLs; changed copies share buckets."""
+"""The id of each current ACL. Copies of this map share their unchanged buckets."""
 ENTRY: Final = b"ka"
 _IDS: Final = uuid.UUID(int=2)
 
@@ -95,7 +96,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
-    """The state of the metadata log, stored with the events."""
+    """The state of the projection to the metadata log, stored with the events."""
 
     applied: int = 0
     """The metadata log below this offset is in the event log."""
@@ -104,11 +105,11 @@ class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
     adopted: bool = False
     """The log was begun by another controller (see `adopting`)."""
     unsupported: str = ""
-    """Unsupported content written by another controller. A node that has it must not lead."""
+    """Unsupported content written by another controller; a node with unsupported content must not lead."""
 
 
 class MetadataProjector:
-    """The projector of one event log. `mark` is durable; all else belongs to the commit being decided."""
+    """The projector of one event log. `mark` is durable; all other state belongs to the commit being decided."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -123,7 +124,7 @@ class MetadataProjector:
         """Read the mark from the store, at the start and after a failed write."""
         value = self._log.get(MARK)
         self.mark = MetadataMark() if value is None else msgspec.msgpack.decode(value, type=MetadataMark)
-        """As of the last durable commit."""
+        """The mark as of the last durable commit."""
         self._staged = self.mark
         self._epochs = dict(self.mark.broker_epochs)
         self._closed: list[tuple[int, list[Pair]]] = []
@@ -142,7 +143,7 @@ class MetadataProjector:
             self.mark_unsupported(unsupported)
 
     def mark_unsupported(self, what: str) -> None:
-        """Record unsupported content; the first one stays."""
+        """Record unsupported content, unless earlier unsupported content is recorded already."""
         self._staged = replace(self._staged, unsupported=self._staged.unsupported or what)
 
     @property
@@ -156,7 +157,7 @@ class MetadataProjector:
         return [value for _, value in self._records]
 
     def import_ids(self, ids: ProtocolIdChanges) -> None:
-        """Take over ids from another controller."""
+        """Change the broker epochs and ACL ids to those of another controller's records."""
         self._epochs = dict(_after(self._epochs, ids.broker_epochs))
         removed = {acl_id for acl_id, acl in ids.acls.items() if acl is None}
         for acl in [acl for acl, acl_id in _items(self._acl_ids) if acl_id in removed] if removed else ():
@@ -166,7 +167,7 @@ class MetadataProjector:
                 self._acl_ids = changed(self._acl_ids, new, acl_id)
 
     def replace_ids(self, ids: ProtocolIds) -> None:
-        """Take over all ids."""
+        """Replace all broker epochs and ACL ids."""
         self._epochs = dict(ids.broker_epochs)
         self._acl_ids = BucketMap({acl: acl_id for acl_id, acl in ids.acls.items()})
 

@@ -1,12 +1,12 @@
-"""Detects when brokers have applied a topic's creation and serve as leaders of its partitions.
+"""Detects when brokers have applied a topic's creation and serve as leaders of its partitions, for `kraft_brokers`.
 
 Heartbeats report what a broker has applied, but only every two seconds. So a broker is probed as soon as it has fetched
 the records: Metadata of the newest waiting topic shows that it applied everything up to there, ListOffsets that it
-leads its partitions. It is probed every few milliseconds until both succeed; heartbeats count meanwhile too. Only
-PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, only heartbeats count.
+leads its partitions. The broker is probed every few milliseconds until both succeed; heartbeats count meanwhile too.
+Only PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, only heartbeats count.
 
 Confirmations of all live brokers are submitted together, because a create is answered with the last of them and one
-commit is enough. After a short time a confirmation is submitted alone, to show how far a create has come.
+commit is enough. After `GATHER_S` a confirmation is submitted without the others, as progress of the create.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from events.names import BrokerId, Offset, TopicName
 METADATA_VERSION, LIST_OFFSETS_VERSION = 12, 7
 """Request versions that brokers from 3.7 to 4.4 support."""
 TIMEOUT_S: Final = 2.0
-"""Timeout of a probe with its connect. It is the heartbeat interval: a later result would be of no use."""
+"""Timeout of a probe, including the connect: the heartbeat interval, because a heartbeat replaces a later result."""
 RESPONSE_BYTES_MAX: Final = 16 << 20
 """Metadata of one topic with 100,000 partitions takes less."""
 _LATEST: Final = -1
@@ -114,7 +114,7 @@ MARKS_MAX: Final = 10_000
 
 
 class Confirmations:
-    """Gathers the brokers' confirmations. They come as metadata log offsets, and are submitted as event offsets. `end`
+    """Gathers the brokers' confirmations: brokers report metadata log offsets, and event offsets are submitted. `end`
     is the end of the metadata log."""
 
     def __init__(self, controller: CommandSink, end: int) -> None:
@@ -158,7 +158,7 @@ class Confirmations:
         return max(self._confirmed.get(broker_id, Offset(-1)), self._submitted.get(broker_id, Offset(-1)))
 
     def forget(self, broker_id: BrokerId) -> None:
-        """A broker came or went: its confirmations no longer count."""
+        """Discard the confirmations of a broker whose registration or fencing changed."""
         self._submitted.pop(broker_id, None)
         self._confirmed.pop(broker_id, None)
 
@@ -177,7 +177,7 @@ class Confirmations:
             self._submit(dict(self._confirmed))
 
     def _submit(self, reached: dict[BrokerId, Offset]) -> None:
-        """Submit one command for each reached offset; later confirmations stay."""
+        """Submit one command for each offset in `reached`, with the brokers that have applied it."""
         for offset in sorted(set(reached.values())):
             brokers = tuple(sorted(broker_id for broker_id, each in reached.items() if each == offset))
             after = min(self._submitted.get(broker_id, Offset(-1)) for broker_id in brokers)
@@ -203,7 +203,7 @@ PAUSE_S_MAX: Final = 0.05  # the longest delay until a serving leader is noticed
 PLAINTEXT: Final = 0
 """Kafka's number of the security protocol."""
 WAITED_MAX: Final = 10_000
-"""Commits with creations that are probed; older ones are left to heartbeats."""
+"""The number of commits whose creations are probed; for older commits only heartbeats count."""
 WAIT_S: Final = 0.5
 """The polling interval of an idle probe task."""
 IDLE_S: Final = 10.0
@@ -245,7 +245,7 @@ class Readiness:
                 self._begin(broker_id)
 
     def fetched(self, broker_id: int) -> None:
-        """A broker has fetched more."""
+        """A broker has fetched more of the metadata log: probe it if topics wait."""
         event = self._fetched.get(BrokerId(broker_id))
         if event is not None:
             event.set()

@@ -1,7 +1,8 @@
-"""Registration of brokers: the checks of `ClusterControlManager.registerBroker` (KIP-631).
+"""Checks BrokerRegistration requests like `ClusterControlManager.registerBroker` (KIP-631), for
+`apis.kraft.broker_life`.
 
-Controllers register too (KIP-919). Their registrations are in the metadata log only; Kafka's leader reads them before
-it raises a feature.
+Controllers register too (KIP-919): this module makes their request and record. These registrations are in the metadata
+log only; Kafka's leader reads them before it raises a feature.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from events.names import BrokerId
 
 OLDEST_METADATA_VERSION = 1
 RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(100))
-"""As Kafka's `DirectoryId.reserved`."""
+"""Directory ids that no broker may use, as in Kafka's `DirectoryId.reserved`."""
 NAMED_MAX = 100
 """The limit on the listeners and on the features of one node; Kafka nodes have a few of each."""
 DIRECTORIES_MAX = 256
-"""The limit on the log directories of one broker. They are compared with those of all brokers,
-and searched for the directory of each partition."""
+"""The limit on the log directories of one broker: a registration compares its directories with those of all brokers,
+and each partition's directory is searched among them."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -41,8 +42,8 @@ class Refused(msgspec.Struct, frozen=True):
 def refusal(
     request: BrokerRegistrationRequest, cluster: Cluster, cluster_id: str, *, has_session: bool
 ) -> Refused | None:
-    """Why a registration is refused; None if it is accepted. `has_session` is true if the id was heard of within the
-    session timeout."""
+    """Why a registration is refused; None if it is accepted. `has_session` is true if the broker id sent a heartbeat
+    within the session timeout."""
     if request.cluster_id != cluster_id:
         return Refused(
             ErrorCode.INCONSISTENT_CLUSTER_ID,

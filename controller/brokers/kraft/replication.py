@@ -1,9 +1,9 @@
-"""Commits through the quorum: its log is the write-ahead log, and the event log holds what is committed in it.
+"""Commits through the quorum, for the engine (`Replication`). The metadata log is the write-ahead log of the event log.
 
-A leader appends the batches of a commit (`projector`) and waits until the high watermark passes them. Only then
-does it write the events and state to the event log, in one write without a flush: after a power failure the batches
-restore it. A follower writes the same events from committed batches (`applier`). Both store the applied metadata log
-offset with the events, so that each batch is applied exactly once across crashes.
+A leader appends the batches of a commit (`projector`) and waits until the high watermark passes them. Only then does it
+write the events and state to the event log, in one write without a flush: after a power failure the event log is
+restored from the batches. A follower writes the same events from committed batches (`applier`). Both store the applied
+metadata log offset with the events, so that each batch is applied exactly once across crashes.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ logger = structlog.get_logger("topicwright.quorum")
 
 
 def wants_leadership(known: Known | None, epoch: int, snapshot: SnapshotId | None, priority: int) -> bool:
-    """True if a voter of this priority should take over from the current leader. `known` is the newest epoch whose
-    leader priority is known. If `epoch` began below the snapshot, its leader's is unknown. Then the voter takes
-    over, and a voter with a higher priority takes leadership back."""
+    """True if a voter of this leader priority should take over from the leader of `epoch`. `known` is the newest epoch
+    whose leader priority is known. If `epoch` began below the snapshot, the priority of its leader is unknown. Then the
+    voter takes over, and a voter with a higher priority takes leadership back."""
     if known is not None and known.leader_epoch == epoch:
         return known.priority < priority
     return snapshot is not None and snapshot.epoch == epoch
 
 
 class QuorumReplication:
-    """The `Replication` of one event log through the quorum. `first` becomes the first event of an empty log."""
+    """Implements the port `Replication` for one event log. `first` becomes the first event of an empty log."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ class QuorumReplication:
                     await flush()
 
     def record_applied(self) -> int:
-        """Record the applied metadata log offset in the event log, even if no event was written since. Returns it.
-        Raises LogError."""
+        """Record the applied metadata log offset in the event log, even without new events. Returns the offset. Raises
+        LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.applier.transactions.begun_at is None:
             self._log.write(Commit(own={MARK: self._projector.record_applied(end)}))

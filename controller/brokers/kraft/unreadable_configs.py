@@ -1,7 +1,7 @@
 """Finds config values in the metadata log that Kafka cannot read, before a Kafka voter has to lead with them.
 
-Each is logged with the command that repairs it, when it is found and again when this process becomes leader. The metric
-`topicwright_configs_unreadable` counts them.
+Each such value is logged with the command that repairs it: when the value is found, and again when this process becomes
+leader. The metric `topicwright_configs_unreadable` counts the values. `kraft_brokers` is the caller.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from events.catalog import (
 from events.logs.log import LogClosed
 
 NAMED_MAX: Final = 20
-"""The most to log when this process becomes leader; each was logged when it was found."""
+"""The maximum number of values to log when this process becomes leader; all were logged when they were found."""
 RECOVERY_S: Final = 1.0
 """The pause between attempts while the log is recovered."""
 
@@ -62,7 +62,7 @@ class UnreadableConfigs:
                 return
 
     def walk(self, store: Callable[[], TopicStore]) -> Iterator[None]:
-        """Check everything durable, one slice a step."""
+        """Check all durable configs, one slice a step."""
         for (kind, name), configs in store().durable_cluster.resource_configs.items():
             self._update(kind, name, configs)
         for topics in topic_slices(store):

@@ -1,4 +1,4 @@
-"""`topicwright brokers`, `settings` and `diff`: the cluster, now or in the past, and what changed in between.
+"""`topicwright brokers`, `settings` and `diff`: print brokers, settings, and differences between two points in time.
 
 Exit codes of `diff`: 0 no difference, 1 differences, 2 error.
 """

@@ -1,4 +1,4 @@
-"""Shared by the commands that read: flags for where to read, error handling, shell completion of names.
+"""Helpers of all commands that read: flags that choose a service or folder, error handling, completion of names.
 
 Answers go to standard output, errors to standard error. Exit codes: 0 answered; 1 not found, or refused; 2 wrong
 usage, or no service reached.

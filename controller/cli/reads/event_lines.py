@@ -1,8 +1,9 @@
-"""Print events as lines: each names its topic and its request, and related events share a line.
+"""Formats the lines of `topicwright events`: each has the topic and request of an event; related events share one.
 
-A change of a broker causes an event per partition. Consecutive ones become one line with counts. A refusal is recorded
-by two events with the same message, the decision and the answer; they become one line too. `wide` prints every event.
-While events are followed, an event that may be joined is delayed until no other event arrives for `QUIET_S`.
+A change of a broker causes an event per partition. Consecutive events of this kind become one line with counts. A
+refusal is recorded by two events with the same message, the decision and the answer; they become one line too. `wide`
+prints every event. While events are followed, an event that may be joined is delayed until no other event arrives for
+`QUIET_S`.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from projections.views.events import EventView
 from projections.views.lines import place
 
 JOINED_AT_LEAST = 4
-"""The shortest run of partition changes that becomes one line."""
+"""The minimum number of consecutive partition changes that become one line."""
 AHEAD = 1000
 """Lines read ahead to size the columns, unless events are followed."""
 OF_PARTITION = "PartitionChanged"
 REFUSED = frozenset(("CreateRejected", "ChangeRejected", "CreationRefused"))
 TEXT_MIN = 40
-"""With less room, the text goes on its own line."""
+"""The minimum width of the text column; with less room, the text goes on its own line."""
 _MARKS = {"TopicReady": "good", "BrokerUnfenced": "good", "BrokerFenced": "bad", **dict.fromkeys(REFUSED, "bad")}
 
 
 class Line(msgspec.Struct, frozen=True):
-    """The columns of one or more events."""
+    """The columns of one or more events. `place` is the partition and offset, `at` the time."""
 
     place: str
     at: str
@@ -96,7 +97,7 @@ def _run_of(event: EventView) -> tuple[object, ...] | None:
 
 
 def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
-    """One line for a run of partition changes. The run may be long, so it is not collected."""
+    """One line for consecutive partition changes. There may be very many, so they are not collected in a list."""
     topics: set[str] = set()
     partitions: set[tuple[str, int]] = set()
     elected, count, last = 0, 0, first[0]
@@ -200,8 +201,8 @@ class _End:
 
 
 def bursts(source: Iterable[_T], may_join: Callable[[_T], bool]) -> Iterator[list[_T]]:
-    """The items of a source in bursts. An item that `may_join` waits for the next ones, until one may not join or none
-    comes for QUIET_S. Raises what the source raises, after all its items."""
+    """The items of a source in bursts. An item that `may_join` waits for the next items, until an item may not join or
+    no item comes for QUIET_S. Raises what the source raises, after all its items."""
     waiting: Queue[_T | _End] = Queue(BURST_MAX)
     Thread(target=_read, args=(source, waiting), daemon=True, name="burst").start()
     while True:

@@ -158,7 +158,7 @@ def _nothing_found(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _page(backend: Backend, which: Mapping[str, object]) -> EventsView:
-    """The first event alone, and the end of the log."""
+    """A page with only the first matching event, and the end of the log."""
     return next(_pages(backend, which, limit=1))
 
 

@@ -1,4 +1,4 @@
-"""`topicwright rules`: the rules for changes of topics, their versions, and tests of a file.
+"""`topicwright rules`: print, test, apply and compare the rules that changes of topics must satisfy.
 
 Exit codes of `test` and `diff`: 0 all examples hold, or no difference; 1 otherwise; 2 error.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from projections.views.rules import RuleView
 
 VERSIONS_PER_PAGE = 20
-"""Each has its whole text."""
+"""A page is short, because each version has the whole text of its rules."""
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -110,7 +110,7 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _apply(options: argparse.Namespace, backend: Backend) -> int:
-    """Replace the rules by those of the file; without one, by none."""
+    """Replace the effective rules by the rules of a file; without a file, remove all rules."""
     from controller.http.paths.writes import RulesAppliedView, RulesBody
     from controller.policy.rules_file import checked_file
     from projections.views.overviews import PoliciesView
@@ -163,7 +163,7 @@ def _is_version(given: str) -> bool:
 
 
 def _side(backend: Backend, given: str | None) -> tuple[str, str]:
-    """The name and text of one side; None means the rules in force."""
+    """The name and text of one side; None means the effective rules."""
     from controller.policy.rules_file import rules_text
     from projections.views.overviews import PoliciesView
 

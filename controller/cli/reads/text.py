@@ -1,4 +1,4 @@
-"""The text and tables that reading commands print."""
+"""The text and tables for people that the commands in `reads` print, from the views of the JSON API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`topicwright topics`, `explain` and `topic`: list, show and explain topics; create, delete, alter and grow them.
+"""`topicwright topics`, `explain` and `topic`: list, print and explain topics; create and delete topics, alter configs,
+add partitions.
 
 Exit codes of `topic`: 0 done; 1 refused, or no such topic; 2 wrong usage, or no service reached.
 """

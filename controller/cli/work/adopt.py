@@ -40,7 +40,7 @@ from projections.text.wording import many
 
 
 def adopt(options: argparse.Namespace) -> int:
-    """Take over a cluster; returns the exit code."""
+    """Take over a cluster from Kafka's controller, whose metadata folder is copied; returns the exit code."""
     folder = read_folder(options.source, cut_torn_tail=options.cut_torn_tail)
     refuse_if_in_use(folder.path)
     _check_cluster(folder, options.cluster_id)
@@ -55,7 +55,7 @@ def adopt(options: argparse.Namespace) -> int:
 
 
 def restore(options: argparse.Namespace) -> int:
-    """Rebuild a controller; returns the exit code."""
+    """Rebuild a lost controller from a broker's copy of the metadata log; returns the exit code."""
     folders = [read_folder(source, cut_torn_tail=options.cut_torn_tail) for source in options.sources]
     for each in folders:
         _check_cluster(each, options.cluster_id or folders[0].cluster_id)
@@ -65,7 +65,7 @@ def restore(options: argparse.Namespace) -> int:
 
 
 def handback(options: argparse.Namespace) -> int:
-    """Hand a cluster back; returns the exit code."""
+    """Hand a cluster back: write a folder for Kafka's controller; returns the exit code."""
     if not (options.data / "CURRENT").is_file():
         raise FolderError(f"{options.data} {NO_LOG}")
     with closing(RocksDbLog(options.data, cluster_id=None, new_cluster_id=_no_new_cluster)) as log:
@@ -110,7 +110,7 @@ def _check_alone(data: Path, files: QuorumFiles, quorum: QuorumLeader) -> None:
 
 
 def _record_handback(log: EventLog, folder: Path, files: QuorumFiles) -> None:
-    """Record in the log that the cluster was handed back, so that it is not served again: two controllers would lead
+    """Record in the log that the cluster was handed back, so that `serve` refuses this log: two controllers would lead
     the same brokers. This is durable before the folder is written; after a crash the same command resumes.
     """
     event = MetadataHandedBack(str(folder), files.last_epoch, files.end)

@@ -29,7 +29,7 @@ UNFINISHED = ".unfinished-"
 
 
 def backup(options: argparse.Namespace) -> int:
-    """Copy new events; returns the exit code."""
+    """Copy the events that the backup lacks; returns the exit code."""
     from controller.serving.archiving import archiver_of
     from controller.store.tree import root_over
     from events.logs.archive.manifest import ManifestWriter, Writer, archive_status, find_manifest
@@ -67,7 +67,7 @@ def backup(options: argparse.Namespace) -> int:
 
 
 def recover(options: argparse.Namespace) -> int:
-    """Create the folder; returns the exit code."""
+    """Create a data folder from a backup or an archive; returns the exit code."""
     from controller.store.archived.recovering import recover as recovered
     from events.logs.archive.manifest import read_manifest
     from events.logs.archive.store import open_store

@@ -1,4 +1,4 @@
-"""`topicwright demo`: a tour in a minute, with the output of a real client against a real `serve`."""
+"""`topicwright demo`: starts a `serve` in a temporary folder, sends requests of a real client, prints results."""
 
 from __future__ import annotations
 

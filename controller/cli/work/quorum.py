@@ -1,9 +1,9 @@
-"""`topicwright join`, `leave` and `quorum`: a voter among the controllers of a Kafka cluster.
+"""`topicwright join`, `leave` and `quorum`: run and manage a voter among the KRaft controllers of a Kafka cluster.
 
-`join` runs until it is stopped and stays a voter until `leave`; neither needs a restart of other nodes. `quorum` shows
-the voters. It also lists the controllers that left but are still registered: no feature can be upgraded above the
-levels that they support. `leave` removes this limit. Exit codes: 0 done, 1 refused by the quorum or not finished, 2
-wrong usage or settings.
+The node of `join` stays a voter until `leave`, also while it is stopped; other nodes need no restart. `quorum` prints
+the voters, and the controllers that left but are still registered: no feature can be upgraded above the levels that
+these support. `leave` removes this limit. Exit codes: 0 done, 1 refused by the quorum or not finished, 2 wrong usage or
+settings.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ async def leave(options: argparse.Namespace, client: QuorumClient) -> None:
 
 
 async def _wait_until_stopped(client: QuorumClient, node_id: int) -> None:
-    """Wait until a node that was removed has stopped. Raises QuorumError if it votes again, or runs on."""
+    """Wait until a removed node has stopped. Raises QuorumError if the node becomes a voter again, or does not stop."""
     loop = asyncio.get_running_loop()
     begun = seen_at = loop.time()
     while loop.time() - seen_at < SILENT_MS / 1000:

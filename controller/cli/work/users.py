@@ -1,4 +1,4 @@
-"""`topicwright users`: passwords and tokens in a log, a file, or a running service.
+"""`topicwright users`: list, add and remove users in the log of a stopped service, a users file, or a running service.
 
 A running service is changed through Kafka's admin API. librdkafka retries connections silently; here the first login
 failure or refused connection ends the command with its cause.
@@ -31,7 +31,7 @@ from controller.settings.load import load_settings
 from controller.store.store import TopicStore
 from events.errors import UserError
 
-admin: Any = import_module("confluent_kafka.admin")  # it exports nothing by its types
+admin: Any = import_module("confluent_kafka.admin")  # its types export nothing
 
 
 # --- actions

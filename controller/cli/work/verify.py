@@ -71,7 +71,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def read_head(path: Path) -> Head:
-    """Read a head from a file: alone, in a response, or in a proof. Raises UserError."""
+    """Read a tree head from a file, which has the head alone, a response, or a proof. Raises UserError."""
     try:
         text = _read(path, FILE_BYTES_MAX)
         return msgspec.json.decode(text, type=Consistency).head
@@ -173,8 +173,8 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 
 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
-    """Verify a running service. All roots are computed from the same leaf hashes. A consistency proof by the service
-    would not cover these hashes."""
+    """Verify the log of a running service: compute the roots at all offsets from one list of its leaf hashes. A
+    consistency proof of the service would not cover these hashes."""
     with HttpBackend(http_address(options.what), read_access(options.command_config)) as backend:
         head = backend.get(Consistency, "/log/head", partition=options.partition).head
         findings = Findings()

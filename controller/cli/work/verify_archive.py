@@ -1,9 +1,9 @@
 """`topicwright verify URL`: check an archive or a backup.
 
-The events of each segment are checked against the tree root in the manifest. Its index and the manifest's other fields
-are recomputed from the events, because whoever can write to the store can write a manifest and an index that fit each
-other. Each base is unpacked into a temporary folder and audited like the log of a stopped
-service, with its tree and indexes; then its state is recomputed from the events.
+The events of each segment (a range of events) are checked against the tree root in the manifest. The segment's index
+and the other fields of the manifest are recomputed from the events, because anybody who can write to the store can
+write a manifest and an index that match. Each base (a copy of the log's database) is unpacked into a temporary folder
+and audited like the log of a stopped service, with its tree and indexes; then its state is recomputed from the events.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def verify_archive(
 
 
 def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[Head]:
-    """The signed tree heads in HeadSigned events. One that covers more events than precede its own is left out."""
+    """The signed tree heads in HeadSigned events. A head over more events than precede its event is left out."""
     for record, _ in events:
         if isinstance(record.event, HeadSigned) and record.event.size <= record.offset:
             yield signed_head(log, record.event)

@@ -1,6 +1,7 @@
-"""The pages with forms: they submit the same commands as the JSON API, and show refusals with their rule.
+"""HTML pages with forms: create, alter and delete topics with the same commands as the JSON API.
 
-Each form carries a token (`controller.http.requests.FormTokens`).
+A refused change is answered with its form and the rule. Each form carries a token
+(`controller.http.requests.FormTokens`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     is_dry = filled.get("do") != "create"
     result: CreatedView | None = None
     error: ErrorView | None = None
-    status = 200  # also of a dry run that is refused: that is its result
+    status = 200  # also if the dry run is refused: the refusal is its result
     try:
         body = body_of(_create_fields(filled), writes.CreateBody)
         answer = await writes.create(site.changes, request, body, is_dry)

@@ -1,4 +1,4 @@
-"""The frame of a page: navigation, user, position in the log, event density, assets."""
+"""The frame around every HTML page: navigation, user, position in the log, event density, assets. `site` renders it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from projections.views.events import TimelineView
 from projections.views.view import AsOfView
 
 DENSITY_WIDTH, DENSITY_HEIGHT = 1000, 28
-"""The view box of the density picture."""
+"""Width and height of the SVG view box of `Density`."""
 AGO = {"5 min": 300_000, "1 h": 3_600_000, "1 day": 86_400_000, "1 week": 604_800_000}
-"""Links that go back this long before the newest event."""
+"""Links to the state this many milliseconds before the newest event."""
 
 
 class Density(msgspec.Struct, frozen=True):
-    """Events over time as an SVG path: the height of a column is the square root of its count."""
+    """The number of events over time as an SVG path; the height of a column is the square root of its event count."""
 
     path: str
     first_ms: int
@@ -41,7 +41,7 @@ class Density(msgspec.Struct, frozen=True):
 
 
 def density_of(timeline: TimelineView) -> Density | None:
-    """The picture of a timeline; None without events."""
+    """The density of a timeline; None without events."""
     spans = timeline.spans
     if not spans:
         return None
@@ -78,7 +78,7 @@ class Frame:
         self.query = _Query(query)
         self.at = at
         self._at_elsewhere = at if as_of is None or as_of.partition is None else as_of.at
-        """An offset of one partition has no meaning on pages of another, so links carry the time."""
+        """`at` in links to other pages: a time, because there an offset of one partition has no meaning."""
         self._has_partitions = has_partitions
         self.has_quorum = has_quorum
         self.principal = principal
@@ -87,7 +87,7 @@ class Frame:
         self.follow = "" if at else follow
         until = ("--until" if command[:1] == ("events",) else "--at", at) if at else ()
         self.command = shlex.join(("topicwright", *command, *until)) if command else ""
-        """The command line that shows the same."""
+        """The `topicwright` command line that prints the data of this page."""
         self.release = RELEASE
         self.assets = ADDRESSES
         newest = None if density is None else density.last_ms
@@ -117,7 +117,7 @@ class Frame:
 
 
 def flags(**given: str | None) -> tuple[str, ...]:
-    """Command line flags for the values that are set."""
+    """Command line flags (`--name value`) for the values that are not empty."""
     return tuple(word for name, value in given.items() if value for word in (f"--{name}", value))
 
 
@@ -150,7 +150,7 @@ def _loaded() -> tuple[dict[str, str], dict[str, tuple[bytes, str]]]:
 
 
 ADDRESSES, _CONTENTS = _loaded()
-"""The path of each asset; it contains a hash of the content, so browsers may cache it for ever."""
+"""The address of each asset contains a hash of its content, so that browsers may cache it forever."""
 
 
 @get(ASSETS + "{name:str}", sync_to_thread=False)

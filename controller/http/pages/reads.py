@@ -1,4 +1,4 @@
-"""The pages without forms: each renders the answer of a JSON handler, at its path without `/v1`."""
+"""The HTML pages without forms: each renders the response of a JSON handler of `paths`, at its path without `/v1`."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ async def diff(
     cursor: Cursor = None,
 ) -> Response[bytes]:
     found: DifferenceView | None = None
-    if since is not None:  # else the form alone, which asks for it
+    if since is not None:  # without a start there is only the form, in which the user enters it
         found = await site.call(reads.diff, request, since=since, until=until, limit=limit, cursor=cursor)
     command = ("diff", since, *((until,) if until else ())) if since else ()
     return await site.page(

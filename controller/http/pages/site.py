@@ -1,7 +1,7 @@
-"""Shared parts of the pages: JSON handlers called in-process, templates, security headers, and the login page.
+"""Shared parts of the HTML pages: JSON handlers called in-process, templates, security headers, and the login page.
 
-A page calls the handler that answers the JSON request, so both show the same data under the same permissions. Templates
-are rendered in query threads, where JSON is encoded too.
+A page calls the handler of the JSON request, so both return the same data under the same permissions. Templates are
+rendered in query threads, where JSON is encoded too. `pages/reads` and `pages/changes` use this module.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Undecoded:
 
 
 class Site:
-    """The pages of one service."""
+    """Calls JSON handlers and renders templates for the pages of one service."""
 
     def __init__(self, dependencies: Mapping[str, Any]) -> None:
         reader: Reader = dependencies["reader"]
@@ -86,7 +86,7 @@ class Site:
         self._density: tuple[float, Density | None] | None = None
 
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
-        """Call a JSON handler for the sender of the request, and return its answer unencoded. Raises what it raises."""
+        """Call a JSON handler for the sender of the request, and return its view. Raises what the handler raises."""
         parameters = signature(handler.fn).parameters
         parts = {**self._dependencies, "reader": self._reader.of(request), "request": request}
         dependencies = {name: part for name, part in parts.items() if name in parameters}
@@ -105,8 +105,8 @@ class Site:
         command: tuple[str, ...] = (),
         **context: object,
     ) -> Response[bytes]:
-        """Render a template. `as_of` is the rendered position in the log, `follow` the event stream that refreshes the
-        page, `command` the arguments of `topicwright` that show the same."""
+        """Render a template. `as_of` is the rendered position in the log. `follow` is the event stream that refreshes
+        the page. `command` has the arguments of `topicwright` that print the same data."""
         await self._refresh_density(request)
         frame = self._frame(request, at=at, as_of=as_of, follow=follow, command=command)
         answer = await self._reading.run(self._render, template, status, {"frame": frame, **context})
@@ -114,7 +114,7 @@ class Site:
         return answer
 
     def error_page(self, request: HttpRequest, error: Exception) -> Response[bytes]:
-        """The error as HTML, with links that may help. Rendered on the event loop."""
+        """The error as an HTML page with links to related pages. Rendered on the event loop."""
         plain = answer_error(request, error)
         of_topic = error if isinstance(error, NoTopic) else None
         context = {
@@ -137,7 +137,7 @@ class Site:
         return tuple(part.partition for part in self._queries.parts)
 
     def allows(self, request: HttpRequest, operation: Operation, topic: str | None = None) -> bool:
-        """True if the sender may do this to the topic, or without one to the cluster."""
+        """True if the sender may do the operation on the topic, or without a topic on the cluster."""
         return self.api.allows(caller_of(request), operation, topic)
 
     def _frame(self, request: HttpRequest, **given: Any) -> Frame:

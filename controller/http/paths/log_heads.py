@@ -1,6 +1,7 @@
-"""Proofs over HTTP: tree heads of the log, inclusion proofs of events, and the leaves of the Merkle tree.
+"""Tree heads and proofs over HTTP, for auditors who check that the log was not changed (RFC 9162).
 
-They need the same permissions as the events: Describe on the topic, or on the cluster. An event with a secret appears
+A tree head is the number of events and the root of the Merkle tree over them. Handlers return heads, inclusion proofs
+of events, and leaves. They need Describe on the topic or the cluster, as for the events. An event with a secret appears
 only as its hash.
 """
 
@@ -34,7 +35,7 @@ from projections.queries.proving import (
 from projections.queries.query import Queries, Query
 
 NewestHead = Callable[[Query, int], Head]
-"""Returns the tree head against which to prove an event, given its partition and its offset."""
+"""Returns the tree head for the inclusion proof of an event, given the event's partition and offset."""
 _Reader = NamedDependency[Reader]
 _Sign = NamedDependency[Sign]
 
@@ -96,12 +97,12 @@ async def log_leaves(
 
 
 def signed_now(sign: Sign, api: ControllerApi) -> NewestHead:
-    """A `NewestHead` that makes a tree head over every durable event and signs it."""
+    """A `NewestHead` that computes a tree head over every durable event and signs it."""
     return lambda part, _offset: sign(head_of(part, api.controller.now_ms()))
 
 
 def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:
-    """The head of the log (of the first partition) as gauges."""
+    """The tree head of the first partition as gauges for `/metrics`."""
     part = queries.parts[0]
     try:
         head = head_of(part, 0)

@@ -1,4 +1,4 @@
-"""Reads as JSON: requests, events, explanations, brokers, overviews, differences, now or at any point in time."""
+"""GET handlers of the JSON API: requests, events, explanations, brokers, overviews, differences, now or in the past."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics as JSON: lists by name or by age, and one topic with its configs and events, now or at any point in time.
+"""GET handlers of the JSON API for topics: lists, one topic, its configs and events, now or at any point in time.
 
 A page of a list examines a bounded number of topics. If the caller may not describe the last examined topic, the cursor
 is encrypted, so that it does not reveal the name (`controller.http.permissions`).
@@ -172,7 +172,7 @@ class _Page:
         self._live = reader.api.cluster.live
 
     async def empty(self, at: str | None) -> Response[TopicsView]:
-        """The page of a caller whom no ACL allows to describe a topic."""
+        """The empty page for a caller whom no ACL allows to describe a topic."""
         self._end = await self._reader.reading.run(self._queries.end, at)
         return await self._answer(None)
 

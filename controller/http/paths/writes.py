@@ -1,5 +1,5 @@
-"""Changes over HTTP: create, alter and delete topics, with the same commands as the Kafka protocol; and simulated
-brokers. A path of a simulated broker answers at once with the broker's new settings, before the controller reacts.
+"""Changes over HTTP: create, alter and delete topics, with the same commands as the Kafka protocol; apply rules; and
+control simulated brokers. A path of a simulated broker returns the broker's new settings before the controller reacts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Reader = NamedDependency[Reader]
 _Changes = NamedDependency[Changes]
 _Replicas = tuple[_Id, ...]
 PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
-"""Limits for one topic: Kafka's limit for one request, and far more configs than exist."""
+"""Limits of one request: Kafka's limit on partitions, and far more configs than exist."""
 InOrder = Annotated[tuple[_Replicas, ...], msgspec.Meta(max_length=PARTITIONS_MAX)]
 _ById = Annotated[dict[_Id, _Replicas], msgspec.Meta(max_length=PARTITIONS_MAX)]
 ConfigValues = Annotated[dict[str, str | int | float | bool | None], msgspec.Meta(max_length=CONFIGS_MAX)]
@@ -238,8 +238,8 @@ RACK_CHARACTERS_MAX = 249
 
 @runtime_checkable
 class BrokerControl(Protocol):
-    """Simulated brokers: those of this process, or in a gateway those of the workers. A broker has the fields of
-    `SimulatedBrokerView`.
+    """The simulated brokers of this process, or in a gateway those of the workers. The objects that `by_id` and `add`
+    return have the fields of `SimulatedBrokerView`.
 
     All methods raise UnknownBroker; `set_delay` raises ValueError if brokers cannot be delayed.
     """

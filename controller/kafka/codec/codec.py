@@ -1,7 +1,8 @@
-"""Kafka's wire protocol: frames to messages and messages to frames.
+"""Kafka's wire protocol: decodes frames to messages and encodes messages to frames.
 
 Readers and writers are compiled from kio's schema when a version is first used (see `schema`, `reader`, `writer`), in a
-few milliseconds each. Servers read requests and write responses; clients, tests and benchmarks do the opposite.
+few milliseconds each. `server/protocol` reads requests and writes responses; our clients, tests and benchmarks write
+requests and read responses.
 
 Non-goals: connections, advertised versions, the meaning of requests.
 """
@@ -39,8 +40,8 @@ _NO_TAGS: Final = b"\0"
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
     """The header of a request, versions 1 and 2.
 
-    `client_id` may be null. `body_offset` is the start of the body, after the header's tagged fields. For
-    an unknown API or version it is the start of those fields.
+    `client_id` may be null. `body_offset` is the start of the body, after the header's tagged fields. For an unknown
+    API or version `body_offset` is the start of the header's tagged fields.
     """
 
     api_key: int
@@ -122,14 +123,14 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def encode_element(api_key: int, version: int, element: Message) -> bytes:
-    """The bytes of one nested entity of a response, a part of an `Encoded` array."""
+    """The bytes of one element of an array in a response; an `Encoded` array consists of such elements."""
     parts: list[bytes] = []
     _element_writer(api_key, version, type(element))(element, parts)
     return b"".join(parts)
 
 
 def encode_array(api_key: int, version: int, elements: Iterable[Message]) -> Encoded:
-    """Encode elements once, for reuse as an array in responses of this API and version."""
+    """Encode elements once as an array, which responses of this API and version may reuse."""
     items = tuple(elements)
     return Encoded((b"".join([encode_element(api_key, version, item) for item in items]),), len(items))
 

@@ -1,4 +1,4 @@
-"""Helpers of compiled readers and writers: varints, strings, tagged fields, and reasons why bytes are malformed."""
+"""Helpers of the compiled readers and writers of Kafka messages: varints, strings, tagged fields, decoding errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ELEMENTS_MAX: Final = 50_000
 memory for a request. Kafka has no such limit, but writes at most 10,000 records for a request."""
 
 TAGS_MAX: Final = 1000
-"""Unknown tagged fields in one place, far more than any version has. Headers are read on the event loop."""
+"""The most unknown tagged fields in one section, far more than any version has. Headers are read on the event loop."""
 
 _SMALL: Final = 1 << 14  # lengths up to this are looked up, not computed
 
@@ -28,7 +28,7 @@ class MalformedRequest(Exception):
 
 
 class Malformation(Exception):
-    """Why bytes are malformed, without the field; becomes a `MalformedRequest`."""
+    """The reason why bytes are malformed, without the field; `read_request` adds the field in a MalformedRequest."""
 
 
 def encode_uvarint(number: int) -> bytes:
@@ -48,12 +48,12 @@ _UVARINTS: Final = (
 
 
 def uvarint(number: int) -> bytes:
-    """`encode_uvarint` with a table for small numbers."""
+    """The same as `encode_uvarint`, with a table for small numbers."""
     return _UVARINTS[number] if number < _SMALL else encode_uvarint(number)
 
 
 def int32(number: int) -> bytes:
-    """The length of an array before KIP-482."""
+    """A four-byte integer, big-endian: the length of an array before KIP-482."""
     return number.to_bytes(4, "big", signed=True)
 
 
@@ -114,12 +114,12 @@ def skip_tags(buffer: bytes, offset: int, limit: int) -> int:
 
 
 def out_of_order(tag: int, last: int) -> Malformation:
-    """A repeated tag, or one after a higher tag (KIP-482)."""
+    """The error for a repeated tag, or a tag after a higher one (KIP-482)."""
     return Malformation(f"tag {tag} after tag {last}")
 
 
 def not_filled(size: int, read: int) -> Malformation:
-    """A tagged field whose value does not have the announced size."""
+    """The error for a tagged field whose value does not have the announced size."""
     return Malformation(f"{size} bytes announced, and the value has {read}")
 
 
@@ -132,12 +132,12 @@ def is_null() -> Malformation:
 
 
 def too_long(announced: int, left: int) -> Malformation:
-    """A length beyond the remaining bytes; a negative length is a null."""
+    """The error for a length beyond the remaining bytes; a negative length is a null."""
     return is_null() if announced < 0 else Malformation(f"{announced} bytes announced, {left} left")
 
 
 def too_many(announced: int, left: int) -> Malformation:
-    """An array with more elements than the remaining bytes can hold, found before memory is allocated."""
+    """The error for an array with more elements than the remaining bytes can hold; found before memory is allocated."""
     return is_null() if announced < 0 else Malformation(f"{announced} elements announced, {left} bytes left")
 
 
@@ -154,5 +154,5 @@ def array_packer(code: str, count: int) -> Callable[..., bytes]:
 
 
 def uuids_at(buffer: bytes, start: int, end: int) -> tuple[bytes, ...]:
-    """The UUIDs from `start` to `end`; struct has no count for `16s`."""
+    """The UUIDs between two offsets; struct has no repeat count for `16s`."""
     return tuple([buffer[offset : offset + 16] for offset in range(start, end, 16)])

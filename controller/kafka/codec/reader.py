@@ -1,14 +1,15 @@
-"""Compiles the layout of a message version (`Layout`) into a reader: one function, without calls for common fields.
+"""Compiles the layout of a message version (`Layout`) into a reader: a function from bytes to a message, for `codec`.
 
 Method: Python source is generated and executed once. Neighbouring fields of fixed size are unpacked together; nested
-entities are inlined as loops; a string takes one slice. Lenient as a broker: unknown tagged fields are skipped, bytes
-after the message are left alone, invalid UTF-8 is replaced, and any negative length of old versions is a null.
+entities are inlined as loops; a string takes one slice. Like Kafka's brokers, a reader is lenient: unknown tagged
+fields are skipped, bytes after the message are ignored, invalid UTF-8 is replaced, and any negative length of old
+versions is a null.
 
 Lengths are checked against the remaining bytes: a string must fit, and an array may announce only as many elements as
 fit at their smallest. So a frame takes memory in proportion to its size.
 
-Each line of a reader belongs to one field. After a failure the line number of the traceback identifies the field, so
-the reader tracks nothing.
+Each line of a reader belongs to one field. After a failure the line number of the traceback identifies the field, so a
+reader need not track its position.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from controller.kafka.schema import CODES, SIZES, Field, Kind, Layout
 
 
 class Source:
-    """The lines of a generated function, and the names that it uses."""
+    """The source of a generated function: its lines, and the values that it uses by name."""
 
     def __init__(self, *lines: str) -> None:
         self._lines = list(lines)
@@ -34,7 +35,7 @@ class Source:
         self._variables = 0
 
     def run(self, filename: str) -> dict[str, Any]:
-        """Execute it; the names afterwards, the function's among them. Tracebacks call it `filename`."""
+        """Execute the source, with `filename` in tracebacks. Returns all names defined, the function among them."""
         exec(compile("\n".join(self._lines), filename, "exec"), self.names)
         return self.names
 
@@ -67,8 +68,8 @@ READ_FAILURES: Final = (Malformation, IndexError, struct.error)
 
 
 class Reader:
-    """`read(buffer, offset, limit, elements)` returns the message and the remaining number of elements, or raises one
-    of `READ_FAILURES`."""
+    """A compiled reader. `read(buffer, offset, limit, elements)` returns the message and the remaining number of
+    allowed array elements, or raises one of `READ_FAILURES`."""
 
     def __init__(self, layout: Layout, name: str) -> None:
         self._name = name
@@ -80,7 +81,7 @@ class Reader:
         self.read: Callable[[bytes, int, int, int], tuple[Message, int]] = source.run(self._filename)["read"]
 
     def explain(self, failure: BaseException) -> str:
-        """The message, the field and the reason of a failure."""
+        """The message, the field and the reason of an exception that `read` raised."""
         path = "message"
         trace = failure.__traceback__
         while trace is not None:
@@ -92,7 +93,7 @@ class Reader:
 
 
 class _ReaderSource(Source):
-    """`b` is the buffer, `o` the offset, `z` the limit, `c` the elements left, `n` and `e` a length and an end."""
+    """Variables: `b` buffer, `o` offset, `z` limit, `c` remaining elements, `n` and `e` a length and an end."""
 
     def __init__(self) -> None:
         super().__init__("def read(b, o, z, c):")
@@ -133,7 +134,7 @@ class _ReaderSource(Source):
             self.entity(field.entity, target)
 
     def _flush(self) -> None:
-        """Unpacks the fields of fixed size that have gathered."""
+        """Unpacks the fields of fixed size collected so far in one call."""
         if not self._run:
             return
         codes = "".join(CODES[kind] for _, kind, _ in self._run)
@@ -219,14 +220,14 @@ class _ReaderSource(Source):
         self.add("if c < 0: raise too_many_in_all()")
 
     def _nullable_entity(self, layout: Layout, target: str) -> None:
-        """One byte before it: negative for null (KIP-893)."""
+        """Reads an entity that may be null: a byte before the entity is negative for null (KIP-893)."""
         self.add("n = b[o]; o += 1")
         self.add(f"if n > 127: {target} = None")
         with self.indented("else:"):
             self.entity(layout, target)
 
     def _tags(self, layout: Layout) -> list[tuple[str, str]]:
-        """Reads the tagged fields that are known, skips the others; gives the fields and their variables."""
+        """Reads the known tagged fields and skips the others; returns the known fields with their variables."""
         if not layout.flexible:
             return []
         self._path.append("tagged fields")
@@ -248,7 +249,7 @@ class _ReaderSource(Source):
         return values
 
     def _one_tag(self, layout: Layout, variables: list[str], last: str) -> None:
-        """Reads a tagged field within its size, which its value has to fill; `last` is the tag before it."""
+        """Reads a tagged field, whose value must have exactly the announced size; `last` is the previous tag."""
         start, limit = self.variable("s"), self.variable("z")
         self.add("t, o = read_uvarint(b, o)")
         self.add(f"if t <= {last}: raise out_of_order(t, {last})")

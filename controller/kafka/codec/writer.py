@@ -1,4 +1,4 @@
-"""Compiles a layout into a straight-line writer, the counterpart of `reader`.
+"""Compiles a layout into a writer: a function from a message to bytes, the counterpart of `reader`, for `codec`.
 
 Method: Python source is generated and executed once. Neighbouring fields of fixed size are packed together, with the
 empty section of tagged fields as a padding byte. Nested entities are inlined as loops. The writer appends its bytes to
@@ -20,7 +20,7 @@ from controller.kafka.messages import Encoded, Message
 from controller.kafka.schema import CODES, SIZES, Field, Layout
 
 Write = Callable[[Message, list[bytes]], None]
-"""Appends a message to a list of parts."""
+"""Appends the encoded parts of a message to a list."""
 
 _NO_TAGS: Final = "x"
 
@@ -35,7 +35,7 @@ def compile_writer(layout: Layout, name: str) -> Write:
 
 
 class _Source(Source):
-    """Collects consecutive fields of fixed size in `_run`, as (struct code, expression), to pack them together."""
+    """Collects consecutive fields of fixed size in `_run`, as (struct code, expression), and packs them in one call."""
 
     def __init__(self) -> None:
         super().__init__("def write(message, parts):", "    parts_add = parts.append")
@@ -43,7 +43,7 @@ class _Source(Source):
         self._run: list[tuple[str, str]] = []
 
     def flush(self, sink: str) -> None:
-        """Adds one call that packs the fields in the run, and empties the run."""
+        """Adds one call that packs the collected fields, and empties `_run`."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -55,7 +55,7 @@ class _Source(Source):
         self._run.clear()
 
     def entity(self, layout: Layout, variable: str, sink: str) -> None:
-        """Writes the entity in `variable`; fields may stay in the run."""
+        """Writes the entity in `variable`; its last fields of fixed size may remain in `_run`."""
         for field in layout.fields:
             self._field(field, layout.flexible, f"{variable}.{field.name}", sink)
         if layout.tagged:
@@ -91,7 +91,7 @@ class _Source(Source):
         return b"\xff\xff" if field.kind == "string" and not field.is_array else b"\xff\xff\xff\xff"
 
     def _present(self, field: Field, flexible: bool, value: str, sink: str) -> None:
-        """Writes a value that is not null; the run is empty afterwards."""
+        """Writes a value that is not null; `_run` is empty afterwards."""
         if field.is_array:
             self._array(field, flexible, value, sink)
         elif field.entity is not None:
@@ -124,7 +124,7 @@ class _Source(Source):
             return
         if field.kind in SIZES:
             code = CODES[field.kind]
-            # Short ones are packed together with their length.
+            # Short strings are packed together with their length.
             length, plus = ("B", " + 1") if flexible else ("i", "")
             small = self.constant("A", [struct.Struct(f">{length}{code * n}").pack for n in range(9)])
             self.add(f"n = len({value})")

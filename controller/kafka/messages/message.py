@@ -1,4 +1,4 @@
-"""Parts of all messages: the base class, null values, entities used by several APIs, and pre-encoded arrays."""
+"""Parts of all Kafka messages: the base class, null values, entities used by several APIs, and pre-encoded arrays."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of every request, response and nested entity.
 
-    A field that a version lacks is not written, and has its default when read. Defaults are those of Kafka's schema; a
-    nullable array that a request leaves out is null.
+    A field that a version lacks is not written, and has its default when read. Defaults are those of Kafka's schema,
+    but a nullable array that a handler does not set in a request is null.
 
     Messages are immutable and have no cycles, so the garbage collector need not track them (`gc=False`).
     """
@@ -50,7 +50,7 @@ class Listener(Message, frozen=True, kw_only=True):
 
 
 class NodeEndpoint(Message, frozen=True, kw_only=True):
-    """A broker in Metadata, or the leader that a response of the quorum names (KIP-853)."""
+    """A node's address: a broker in Metadata, or the leader in responses of the quorum APIs (KIP-853)."""
 
     node_id: int = 0
     host: str = ""
@@ -74,9 +74,9 @@ class Feature(Message, frozen=True, kw_only=True):
 class Encoded(tuple[Any, ...]):
     """An array whose elements are encoded already, accepted wherever a message has an array of entities.
 
-    Holds the parts (bytes) that make up the elements, without the array's length, which is written from
+    Holds the encoded elements as parts (bytes). The array's length is not among the parts; it is written from
     `element_count`. The bytes belong to one API and version: make them with `encode_array` or `encode_element` of
-    `controller.kafka.codec.codec`, never by hand. To the type checker it is a tuple of anything; for writing only.
+    `controller.kafka.codec.codec`, never by hand. For writing only: the type checker sees a tuple of anything.
     """
 
     element_count: int

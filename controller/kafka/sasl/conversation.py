@@ -1,4 +1,4 @@
-"""The interface of SASL mechanisms for `SaslGate`, and PLAIN (RFC 4616), which needs TLS: passwords are in clear."""
+"""The interface of SASL mechanisms, which `SaslGate` calls; and PLAIN (RFC 4616), whose clear passwords need TLS."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from controller.machine.state import ScramCredential
 class AuthenticationFailed(Exception):
     """The credentials or the SASL message are invalid.
 
-    `message` is for the client, None for the generic message about invalid credentials; `why` is for the log. Neither
-    contains anything that the client sent, except a user name.
+    `message` is for the client; None means the generic message about invalid credentials. `why` is for the log. Both
+    contain nothing that the client sent, except a user name.
     """
 
     def __init__(self, why: str, message: str | None = None, user: str = "") -> None:
@@ -25,40 +25,40 @@ class AuthenticationFailed(Exception):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The server's next message; `user` is set after a successful login."""
+    """The server's answer to a SASL token: the next challenge; `user` is set if the login succeeded."""
 
     challenge: bytes = b""
     user: str | None = None
 
 
 class Conversation(Protocol):
-    """One login by one mechanism."""
+    """One login of a client by one SASL mechanism."""
 
     async def step(self, token: bytes) -> Step:
-        """Process a message of the client. Raises AuthenticationFailed."""
+        """Process one SASL token of the client. Raises AuthenticationFailed."""
         ...
 
 
 class Users(Protocol):
-    """User store of the mechanisms."""
+    """The users and credentials that SASL mechanisms check; implemented by `controller.access.users`."""
 
     def scram(self, user: str, mechanism: str) -> ScramCredential | None:
-        """The credential of a user. For an unknown user a fake one, always the same, or None."""
+        """The credential of a user. For an unknown user None, or a fake credential, the same each time."""
         ...
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
-        """True if this is the password of a PLAIN user. Takes as long for an unknown user. Checks are scheduled
-        fairly by client `address`."""
+        """True if this is the password of a PLAIN user. The check takes as long for an unknown user. Checks are
+        scheduled fairly by client `address`."""
         ...
 
 
 StartConversation = Callable[[Users, str], Conversation]
-"""Starts a login of a client at an address."""
+"""Starts a login, given the users and the client's address."""
 
 
 PLAIN = "PLAIN"
 PLAIN_BYTES_MAX = 255 * 3 + 2
-"""Authorization id, user name and password of at most 255 bytes each."""
+"""The longest token: authorization id, user name and password of at most 255 bytes each."""
 
 
 class PlainConversation:

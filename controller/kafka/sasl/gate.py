@@ -1,13 +1,13 @@
-"""The gate before a connection's requests on a SASL listener, after Kafka's `SaslServerAuthenticator`.
+"""The SASL login of a Kafka connection, before its requests are handled, like Kafka's `SaslServerAuthenticator`.
 
     handshake --SaslHandshake--> tokens --login--> open --SaslHandshake (KIP-368)--> tokens --login--> open
         \\____________________________\\__ failed: the answer after a delay, then the end
 
-Before a login only ApiVersions and SASL requests are read, and frames are small. During a step of a login no other
-request of the connection starts. After a session expired (`connections.max.reauth.ms`), anything but SaslHandshake
-closes the connection.
+Before a login only ApiVersions and SASL requests are read, and frames are small. While a SASL token is processed, no
+other request of the connection starts. After a session has expired (`connections.max.reauth.ms`), any request but
+SaslHandshake closes the connection.
 
-A failed login causes a delay and one log line with the user name, never with what was sent.
+A failed login causes a delay and one log line, with the user name but without the client's token.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from controller.machine.errors import ErrorCode
 
 REAUTHENTICATION_EVERY_S: Final = 1.0
 """The shortest time between re-authentications (KIP-368)."""
-USER_CHARACTERS_LOGGED: Final = 100  # unauthenticated clients must not fill the log
+USER_CHARACTERS_LOGGED: Final = 100  # so that unauthenticated clients cannot fill the log
 
 _logger = structlog.get_logger(__name__)
 
 State = Literal["handshake", "tokens", "open", "failed"]
 LoginOutcome = Literal["succeeded", "failed"]
 OnLogin = Callable[[str, str, LoginOutcome], None]
-"""Called for each login: listener, mechanism (or `none`), outcome."""
+"""Called for each login with the listener, the mechanism (or `none`), and the outcome."""
 
 
 class SaslRules(msgspec.Struct, frozen=True, kw_only=True):
-    """SASL settings of a listener."""
+    """The SASL settings of a listener, with Kafka's names."""
 
     mechanisms: Mapping[str, StartConversation]
     """`sasl.enabled.mechanisms`."""
@@ -67,7 +67,7 @@ class SaslRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SaslGate:
-    """The gate of one connection; `end` closes it after pending responses."""
+    """The login state of one connection; the callable `end` closes the connection after pending responses."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class SaslGate:
         self._reauthentication_started_at: float | None = None
         self._bad_mechanism = ""
         self.busy = False
-        """True during a step of a login."""
+        """True while a SASL token is processed."""
         self.raw = False
         """True if the next frames are tokens without a header."""
 
@@ -101,11 +101,11 @@ class SaslGate:
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """The current limit of a frame, None without one."""
+        """The current limit on the size of a frame; None after the login, when the listener's limit applies."""
         return None if self._state == "open" else self._rules.frame_bytes_max
 
     def rejection(self, api_key: int) -> str | None:
-        """Why a request for this API is not allowed now; None if it is."""
+        """Returns why a request for this API is not allowed in the current state; None if it is allowed."""
         if self._state == "open":
             expires = self._client.session.expires_at_s
             if expires is None or api_key == ApiKey.SASL_HANDSHAKE or self._clock() < expires:
@@ -181,7 +181,7 @@ class SaslGate:
         return SaslAuthenticateResponse(auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms)
 
     async def _raw_token(self, context: RequestContext, request: ForwardedRequest) -> Answer:
-        """For clients before KIP-152, a failure only closes the connection."""
+        """Process a token without a header, as clients before KIP-152 send. A failure only closes the connection."""
         try:
             step = await self._step(request.frame)
         except AuthenticationFailed as failure:
@@ -190,7 +190,7 @@ class SaslGate:
         return ForwardedResponse(frame=step.challenge)
 
     async def _step(self, token: bytes) -> Step:
-        """One step of the login; the last one opens the gate. Raises AuthenticationFailed."""
+        """Process one token of the login; the last one authenticates the client. Raises AuthenticationFailed."""
         if self._bad_mechanism:
             raise AuthenticationFailed(self._bad_mechanism, self._bad_mechanism)
         assert self._conversation is not None, "a mechanism was selected"
@@ -245,11 +245,11 @@ UNEXPECTED_SASL: Final[Mapping[int, Handler]] = {
     ApiKey.SASL_HANDSHAKE: _unexpected_handshake,
     ApiKey.SASL_AUTHENTICATE: _unexpected_authenticate,
 }
-"""Kafka's responses to SASL requests on a listener without SASL."""
+"""Handlers that return Kafka's responses to SASL requests on a listener without SASL."""
 
 
 class Closed(Disconnect):
-    """Close the connection; its log line is already written."""
+    """Raised to close the connection without another log line."""
 
     def __init__(self) -> None:
         super().__init__("")

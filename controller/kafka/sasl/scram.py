@@ -1,5 +1,5 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), server and client: the server verifies a password that it never
-sees.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), server and client. The server is a mechanism for `SaslGate` and
+never sees the password.
 
     client -> n,,n=USER,r=CLIENT_NONCE
     server -> r=CLIENT_NONCE SERVER_NONCE,s=SALT,i=ITERATIONS
@@ -27,9 +27,9 @@ from controller.machine.state import ScramCredential
 
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS: Final = 4096
-"""Kafka's default, also sent for unknown users."""
+"""Kafka's default iteration count, also sent for unknown users."""
 BYTES_MAX: Final = 4096
-"""The longest message of a client."""
+"""The longest accepted message of a client."""
 
 _FIRST: Final = re.compile(
     r"([ny]),(?:a=([^,]*))?,((?:m=[^,]*,)?n=([^,]*),r=([\x21-\x2b\x2d-\x7e]+)((?:,[A-Za-z]+=[^,]*)*))"
@@ -128,14 +128,14 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 def keys_of(mechanism: str, salted: bytes) -> tuple[bytes, bytes]:
-    """The stored key and the server key of a salted password."""
+    """Returns the stored key and the server key of a salted password (RFC 5802)."""
     digest = DIGESTS[mechanism]
     client_key = hmac.digest(salted, b"Client Key", digest)
     return hashlib.new(digest, client_key).digest(), hmac.digest(salted, b"Server Key", digest)
 
 
 class ScramFailed(Exception):
-    """The server's messages are invalid, or it does not know the password."""
+    """The server's messages are invalid, or the server does not know the password."""
 
 
 class Exchange(Protocol):
@@ -145,7 +145,7 @@ class Exchange(Protocol):
 
 
 async def prove_password(exchange: Exchange, mechanism: str, user: str, password: str) -> None:
-    """The client's side. Raises ScramFailed."""
+    """The client's side: authenticate to a broker by SCRAM. Raises ScramFailed."""
     digest = DIGESTS[mechanism]
     nonce = base64.b64encode(secrets.token_bytes(18)).decode()
     first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"

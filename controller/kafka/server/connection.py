@@ -1,8 +1,9 @@
-"""One client's connection: carries bytes between asyncio and `ServerProtocol`, and requests to their handlers.
+"""One Kafka client's connection: carries bytes between asyncio and `ServerProtocol`, and requests to their handlers.
 
-Requests start in order as they arrive, up to the limits. Responses that are ready together are sent in one write, in
-the order of requests. Beyond a limit, and while the client does not read (`pause_writing`), nothing more is read from
-it. A large frame is decoded in another thread. While a request of an API with `alone` runs, no other request starts.
+`KafkaServer` creates one for each client. Requests start in order as they arrive, up to the limits. Responses that are
+ready together are sent in one write, in the order of requests. Beyond a limit, and while the client does not read
+(`pause_writing`), the connection reads nothing more. A large frame is decoded in another thread. While a request of an
+API with `alone` (see `ApiHandler`) runs, no other request of the connection starts.
 
 The connection closes, with one log line, after a malformed or unsupported request, when a handler raises (also
 `Disconnect`), when it is idle, or when the server stops. Earlier requests are answered first. When the client
@@ -32,7 +33,7 @@ _WRITE_BYTES: Final = 256 * 1024
 """The most bytes in one write to the transport."""
 
 _BUFFERED_BYTES_IGNORED: Final = 16 * 1024
-"""Smaller buffers are not counted: any connection needs about as much memory."""
+"""Buffers up to this size are not counted, because any connection needs about as much memory."""
 
 _ROUND_S: Final = 0.005
 """The longest time that one connection may block the event loop."""
@@ -45,7 +46,7 @@ class _Disconnected(Exception):
 
 
 class Service(Protocol):
-    """The server, as its connections use it."""
+    """The part of `KafkaServer` that its connections use."""
 
     handlers: Mapping[int, ApiHandler]
     listener: str
@@ -64,7 +65,7 @@ class Service(Protocol):
 
 class Connection(asyncio.Protocol):
     def __init__(self, service: Service, principal: str = ANONYMOUS) -> None:
-        """`principal` is that of the client's certificate, if it has one."""
+        """`principal` is the principal of the client's certificate, if the client has one."""
         self._service = service
         self._protocol = ServerProtocol(service.handlers, service.limits.request_bytes_max)
         self._transport: asyncio.Transport | None = None
@@ -77,12 +78,12 @@ class Connection(asyncio.Protocol):
         self._authentication_timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
         self._alone: Exchange | None = None
-        """The request during which no other starts."""
+        """The request of an API with `alone` that is running; until its answer no other request starts."""
         self._reading = True
         self._writable = True
         self._round_scheduled = False
         self.bytes_held = 0
-        """Bytes buffered for the client, as counted by the server."""
+        """Bytes buffered for the client, as last reported to the server."""
         self._active_at = service.clock()
 
     # --- called by asyncio

@@ -1,6 +1,7 @@
 """Starts a coroutine immediately instead of in the next round of the event loop (an eager task in Python 3.12).
 
-Requests that are read together therefore start together and in order. A request that never waits needs no task.
+`connection` starts request handlers with it, so requests that are read together start together and in order. A handler
+that never waits needs no task.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ T = TypeVar("T")
 def start(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T | asyncio.Task[T]:
     """The result if the coroutine returns without waiting, else a task that continues from its first wait.
 
-    Raises what the coroutine raises before its first wait. Until then it runs in its own context, but in no task.
+    Raises what the coroutine raises before its first wait. Until then it runs in its own context, without a task.
     """
     context = contextvars.copy_context()
     try:
@@ -29,7 +30,7 @@ def start(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) ->
 
 
 class _Started(Coroutine[Any, Any, T]):
-    """A coroutine that has run up to its first wait, which it passes to the new task."""
+    """A coroutine after its first step, for a new task: the task waits for the same future, then continues the rest."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
         self._coroutine = coroutine

@@ -1,4 +1,4 @@
-"""One Kafka connection without I/O, in the style of h11: bytes in, requests out; responses in, bytes out.
+"""One Kafka connection without I/O, for `connection` (as h11 does for HTTP): bytes to requests, responses to bytes.
 
     bytes -> receive -> next_exchange -> (a handler) -> Exchange.answer -> next_answered -> bytes
 
@@ -7,7 +7,7 @@ answered in version 0 with UNSUPPORTED_VERSION and the supported versions (KIP-5
 version, and any malformed frame, ends the connection, after the responses to earlier requests. Responses are sent in
 the order of requests.
 
-Non-goals: it calls no handlers, has no clock and logs nothing.
+Non-goals: calling handlers, reading a clock, logging.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from controller.machine.errors import ErrorCode
 Outcome = Literal[
     "answered", "unanswered", "unsupported", "malformed", "disconnected", "failed", "cancelled", "unauthenticated"
 ]
-"""The outcome of a request: `unanswered` has no response, `disconnected` is a handler's Disconnect, `failed` its bug,
-`cancelled` a client that disconnected first, and `unauthenticated` a request without a login or after its expiry.
-"""
+"""The outcome of a request. `unanswered`: the request needs no response. `disconnected`: a handler raised Disconnect.
+`failed`: a handler has a bug. `cancelled`: the client disconnected first. `unauthenticated`: the client sent the
+request without a login, or after the session expired."""
 
 OnRequest = Callable[[int, int, Outcome, float], None]
 """Called for each request: API key, version, outcome, and seconds until the response was ready.
@@ -70,7 +70,7 @@ _UNREADABLE: Final = RequestHeader(api_key=-1, api_version=-1, correlation_id=-1
 
 
 class Exchange:
-    """One request and its response, or the end of the connection."""
+    """One request and its response; the last one may instead have the reason why the connection ends."""
 
     __slots__ = ("answered", "bytes_taken", "ends", "frame", "header", "outcome", "request", "unread")
 
@@ -88,7 +88,7 @@ class Exchange:
         self.outcome: Outcome | None = None
 
     def read(self, frame: bytes, elements_max: int) -> int:
-        """Decode the request; returns the memory that it takes. Raises MalformedRequest."""
+        """Decode the request; returns the bytes of memory that the message takes. Raises MalformedRequest."""
         header = self.header
         self.request, elements = codec.read_request(
             header.api_key, header.api_version, frame, header.body_offset, elements_max
@@ -98,8 +98,8 @@ class Exchange:
     def answer(self, response: Answer, outcome: Outcome | None = None, version: int | None = None) -> None:
         """Set the response, in the version of the request unless `version` is given.
 
-        It is encoded immediately, because bytes take less memory than values. Raises if a value does not fit its field;
-        then there is no response yet.
+        The response is encoded immediately, because bytes take less memory than values. Raises struct.error,
+        AttributeError or TypeError if a value does not fit its field; then there is no response yet.
         """
         assert not self.answered, "a request is answered once"
         self.frame = self._encoded(response, version)
@@ -124,7 +124,7 @@ class Exchange:
 class ServerProtocol:
     """The server side of a connection.
 
-    `apis` is the listener's table, `request_bytes_max` is `socket.request.max.bytes`. With SASL, `gate` is set.
+    `apis` is the listener's table of APIs, `request_bytes_max` is `socket.request.max.bytes`. With SASL, `gate` is set.
     """
 
     gate: SaslGate | None = None
@@ -172,7 +172,7 @@ class ServerProtocol:
         return len(self._buffer) - self._offset >= self._wanted
 
     def next_exchange(self) -> Exchange | None:
-        """The next request; already answered if the connection ends with it or no handler is needed."""
+        """Returns the next request. If the connection ends with it or no handler is needed, it is already answered."""
         try:
             frame = self._next_frame()
         except MalformedRequest as malformed:
@@ -185,7 +185,7 @@ class ServerProtocol:
         exchange.bytes_taken = bytes_taken
 
     def next_answered(self) -> Exchange | None:
-        """Remove and return the oldest request if it is answered."""
+        """Remove and return the oldest request if it is answered; otherwise return None."""
         if not self._exchanges or not self._exchanges[0].answered:
             return None
         exchange = self._exchanges.popleft()
@@ -193,7 +193,7 @@ class ServerProtocol:
         return exchange
 
     def frames(self, bytes_max: int) -> tuple[list[bytes], bool]:
-        """Response frames to write, about `bytes_max` bytes, and True if the connection ends after them."""
+        """Returns response frames to write, about `bytes_max` bytes, and True if the connection ends after them."""
         found: list[bytes] = []
         while bytes_max > 0:
             exchange = self.next_answered()

@@ -1,6 +1,7 @@
-"""A listener: accepts Kafka clients on one address, tracks their connections, and keeps them within limits.
+"""A Kafka listener: accepts clients on one address, tracks their connections, and enforces Kafka's limits on them.
 
-A process may have several, each with its own table of handlers and versions. Runs on uvloop and on plain asyncio.
+A process may have several listeners, each with its own table of handlers and versions (`controller.serving` starts
+them). Runs on uvloop and on plain asyncio.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ _CANCELLATION_S: Final = 1.0
 """The maximum time that `stop` waits for cancelled handlers."""
 
 _IDLE_CHECKS: Final = 4
-"""Checks for idle connections per `connections.max.idle.ms`."""
+"""The number of checks for idle connections in each period of `connections.max.idle.ms`."""
 
 UNLIMITED = 2**31 - 1
-"""Kafka's default of limits on connections."""
+"""Kafka's default for limits on the number of connections."""
 
 
 class ConnectionCounts:
@@ -47,7 +48,7 @@ class ConnectionCounts:
         self, per_ip_max: int = UNLIMITED, overrides: Mapping[str, int] | None = None, descriptors_max: int = UNLIMITED
     ) -> None:
         self.descriptors_per_connection = 1
-        """2 with a target cluster: a forwarded request has a connection of its own to a broker."""
+        """2 with a target cluster: each forwarded request needs a second connection, to a broker."""
         self._descriptors_max = descriptors_max
         self._per_ip_max = per_ip_max
         self._overrides = overrides or {}
@@ -64,8 +65,8 @@ class ConnectionCounts:
         return self.total > self.total_max
 
     def admit(self, host: str, more: int = 0) -> bool:
-        """True if one more client may connect from this address; it counts until `left`. `more` connections are allowed
-        beyond `total_max`."""
+        """Count a client from this address, until `left`; returns False if the limits do not allow one more. `more`
+        connections are allowed beyond `total_max`."""
         reason = self._refusal(host, more)
         if reason is not None:
             _logger.warning("connection_rejected", reason=reason, peer=host)
@@ -91,7 +92,7 @@ class ConnectionCounts:
 
 
 class KafkaServer:
-    """One listener.
+    """One Kafka listener.
 
     `handlers` maps API keys to their handlers; `on_request` is called for each request, `on_login` for each login;
     `clock` returns seconds, for idle times and durations (the loop's clock by default). With port 0, `port` is the
@@ -127,7 +128,7 @@ class KafkaServer:
         self._given_clock = clock
         self._server: asyncio.Server | None = None
         self.reader = ThreadPoolExecutor(1, thread_name_prefix="read")
-        """Decodes large requests."""
+        """The thread pool that decodes large requests."""
         self._connections: set[Connection] = set()
         self._all_closed = asyncio.Event()
         self._idle_check: asyncio.TimerHandle | None = None
@@ -183,7 +184,7 @@ class KafkaServer:
                 connection.end("idle")
 
     def opened(self, connection: Connection) -> bool:
-        """Register a connection; False if there are too many."""
+        """Register a connection. Returns False if there are too many, so that the connection must close."""
         if not self._admits(connection.host):
             return False
         self._connections.add(connection)

@@ -1,7 +1,7 @@
-"""TLS from PEM files: contexts, principals of client certificates, and reloads.
+"""TLS of Kafka and HTTP listeners from PEM files: contexts, principals of client certificates, and reloads.
 
 Every connection uses the current context, so a reload affects new connections only.
-Sessions are not resumed: a client certificate is checked on every connection.
+Sessions are not resumed, so that a client certificate is checked on every connection.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A PEM file with the private key and the certificate, followed by its chain."""
     key_password: str | None = None
     truststore: Path | None = None
-    """A PEM file with the CAs of client certificates."""
+    """A PEM file with the CAs that sign client certificates."""
     client_auth: ClientAuth = "none"
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     principal_rules: str = "DEFAULT"
@@ -44,7 +44,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tls:
-    """The TLS context of one listener. Reads its files: raises TlsError."""
+    """The TLS context of one listener. The constructor reads the PEM files and raises TlsError."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self.settings = settings
@@ -52,7 +52,7 @@ class Tls:
         self.context = _context(settings)
 
     def reload(self) -> None:
-        """Read the files again. After TlsError the old context stays."""
+        """Read the PEM files again. If this raises TlsError, the old context remains."""
         self.context = _context(self.settings)
 
     def principal(self, certificate: bytes | None) -> str:
@@ -115,11 +115,11 @@ _SHORT: Final = {
     NameOID.DOMAIN_COMPONENT: "DC",
     NameOID.USER_ID: "UID",
 }
-"""Attribute names of RFC 2253."""
+"""Names of certificate attributes in RFC 2253."""
 
 
 def distinguished_name(name: x509.Name) -> str:
-    """A name in RFC 2253 form as Java writes it, the input of Kafka's mapping rules."""
+    """A distinguished name as Java writes it (RFC 2253), to which Kafka's mapping rules apply."""
     return ",".join("+".join(map(_attribute, rdn)) for rdn in reversed(name.rdns))
 
 
@@ -150,7 +150,7 @@ _RULES: Final = re.compile(rf"\s*(?:{_RULE})\s*(?:,\s*|$)")
 
 
 class PrincipalRules:
-    """`ssl.principal.mapping.rules` (KIP-371). Raises ValueError for invalid rules."""
+    """The rules of `ssl.principal.mapping.rules` (KIP-371). The constructor raises ValueError for invalid rules."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[tuple[Pattern | None, str, str]] = []
@@ -164,7 +164,7 @@ class PrincipalRules:
             at = found.end()
 
     def name_of(self, distinguished: str) -> str:
-        """The name according to the first matching rule. Raises NoRuleApplies."""
+        """The principal's name by the first rule that matches a distinguished name. Raises NoRuleApplies."""
         for pattern, replacement, case in self._rules:
             if pattern is None:
                 return distinguished
@@ -183,7 +183,7 @@ def _pattern(text: str) -> Pattern:
 
 
 def _replaced(groups: tuple[str, ...], replacement: str) -> str:
-    """Java's replacement: `$1` is a group, if it exists, and `\\x` is x."""
+    """A replacement text as in Java: `$1` is a group, if the pattern has that group, and `\\x` is x."""
 
     def part(match: re.Match[str]) -> str:
         if match[1] is not None:

@@ -1,6 +1,6 @@
-"""The TLS handshake on an accepted connection, for Kafka and HTTP.
+"""The TLS handshake on an accepted connection, for the listeners of Kafka and HTTP; the connection's protocol follows.
 
-Each handshake uses the current context of the listener, has a time limit and counts as a connection. A failed one is
+Each handshake uses the current context of the listener, has a time limit and counts as a connection. Failures are
 logged.
 """
 
@@ -20,7 +20,7 @@ _logger = structlog.get_logger(__name__)
 
 
 class TlsService(Protocol):
-    """The server, as handshakes use it."""
+    """The part of a listener (Kafka or HTTP) that TLS handshakes use."""
 
     tls: Tls | None
     listener: str

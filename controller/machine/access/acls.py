@@ -1,4 +1,4 @@
-"""ACLs as an immutable value, with look-ups by resource pattern.
+"""ACLs as an immutable value of the cluster state, with look-ups by pattern, for the authorizer and the ACL APIs.
 
 A change copies the map of patterns and the ACLs of the changed patterns, about ten microseconds for each thousand. The
 lengths of all prefixes are stored by resource type, so that the patterns for a name are found with a few look-ups.
@@ -22,7 +22,7 @@ from controller.machine.commands.access import AclFilter
 from events.access import Acl
 
 ANY: Final = 1
-"""In filters: any resource type, pattern type, operation or permission."""
+"""Kafka's code that in a filter matches any resource type, pattern type, operation or permission."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = 2, 3, 4, 5, 6, 7
 """Kafka's resource types."""
 MATCH, LITERAL, PREFIXED = 2, 3, 4
@@ -44,7 +44,7 @@ Entries = Mapping[Acl, None]
 class Acls(msgspec.Struct, frozen=True):
     by_pattern: Mapping[Pattern, Entries] = msgspec.field(default_factory=dict)
     prefix_lengths: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
-    """By resource type: the number of prefixes of each length."""
+    """By resource type and length: the number of patterns of type PREFIXED."""
     count: int = 0
 
     def __contains__(self, acl: object) -> bool:
@@ -55,7 +55,7 @@ class Acls(msgspec.Struct, frozen=True):
             yield from entries
 
     def over(self, resource_type: int, name: str) -> Iterator[tuple[Pattern, Entries]]:
-        """Yields the patterns that cover a resource, with their ACLs: its name, `*`, and prefixes."""
+        """Yields the patterns that cover a resource, with their ACLs: its literal name, `*`, and its prefixes."""
         by_pattern = self.by_pattern
         for literal in (name, WILDCARD) if name != WILDCARD else (name,):
             pattern = (resource_type, LITERAL, literal)
@@ -163,7 +163,7 @@ def _with_length(
 _IPV4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
 _PREFIX: Final = re.compile(r"[+-]?\d{1,10}")
 _ZONE: Final = re.compile(r"%\d+", re.ASCII)
-"""The zone of an IPv6 address, which Java ignores here. Java also accepts the name of a network interface."""
+"""The zone of an IPv6 address (`%1`), which Java ignores in an ACL. Java also accepts the name of an interface."""
 _LEADING_ZEROS: Final = re.compile(r"(^|[:.])0+(?=[0-9a-fA-F])")
 
 
@@ -181,7 +181,7 @@ def address_range(text: str) -> AddressRange:
 
 
 def in_range(host: str, text: str) -> bool:
-    """True if the address is in the range. False if either is invalid."""
+    """True if the address `host` is in the range `text`. False if either text is invalid."""
     found = _known(text)
     try:
         return found is not None and ip_address(host) in found

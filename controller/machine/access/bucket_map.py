@@ -1,7 +1,8 @@
 """An immutable mapping in buckets, so that a change copies one bucket instead of the whole mapping.
 
-Keys are assigned to buckets by a checksum. Unchanged buckets keep their identity, so that differences are found by
-identity. The order of keys has no meaning; callers that show it must sort.
+The cluster state uses it for quotas, credentials and dynamic configs. Keys are assigned to buckets by a checksum.
+Unchanged buckets are the same objects, so that `differing` compares only changed buckets. The order of keys has no
+meaning; callers that print them must sort.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final, TypeVar
 from zlib import crc32
 
 BUCKETS: Final = 256
-"""About the square root of the largest expected size, so that the number of buckets and their sizes are similar."""
+"""About the square root of the largest expected size, so that a bucket has about as many keys as there are buckets."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -23,7 +24,7 @@ def _bucket_of(key: object) -> int:
 
 
 class BucketMap(Mapping[K, V]):
-    """Equal to any mapping with the same entries."""
+    """An immutable mapping in `BUCKETS` buckets. Equal to any mapping with the same entries."""
 
     __slots__ = ("buckets", "count")
 
@@ -47,7 +48,7 @@ class BucketMap(Mapping[K, V]):
 
 
 def changed(entries: Mapping[K, V], key: K, value: V | None) -> BucketMap[K, V]:
-    """Returns a mapping in which the key is set, or removed if the value is None; `entries` stays as it is."""
+    """Returns a mapping in which the key is set, or removed if the value is None; `entries` itself does not change."""
     before = entries if isinstance(entries, BucketMap) else BucketMap(entries)
     number = _bucket_of(key)
     bucket = dict(before.buckets[number])
@@ -62,7 +63,7 @@ def changed(entries: Mapping[K, V], key: K, value: V | None) -> BucketMap[K, V]:
 
 
 def differing(before: Mapping[K, V], after: Mapping[K, V]) -> set[K]:
-    """Returns the keys whose values are not identical, in no order."""
+    """Returns the keys whose values in the two mappings are not the same object, in no order."""
     pairs: Iterator[tuple[Mapping[K, V], Mapping[K, V]]] = iter(((before, after),))
     if isinstance(before, BucketMap) and isinstance(after, BucketMap):
         pairs = zip(before.buckets, after.buckets, strict=True)

@@ -1,8 +1,7 @@
-"""Decides on SCRAM credentials (RFC 5802, KIP-554).
+"""Decides on AlterUserScramCredentials (KIP-554, RFC 5802), and on the secret for fake credentials.
 
 Constraints: this module never gets a password. The API handler derives the stored key and the server key from the
-client's salted password; the command and the log have only these. The handler also checks the permission.
-
+client's salted password; only these keys are in the command and the log. The handler also checks the permission.
 Method: Kafka's rules and codes (`ScramControlManager`). If a request names a user twice, none of that user's changes
 are made; those of other users are.
 """
@@ -36,7 +35,7 @@ _FINE = Detail()
 
 
 def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
-    """Removes and sets credentials. The answer has a detail for each removal, then for each upsert."""
+    """Removes and sets credentials of users. The answer has a detail for each removal, then for each upsert."""
     changes: tuple[_Change, ...] = (*command.removals, *command.upserts)
     outcomes: dict[str, Detail] = {}
     for change in changes:
@@ -51,7 +50,7 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
 
 
 def draw_secret(state: State, command: DrawLoginSecret) -> Decision:
-    """Records the secret unless there is one already: several gateways may draw one at the same time."""
+    """Records the secret for fake credentials, unless there is one: several gateways may send this command at once."""
     return NOTHING if state.cluster.login_secret else Decision((LoginSecretDrawn(command.secret),))
 
 

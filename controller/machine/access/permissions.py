@@ -1,7 +1,7 @@
-"""Decides on CreateAcls and DeleteAcls (KIP-140, KIP-290), like Kafka's AclControlManager, and records counted
-refusals.
+"""Decides on CreateAcls and DeleteAcls (KIP-140, KIP-290), like Kafka's AclControlManager, and records refusals that
+were only counted so far.
 
-Permission was checked before: a command is only made for a principal that may alter the cluster.
+The API handler has checked before that the principal may alter the cluster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def create_acls(state: State, command: CreateAcls) -> Decision:
     if len(command.acls) > CHANGES_PER_REQUEST_MAX:
         return _too_many(command, "create")
     held, level = state.cluster.acls, state.cluster.feature("metadata.version")
-    has_ranges = level == 0 or level >= RANGES_SINCE  # only KRaft brokers have a level
+    has_ranges = level == 0 or level >= RANGES_SINCE  # a level of 0: the brokers are not KRaft brokers
     details = tuple(_wrong_with(acl) or _wrong_with_host(acl.host, has_ranges) or Detail() for acl in command.acls)
     new = {acl for acl, detail in zip(command.acls, details, strict=True) if not detail.code and acl not in held}
     return _decided(command, details, tuple(sorted(new)))
@@ -66,7 +66,7 @@ def _too_many(command: CreateAcls | DeleteAcls, verb: str) -> Decision:
 
 
 def _wrong_with(acl: Acl) -> Detail | None:
-    """The error of an invalid ACL, with Kafka's message where Kafka refuses it too."""
+    """Returns the error of an invalid ACL, or None. The message is Kafka's if Kafka refuses the ACL too."""
     if acl.resource_type not in RESOURCE_TYPES:
         return _invalid(f"Invalid resourceType {_any_or_unknown(acl.resource_type)}")
     if acl.resource_type == codes.CLUSTER and acl.name != CLUSTER_NAME:
@@ -80,7 +80,7 @@ def _wrong_with(acl: Acl) -> Detail | None:
     if acl.permission not in (codes.DENY, codes.ALLOW):
         return _invalid(f"Invalid permissionType {_any_or_unknown(acl.permission)}")
     if not all(acl.principal.partition(":")):
-        # Kafka accepts such an ACL, and then fails every request that evaluates it.
+        # Kafka accepts such an ACL, and then fails every request for which its authorizer evaluates the ACL.
         return _invalid(f"Invalid principal {acl.principal!r}: it must be TYPE:NAME, such as User:alice or User:*")
     return None
 

@@ -1,6 +1,7 @@
-"""Decides on client quotas (KIP-546, KIP-599, KIP-612), like Kafka's ClientQuotaControlManager.
+"""Decides on AlterClientQuotas (KIP-546, KIP-599, KIP-612), like Kafka's ClientQuotaControlManager.
 
-All quotas of Kafka are stored and described. `controller.access.mutation_quotas` enforces mutation quotas (KIP-599).
+All of Kafka's quotas are stored and described; only mutation quotas (KIP-599) are enforced here, by
+`controller.access.mutation_quotas`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from events.access import QuotaEntity, QuotasChanged
 from events.catalog import PartitionsAdded, TopicCreated
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-"""Entity types."""
+"""Kafka's types of quota entities."""
 MUTATION_RATE: Final = "controller_mutation_rate"
-"""Partitions created and deleted per second (KIP-599)."""
+"""The quota on partitions created and deleted per second (KIP-599)."""
 
 _IP = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}|[0-9a-fA-F]*:[0-9a-fA-F:.]*")
 _LONG_MAX, _INT_MAX = 2**63 - 1, 2**31 - 1
@@ -33,7 +34,7 @@ _USER_KEYS: Mapping[str, int | None] = {
     "request_percentage": None,
     MUTATION_RATE: None,
 }
-"""Quota keys of users and client ids, with the largest value of those that must be whole numbers."""
+"""Quota keys of users and client ids. A key with a number takes whole numbers up to it; other keys take any."""
 _IP_KEYS: Mapping[str, int | None] = {"connection_creation_rate": _INT_MAX}
 
 
@@ -56,8 +57,8 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
 
 
 def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
-    """Returns the number of partitions that a decision creates or deletes, or would in a dry run. Mutation quotas count
-    them."""
+    """Returns the number of partitions that a decision creates or deletes, or in a dry run would create or delete.
+    Mutation quotas count them."""
     if decision.refusal is not None or decision.needs_approval:
         return 0
     for event in decision.events:
@@ -71,7 +72,7 @@ def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
 
 
 def canonical_entity(entity: QuotaEntity) -> QuotaEntity:
-    """Returns the entity with its parts sorted."""
+    """Returns the entity with its (type, name) parts sorted, so that equal entities compare as equal."""
     return tuple(sorted(entity, key=lambda part: (part[0], part[1] or "")))
 
 
@@ -82,7 +83,7 @@ def after_quotas(values: tuple[tuple[str, float], ...], event: QuotasChanged) ->
 
 
 def _duplicate(entity: QuotaEntity, seen: set[QuotaEntity], alteration: QuotaAlteration) -> str:
-    """Returns the error for a repeated entity or key, or ""."""
+    """Returns the error for an entity or key that a request names twice, or "" if there is none."""
     if entity in seen:
         return f"Ignoring duplicate entity {_text_of(entity)}"
     for key, times in Counter(key for key, _ in alteration.ops).items():
@@ -140,7 +141,7 @@ def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) ->
 def _changes(
     held: tuple[tuple[str, float], ...], entity: QuotaEntity, alteration: QuotaAlteration, command: AlterClientQuotas
 ) -> QuotasChanged | None:
-    """Returns the event, or None if nothing changes."""
+    """Returns the event for the changed quotas of an entity, or None if nothing changes."""
     before = dict(held)
     ops = sorted(alteration.ops, key=lambda op: op[0])
     values = tuple((key, value) for key, value in ops if value is not None and before.get(key) != value)

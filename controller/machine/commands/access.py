@@ -1,4 +1,4 @@
-"""Commands for rules, ACLs, quotas and SCRAM credentials."""
+"""Commands for rules, ACLs, quotas and SCRAM credentials. API handlers create them for `decide`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from events.names import TopicName
 
 
 class ClusterCommand(Command, frozen=True, kw_only=True, gc=False):
-    """Base of client requests that are not about a topic: one command per request, answered with details.
+    """Base of client requests that do not concern one topic: one command per request, with one detail per part.
 
     Permission is checked before the command is made.
     """
@@ -34,8 +34,8 @@ class CreateAcls(ClusterCommand, frozen=True, kw_only=True, gc=False):
 class ApplyRules(ClusterCommand, frozen=True, kw_only=True, gc=False):
     """Replace the rules for changes of topics by this text; an empty one removes them.
 
-    `is_file` is set if the controller applies the file of its settings. `after` is the version that the requester has
-    seen (0 for none); if another one was applied since, the command is refused. None applies it anyway.
+    `is_file` is set if the controller applies the rules file of its settings. `after` is the version that the requester
+    has read (0 for none); if another version was applied since, the command is refused. None applies the rules anyway.
     """
 
     text: str
@@ -65,7 +65,7 @@ class DeleteAcls(ClusterCommand, frozen=True, kw_only=True, gc=False):
 
 
 class QuotaAlteration(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Quota changes of one entity; None removes a key. `entity` is as the client wrote it."""
+    """Quota changes of one entity; None removes a key. `entity` is in the client's order of parts."""
 
     entity: QuotaEntity
     ops: tuple[tuple[str, float | None], ...]
@@ -107,7 +107,7 @@ class AlterUserScramCredentials(ClusterCommand, frozen=True, kw_only=True, gc=Fa
 
 
 class DrawLoginSecret(Command, frozen=True, kw_only=True, gc=False):
-    """Set the secret from which fake credentials of unknown users are derived, unless there is one."""
+    """Set the secret from which fake credentials of unknown users are derived, unless the secret is already set."""
 
     secret: bytes
 
@@ -116,6 +116,6 @@ class DrawLoginSecret(Command, frozen=True, kw_only=True, gc=False):
 
 
 class RecordRefusals(Command, frozen=True, kw_only=True, gc=False):
-    """Record refusals that were only counted so far."""
+    """Record refusals that were only counted so far, so that equal ones do not each get an event."""
 
     refusals: tuple[RequestsRefused, ...]

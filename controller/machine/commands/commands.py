@@ -1,8 +1,8 @@
 """Commands for topics, brokers, partitions, configs and settings, and observations of the target cluster.
 
-The engine and the API handlers stamp commands with everything that the machine must not determine itself: the time,
-request ids, topic ids, the result of authorization, the verdict of policies. So the same command on the same state
-always leads to the same decision.
+API handlers and the engine create commands, and `decide` decides on them. A command contains everything that `decide`
+must not determine itself: the time, request ids, topic ids, the result of authorization, the verdict of policies. So
+the same command on the same state always leads to the same decision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     """Base of client requests about a topic.
 
     `api` is Kafka's name of the request, `Metadata` for an automatic creation, or `HTTP`. `denied` is the authorizer's
-    error code, or 0. `duplicate` is set if the request names the topic more than once; it is submitted once.
+    error code, or 0. `duplicate` is set if the request names the topic more than once; such a topic gets one command.
     `validate_only` checks the command without changes (KIP-108). `dry_run` is None until the target cluster has
     answered, or if there is none. `throttle_ms` is the remaining throttle time of an exhausted mutation quota
     (KIP-599). `host` is the client's address.
@@ -52,7 +52,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
 
 
 class CreateTopic(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Create a topic (KIP-4). Counts of -1 mean the defaults, or are used with `assignments`.
+    """Create a topic (KIP-4). A count of -1 means the default, or that `assignments` determine it.
 
     `topic_id` is the id of the new topic. `timeout_ms` is how long the client waits until the topic is ready.
     `verdict` is None until the policies have returned it.
@@ -147,7 +147,7 @@ class ChangeLogDirs(RegisteredCommand, frozen=True, kw_only=True, gc=False):
 
 
 class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):
-    """The controller of KRaft brokers starts to lead, at this address. `features` are set if there are none yet."""
+    """A controller becomes leader of the KRaft quorum, at this address. `features` are set if there are none yet."""
 
     node_id: int
     kraft_version: int
@@ -161,14 +161,14 @@ class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):
 
 
 class ChangeFeatures(MembershipCommand, frozen=True, kw_only=True, gc=False):
-    """Finalize these features, replacing all. The sender has checked that all brokers support them."""
+    """Finalize these features, replacing all others. The API handler has checked that all brokers support them."""
 
     features: tuple[tuple[str, int], ...]
     reason: str
 
 
 class PartitionsOfTopics(Command, frozen=True, kw_only=True, gc=False):
-    """Base of commands about topics: all partitions, or a `span` of each topic."""
+    """Base of commands about several topics: all partitions of each topic, or those in `span`."""
 
     topics: tuple[TopicName, ...]
     span: Span | None = None
@@ -196,7 +196,7 @@ class IsrReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AlterPartition(Command, frozen=True, kw_only=True, gc=False):
-    """A leader reports ISRs of partitions of a topic (KIP-497). Reports with old epochs change nothing.
+    """A leader reports ISRs of partitions of a topic (AlterPartition, KIP-497). Reports with old epochs change nothing.
 
     A KRaft broker sends its `broker_epoch` and the topic id, and gets an answer.
     """
@@ -209,7 +209,7 @@ class AlterPartition(Command, frozen=True, kw_only=True, gc=False):
 
 
 class BrokerCommand(Command, frozen=True, kw_only=True, gc=False):
-    """Base of other requests of KRaft brokers. A wrong broker epoch is refused with STALE_BROKER_EPOCH."""
+    """Base of further requests of KRaft brokers. A wrong broker epoch is refused with STALE_BROKER_EPOCH."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -279,7 +279,7 @@ class CopyClusterState(Command, frozen=True, kw_only=True, gc=False):
 class ConfirmMetadata(Command, frozen=True, kw_only=True, gc=False):
     """Brokers have applied the log up to and including `offset`.
 
-    Earlier they had confirmed up to `after`, so topics created until then are not checked again.
+    The same brokers had confirmed up to `after` before, so topics created until `after` are not checked again.
     """
 
     brokers: tuple[BrokerId, ...]
@@ -294,7 +294,7 @@ class ExpireRequest(Command, frozen=True, kw_only=True, gc=False):
 
 
 class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
-    """The settings that decisions depend on have changed."""
+    """Replace the settings that decisions depend on."""
 
     settings: tuple[tuple[str, str], ...]
     release: str
@@ -356,7 +356,7 @@ class RefuseCreation(Command, frozen=True, kw_only=True, gc=False):
 
 
 class FinishChange(Command, frozen=True, kw_only=True, gc=False):
-    """The target cluster carried out the change of `request_id`, or refused it with `error_code`."""
+    """The target cluster carried out the change with this `request_id`, or refused it with `error_code`."""
 
     topic: TopicName
     error_code: int = 0
@@ -364,7 +364,7 @@ class FinishChange(Command, frozen=True, kw_only=True, gc=False):
 
 
 ClientCommand = TopicCommand | access.ClusterCommand | AlterPartition | BrokerCommand | MembershipCommand
-"""Commands that are answered, by request id and topic name."""
+"""Commands with an answer that the requester finds by request id and topic name."""
 
 AnyCommand = Command
-"""Every command; `decide.COMMANDS` has all kinds."""
+"""Every type of command; `decide.COMMANDS` lists the concrete ones."""

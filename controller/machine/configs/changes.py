@@ -1,17 +1,17 @@
-"""Changes of explicit configs: IncrementalAlterConfigs (KIP-339) and AlterConfigs, for topics and other resources.
+"""Decides on IncrementalAlterConfigs (KIP-339) and AlterConfigs, for topics and other resources, for `decide`.
 
 A request for one resource succeeds as a whole or fails. Checks follow Kafka's order: the request (duplicate keys, null
 values, unknown operations: INVALID_REQUEST), each operation (APPEND and SUBTRACT need a list: INVALID_CONFIG), then the
-resulting configs. A request that only deletes does not check the remaining configs, so that bad ones can be removed one
-by one. Texts are stored in their canonical form. Unlike Kafka, which fails with UNKNOWN_SERVER_ERROR, an unknown
-operation is INVALID_REQUEST.
+resulting configs. A request that only deletes does not check the remaining configs, so that a client can remove invalid
+ones one by one. Values are stored in their canonical form. An unknown operation is INVALID_REQUEST; Kafka fails with
+UNKNOWN_SERVER_ERROR.
 
 For brokers (KIP-226), client metrics (KIP-714) and groups (KIP-848), the controller checks the request and the name as
 in Kafka; the broker that received the request checks the values. Unlike in Kafka, the controller also checks values
 that topics inherit, because Kafka's controller fails on invalid ones.
 
-A log that Kafka wrote may contain values that Kafka itself cannot read: it validates a value without surrounding
-blanks, but stores it with them. Its controller then fails on a `min.insync.replicas` of " 2", and reads an
+A log written by Kafka may contain values that Kafka itself cannot read: Kafka validates a value without surrounding
+blanks, but stores it with the blanks. Its controller then fails on a `min.insync.replicas` of " 2", and reads an
 `unclean.leader.election.enable` of " true" as false. Its brokers fail on such numbers of groups. `unreadable` finds
 these values and `repair` returns the command that corrects them.
 """
@@ -54,7 +54,7 @@ def altered_topic_configs(
 ) -> Configs | Rejection:
     """Returns the explicit configs of a topic after the operations, sorted by name, or the rejection.
 
-    `current` are the configs before; if not `incremental`, the operations replace all of them. Removing a missing item
+    `current` are the configs before; without `incremental`, the operations replace all of them. Removing a missing item
     or adding an existing one changes nothing.
     """
     configs = check_ops(ops) or _after_ops(current if incremental else (), ops, _topic_list_default)
@@ -68,14 +68,14 @@ def altered_topic_configs(
 
 
 def check_ops(ops: Sequence[ConfigOp]) -> Rejection | None:
-    """Checks the operations of an alter request, independent of the resource."""
+    """Checks the operations of an alter request for any type of resource. Returns the first error, or None."""
     return _duplicate_keys(op.name for op in ops) or _null_values(ops) or _unknown_operation(ops)
 
 
 def check_resources(resources: Sequence[tuple[int, str]], others: Collection[int] = ()) -> tuple[Rejection | None, ...]:
     """Checks the resources (type, name) of an alter request.
 
-    A resource that is given twice is refused both times, as in Kafka. The allowed types are TOPIC and those in
+    A resource that is named twice is refused both times, as in Kafka. The allowed types are TOPIC and those in
     `others`.
     """
     given = Counter(resources)
@@ -200,7 +200,7 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
 
 
 def copy(state: State, command: CopyClusterState) -> Decision:
-    """Replaces the dynamic configs of brokers, and rules of an older version; no events if nothing changes."""
+    """Replaces the brokers' dynamic configs, and rules of an older version, by those of another partition's state."""
     before, after = dict(state.cluster.configs_of_brokers()), dict(command.configs)
     changed = sorted(name for name in before | after if before.get(name, ()) != after.get(name, ()))
     events: list[Event] = [

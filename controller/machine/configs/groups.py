@@ -1,8 +1,8 @@
 """All group configs of Kafka 4.4 (KIP-848, KIP-932, KIP-1071): type, default, limits, broker-level name.
 
 They are read from group_configs.json, one config a line, in the order of Kafka's GroupConfig. `allowed` is the limit of
-its ConfigDef. `within` is the limit from broker configs (`group.consumer.min.session.timeout.ms`, …) that have their
-defaults.
+GroupConfig's ConfigDef. `within` is the limit from the defaults of broker configs
+(`group.consumer.min.session.timeout.ms`, …). The config APIs use them.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class GroupConfig(msgspec.Struct, frozen=True, gc=False):
     within: Allowed
     internal: bool
     documentation: str
-    """Empty if the broker-level config has it."""
+    """Empty if the config has a broker-level config, which then has the documentation."""
 
     @property
     def synonym(self) -> str | None:
-        """The broker-level config with the default."""
+        """The broker-level config that has the default; None without one."""
         return None if self.documentation else f"group.{self.name}"
 
 
@@ -72,8 +72,8 @@ _UNITS_S = (86_400, 3_600, 60, 1)
 def invalid_group_configs(configs: Configs, *, within: bool) -> Rejection | None:
     """Returns the first error in the configs of a group, with Kafka 4.4's message, or None.
 
-    If `within` is True, the limits from broker configs apply too. With Kafka brokers these limits are not known here,
-    and the brokers clamp values.
+    If `within` is True, the limits that broker configs set apply too. Configs of Kafka brokers are not known here, and
+    those brokers clamp values.
     """
     texts = dict(configs)
     unknown = next((name for name in texts if name not in GROUP_CONFIGS), None)

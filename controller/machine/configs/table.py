@@ -1,7 +1,7 @@
 """All topic configs of Apache Kafka 4.4: type, default, allowed values, broker-level names.
 
-They are read from topic_configs.json, one config a line, in the order of Kafka's LogConfig, which is also the order of
-its checks: the response names the first bad value. A test compares the table with Kafka's.
+They are read from topic_configs.json, one config a line, in the order of Kafka's LogConfig. Checks use the same order,
+because the response names the first bad value. A test compares the table with Kafka's.
 
 If a topic does not set a config, it uses the first of its `synonyms` that the operator set (KIP-226), else `default`.
 """
@@ -32,9 +32,9 @@ class Synonym(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicConfig(msgspec.Struct, frozen=True, gc=False):
-    """A topic config. `default` is the text shown by DescribeConfigs; None for internal configs.
+    """A topic config. `default` is the text that DescribeConfigs returns; None for internal configs.
 
-    `internal` configs are for tests of brokers: they may be set, and are only shown if they are.
+    `internal` configs are for tests of brokers: clients may set them, and responses have them only if they are set.
     """
 
     name: str
@@ -52,7 +52,7 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False):
 _Broker = tuple[str, str, str | None, str, int]
 _Stored = tuple[str, str, str | None, str, str | tuple[_Broker, ...] | None, str]
 """A line of the file: name, type, default, allowed values, broker-level names, documentation. A single broker-level
-name has the type, default and limits of the topic config; several have their own, and a unit."""
+name has the type, default and limits of the topic config; each of several names has its own, and a unit."""
 
 
 def _row(stored: _Stored) -> TopicConfig:

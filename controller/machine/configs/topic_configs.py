@@ -1,4 +1,4 @@
-"""Validates topic configs and finds the effective values.
+"""Validates topic configs and finds the effective values, for the decisions on topics and for the settings.
 
 Checks follow Kafka's order, because the first error is the response: null values, values too large, unknown names, then
 each value in the order of the table, then contradictions. All rejections are INVALID_CONFIG (40), with messages that
@@ -39,7 +39,7 @@ _SUCCESSORS = {
 def validate_topic_configs(
     configs: Iterable[tuple[str, str | None]], broker_defaults: Configs = (), existing: Configs = ()
 ) -> Rejection | None:
-    """Returns the first error in the explicit configs of a topic, or None.
+    """Returns the first error in the explicit configs of a topic, or None if they are valid.
 
     `broker_defaults` are broker-level settings of the operator. `existing` are the previous configs; they only matter
     for disabling remote storage. If a name is given twice, the last value counts, as in Kafka.
@@ -189,7 +189,7 @@ def _remote_storage(in_force: Mapping[str, Value], tiered: bool) -> Rejection | 
 
 
 def local_retention(in_force: Mapping[str, Value], unit: str, prefix: str = "") -> str | None:
-    """Local segments cannot outlive or outgrow the whole log. `prefix` is that of the names in the message."""
+    """Returns the error if local retention exceeds total retention. `prefix` precedes the names in the message."""
     local, whole = _number(in_force, f"local.retention.{unit}"), _number(in_force, f"retention.{unit}")
     start = f"Invalid value {local} for configuration {prefix}local.retention.{unit}: Value must not be"
     if whole > -1 and local == -1:
@@ -200,7 +200,7 @@ def local_retention(in_force: Mapping[str, Value], unit: str, prefix: str = "") 
 
 
 def _copy_lag(in_force: Mapping[str, Value], unit: str) -> str | None:
-    """Local segments cannot be deleted before they may be copied (KIP-1241)."""
+    """Returns the error if local segments are deleted before they may be copied to remote storage (KIP-1241)."""
     name, local_name = f"remote.copy.lag.{unit}", f"local.retention.{unit}"
     lag, local = _number(in_force, name), _number(in_force, local_name)
     local = _number(in_force, f"retention.{unit}") if local == -2 else local
@@ -211,7 +211,7 @@ def _copy_lag(in_force: Mapping[str, Value], unit: str) -> str | None:
 
 
 def _frozen_retention(in_force: Mapping[str, Value], unit: str) -> str | None:
-    """If remote storage accepts no more segments, local and total retention must be equal (KIP-950)."""
+    """Returns the error if remote storage accepts no more segments and local and total retention differ (KIP-950)."""
     local = _number(in_force, f"local.retention.{unit}")
     if not in_force["remote.log.copy.disable"] or local in (-2, _number(in_force, f"retention.{unit}")):
         return None

@@ -1,8 +1,8 @@
-"""Values of Kafka's config types: parsing, limits, canonical texts and error messages.
+"""Values of Kafka's config types: parsing, limits, canonical texts and error messages, for topics, groups and settings.
 
-Clients and operators write configs as texts. `read_value` parses them like Kafka's ConfigDef: it ignores surrounding
-blanks, and reads `TRUE` as true, `+5` as 5, and a list by its commas. Error messages begin like ConfigDef's and add the
-allowed values where Kafka's do not have them.
+Clients and operators write configs as texts. `read_value` parses them like Kafka's ConfigDef, which ignores surrounding
+blanks, and reads `TRUE` as true, `+5` as 5, and a list by its commas. Error messages begin like ConfigDef's and also
+name the allowed values.
 
 Kafka's controller and brokers parse some configs more strictly (Integer.parseInt, Boolean.parseBoolean). So configs are
 stored as `canonical_text`, which all of Kafka's parsers read alike.
@@ -39,14 +39,14 @@ Value = bool | int | float | str | tuple[str, ...]
 
 
 class AtLeast(msgspec.Struct, frozen=True, gc=False):
-    """A number of at least `low`, or `other`, which has a special meaning."""
+    """The limit of a number: at least `low`, or exactly `other`, which has a special meaning."""
 
     low: int
     other: int | None = None
 
 
 class Between(msgspec.Struct, frozen=True, gc=False):
-    """A number from `low` to `high`, both included, or `other`, which has a special meaning."""
+    """The limit of a number: from `low` to `high`, both included, or exactly `other`, which has a special meaning."""
 
     low: int
     high: int
@@ -58,17 +58,17 @@ class OneOf(msgspec.Struct, frozen=True, gc=False):
 
 
 class ListOf(msgspec.Struct, frozen=True, gc=False):
-    """A list of these items; duplicates count once."""
+    """The limit of a list: only these items; duplicates count once."""
 
     values: tuple[str, ...]
 
 
 class ReplicaList(msgspec.Struct, frozen=True, gc=False):
-    """Throttled replicas: `*`, or partition:broker pairs (KIP-73)."""
+    """The limit of a list of throttled replicas: `*`, or partition:broker pairs (KIP-73)."""
 
 
 Allowed = AtLeast | Between | OneOf | ListOf | ReplicaList | None
-"""The limit of a value; None means no limit beyond the type."""
+"""The limit of a config's values; None means no limit beyond the type."""
 
 
 class Bad(msgspec.Struct, frozen=True, gc=False):
@@ -161,7 +161,7 @@ def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Valu
 
 
 def canonical_text(name: str, kind: ConfigType, allowed: Allowed, text: str) -> str:
-    """Returns the text to store, as Java prints the value. An invalid text only loses surrounding blanks."""
+    """Returns the text to store, as Java prints the value. An invalid text only loses its surrounding blanks."""
     value = read_value(name, kind, allowed, text)
     return text.strip(_BLANKS) if isinstance(value, Bad) else value_text(value)
 

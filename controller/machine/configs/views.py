@@ -1,7 +1,7 @@
-"""The effective topic configs, in Kafka's two views.
+"""The effective topic configs as the APIs return them: CreateTopics (v5+, KIP-525) and DescribeConfigs.
 
-CreateTopics (v5+, KIP-525) returns texts as given. DescribeConfigs returns parsed values (`+5` as 5, hours as ms), with
-their synonyms. Both are cached, because most topics have no explicit configs.
+CreateTopics returns texts as given. DescribeConfigs returns parsed values (`+5` as 5, hours as ms), with their
+synonyms. Both results are cached, because most topics have no explicit configs.
 
 Configs are not validated here: unknown names in the log are returned too.
 """
@@ -35,7 +35,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True, gc=False):
-    """One of the settings that could determine a value; the first one is effective."""
+    """A setting that could determine the value of a config; the first synonym is effective."""
 
     name: str
     value: str | None
@@ -43,7 +43,7 @@ class ConfigSynonym(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConfigEntry(msgspec.Struct, frozen=True, gc=False):
-    """An effective config. `value` is None if it is sensitive or missing."""
+    """An effective config with its source. `value` is None if the value is sensitive or missing."""
 
     name: str
     value: str | None
@@ -56,7 +56,7 @@ class ConfigEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_default(self) -> bool:
-        """DescribeConfigs v0 returns this instead of the source."""
+        """True if the source is Kafka's default; DescribeConfigs v0 returns this instead of the source."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
@@ -140,7 +140,7 @@ def _described_entry(name: str, text: str, chain: tuple[ConfigSynonym, ...]) -> 
 
 
 def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynonym, ...]:
-    """The synonyms of a row that have a value: first those that are set, then defaults.
+    """The synonyms of a row of the table that have a value: first those that are set, then defaults.
 
     Kafka starts the chain at the row's first name and returns nothing if that has no value: retention set only by
     `log.retention.hours` has a default as its source and no synonyms. This function does the same.
@@ -161,5 +161,5 @@ def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynony
 
 
 def _unknown_row(name: str) -> TopicConfig:
-    """A config in the log that the table does not have: without type and documentation, as in Kafka."""
+    """A row for a config in the log that is not in the table: without type and documentation, as in Kafka."""
     return TopicConfig(name, ConfigType.UNKNOWN, None, None, (), "")

@@ -1,8 +1,8 @@
-"""The partitions of a topic as an immutable value in blocks, so that a change copies one block.
+"""The partitions of a topic as an immutable value in blocks, so that a change copies one block. `Topic` stores it.
 
 Up to `BLOCK` partitions are a plain tuple. A change of one partition of a larger topic copies its block and the tuple
-of blocks, a few hundred references at 100,000 partitions. Unchanged blocks keep their identity, so that differences are
-found by identity.
+of blocks, a few hundred references at 100,000 partitions. Unchanged blocks are the same objects, so that `differing`
+compares only changed blocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeGuard, overload
 from events.catalog import Partition
 
 BLOCK = 256
-"""About the square root of the largest partition count, so that the number of blocks and their size are similar."""
+"""Partitions per block: about the square root of the largest count, so that there are about as many blocks."""
 
 Block = tuple[Partition, ...]
 Span = tuple[int, int]
@@ -66,7 +66,7 @@ def in_blocks(partitions: Sequence[Partition]) -> Sequence[Partition]:
 
 
 def blocks_of(partitions: Sequence[Partition]) -> tuple[Block, ...]:
-    """Returns the blocks; a tuple of few partitions is one block."""
+    """Returns the blocks of partitions that a topic stores; a plain tuple is a single block."""
     if is_one_block(partitions):
         return (partitions,)
     if type(partitions) is Blocks:
@@ -97,8 +97,8 @@ def changed(partitions: Sequence[Partition], changes: Mapping[int, Partition]) -
 
 
 def differing(before: Sequence[Partition], after: Sequence[Partition]) -> Iterator[tuple[int, Partition]]:
-    """Yields the partitions of `after`, with their indexes, that are not identical in `before`. `before` has no more
-    partitions."""
+    """Yields the partitions of `after`, with their indexes, that are not the same objects in `before`. `before` must
+    not have more partitions than `after`."""
     known = blocks_of(before)
     for number, block in enumerate(blocks_of(after)):
         old: Block = known[number] if number < len(known) else ()

@@ -1,9 +1,9 @@
-"""Changes partitions: the rules of leaders, in-sync replicas and epochs.
+"""Changes partitions, for requests of clients and brokers and when brokers fail: leaders, in-sync replicas, epochs.
 
 A change is computed from the current partition, a target, and the rules of its topic. These are the rules of Kafka
-4.3's `PartitionChangeBuilder`, in its order, because brokers rely on each of them and because Kafka's controller may
-take over the log. Tests compare this module with that class. Partitions on simulated brokers or in a target cluster
-follow the same rules. They have no `ReplicaMetadata` (directories, adding and removing replicas, ELR, recovery state).
+4.3's `PartitionChangeBuilder`, in its order, because brokers rely on each rule and because Kafka's controller may take
+over the log. Tests compare this module with that class. Partitions on simulated brokers or in a target cluster follow
+the same rules, without `ReplicaMetadata` (directories, adding and removing replicas, ELR, recovery state).
 
 1. A reassignment is complete when all added replicas are in sync; if it removes more replicas than it adds, when all
 remaining ones are (KIP-455).
@@ -13,12 +13,12 @@ may only become empty with that feature, so that no acknowledged record is lost.
 election accepts any replica and may lose records; the leader must then recover (KIP-704).
 4. The leader epoch rises when the leader changes or a replica is removed, the partition epoch with every change.
 
-Brokers come and go: only a live member of the ISR leads, a fenced broker leaves the ISR, and usable brokers replace
-placeholders (KIP-409). `Reconciliation` compares topics with the live brokers. The result depends on the state only and
-repeating it changes nothing, so the engine may call it at any time and in any slices. It neither moves leadership back
-to the preferred replica, which `balance` does, nor reassigns replicas.
+Brokers fail and return: only a live member of the ISR leads, a fenced broker leaves the ISR, and usable brokers replace
+placeholders (KIP-409). `Reconciliation` brings topics in line with the live brokers. The result depends on the state
+only and repeating it changes nothing, so the engine may reconcile at any time and in any slices. Reconciliation neither
+moves leadership back to the preferred replica, which `balance` does, nor reassigns replicas.
 
-It does not check the sender of a request.
+This module does not check the sender of a request.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from events.names import NO_LEADER, BrokerId, TopicName
 
 
 class Election(Enum):
-    """The allowed leaders: only the preferred replica, any in-sync replica, or even one that lost records."""
+    """The replicas that may be elected: only the preferred one, any in-sync one, or even one that lost records."""
 
     PREFERRED = "preferred"
     ONLINE = "online"
@@ -59,14 +59,14 @@ class Election(Enum):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """The target of a change. A field that is not set stays as it is."""
+    """The target of a partition change. None for a field means that the partition keeps its value."""
 
     isr: Ids | None = None
     replicas: Ids | None = None
     adding: Ids | None = None
     removing: Ids | None = None
     directories: Mapping[BrokerId, bytes] = {}
-    """The directories of some replicas."""
+    """Directories of replicas by broker; other replicas keep theirs."""
     recovering: bool | None = None
     unclean: Ids = ()
     """Replicas that may have lost records, so they are no longer eligible."""
@@ -75,7 +75,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """The rules of a topic on its brokers."""
+    """The rules for changing partitions of one topic, which depend on its configs and brokers."""
 
     may_lead: Callable[[BrokerId, bytes], bool]
     """True if the broker is live and the replica's directory is online."""
@@ -88,7 +88,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def rules_for(topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool]) -> Rules:
-    """The rules of a topic. Only KRaft brokers have eligible replicas and directories."""
+    """Returns the rules of a topic. Only KRaft brokers have eligible leader replicas and log directories."""
     if not cluster.has_kraft_brokers:
         return Rules(may_lead)
     return Rules(
@@ -100,19 +100,19 @@ def rules_for(topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, byte
 
 
 def effective_min_isr(topic: Topic, cluster: Cluster) -> int:
-    """min.insync.replicas, but not more than the replication factor."""
+    """The effective min.insync.replicas, but at most the replication factor."""
     return min(min_insync_replicas(topic.configs, cluster.settings), topic.replication_factor)
 
 
 def election_for(topic: Topic, cluster: Cluster) -> Election:
-    """The kind of automatic elections of a topic."""
+    """The kind of election that the topic's configs allow when its leader fails."""
     unclean = allows_unclean_election(topic.configs, cluster.settings)
     return Election.UNCLEAN if unclean else Election.ONLINE
 
 
 class TopicChanges:
-    """Changes partitions of one topic, one after another. `events` has the changes so far. `may_lead` is `serves` of
-    the cluster; a caller with many topics may cache it."""
+    """Changes partitions of one topic, one after another; `events` has the changes so far. `may_lead` defaults to
+    `serves` for the cluster; a caller with many topics may cache it."""
 
     def __init__(
         self, topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool] | None = None
@@ -121,7 +121,7 @@ class TopicChanges:
         self._rules = rules_for(topic, cluster, may_lead or partial(serves, cluster))
         self._changed: dict[int, Partition] = {}
         self.election = election_for(topic, cluster)
-        """The kind of automatic elections."""
+        """The kind of election when a leader fails."""
         self.events: list[Event] = []
 
     @property
@@ -132,13 +132,13 @@ class TopicChanges:
         return replace(self._topic, partitions=changed(self._topic.partitions, self._changed))
 
     def partition(self, index: int) -> Partition | None:
-        """The partition after the changes so far; None without one of this index."""
+        """The partition with this index after the changes so far; None if the topic has no such partition."""
         if not 0 <= index < len(self._topic.partitions):
             return None
         return self._changed.get(index) or self._topic.partitions[index]
 
     def change(self, index: int, target: Target, reason: str) -> Partition | None:
-        """Brings a partition to a target. Returns it changed; None if it already matches."""
+        """Brings a partition to a target. Returns the changed partition; None if it already matches."""
         before = self._changed.get(index) or self._topic.partitions[index]
         event = change(self._topic.name, index, before, target, self._rules, reason)
         if event is None:
@@ -165,7 +165,7 @@ def change(
         leader, unclean = _elected(partition, replicas, isr, elr, target.election, rules)
     if leader != partition.leader and leader in elr:
         isr = (leader,)
-        # If an ISR of one is enough, the other replicas miss what it acknowledges from now on.
+        # If an ISR of one is enough, the leader acknowledges records from now on that the other replicas do not have.
         elr = without(elr, (leader,)) if rules.min_isr > 1 else ()
     if unclean:
         isr, elr = (leader,), ()
@@ -200,8 +200,8 @@ def _is_complete(isr: Ids, replicas: Ids, adding: Ids, removing: Ids) -> bool:
 
 
 def _eligible(partition: Partition, isr: Ids, replicas: Ids, unclean: Ids, rules: Rules) -> Ids:
-    """The eligible replicas, before an election."""
-    # If min.insync.replicas was lowered, the eligible replicas miss records acknowledged since.
+    """The eligible leader replicas after the change, before an election."""
+    # If min.insync.replicas was lowered, the leader has acknowledged records since that eligible replicas do not have.
     had = replica_metadata_of(partition).elr if len(partition.isr) < rules.min_isr else ()
     if not rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty
         return tuple(one for one in without(had, unclean) if one in replicas)
@@ -213,7 +213,7 @@ def _eligible(partition: Partition, isr: Ids, replicas: Ids, unclean: Ids, rules
 def _elected(
     partition: Partition, replicas: Ids, isr: Ids, elr: Ids, election: Election, rules: Rules
 ) -> tuple[BrokerId, bool]:
-    """Returns the leader to elect, and whether the election is unclean."""
+    """Returns the leader to elect, and True if the election is unclean."""
     favoured = replicas[:1] if election is Election.PREFERRED else ()
     have_all_records = isr or elr
     for replica in (*favoured, partition.leader, *replicas):
@@ -251,12 +251,12 @@ def without(ids: Ids, gone: Collection[BrokerId]) -> Ids:
     return tuple([one for one in ids if one not in gone]) if gone else ids  # a list is faster than a generator
 
 
-# Brokers come and go.
+# Brokers fail and return.
 
 
 class Reconciliation:
-    """Compares topics with the brokers of a cluster. Fast where nothing is to be done, because that is the case for
-    most partitions when a broker comes or goes."""
+    """Brings topics in line with the brokers of a cluster. Optimized for partitions that need no change, because most
+    partitions need none when a broker fails or returns."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -264,17 +264,17 @@ class Reconciliation:
         self._live = frozenset(cluster.live)
         self._serves = cache(partial(serves, cluster))
         self._unclean = frozenset(each for each, broker in cluster.brokers.items() if broker.unclean)
-        """Brokers that started after an unclean shutdown, so records may be missing."""
+        """Brokers that started after an unclean shutdown, so their replicas may lack records."""
         self._elr = cluster.feature(ELIGIBLE_REPLICAS) > 0
         self._online = frozenset(
             (broker_id, directory)
             for broker_id in (cluster.live if cluster.has_kraft_brokers else ())
             for directory in (*cluster.brokers[broker_id].log_dirs, UNASSIGNED, MIGRATING)
         )
-        """Log directories that surely are online; a broker without known directories has others."""
+        """(broker, directory) pairs known to be online. A broker that reports no directories may have others."""
 
     def reconcile(self, topic: Topic, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
-        """Returns the topic in line with the live brokers, and the events for that. `span` limits it to some
+        """Returns the topic after reconciliation, and the events that change it. `span` limits it to some
         partitions."""
         changes, min_isr = TopicChanges(topic, self._cluster, self._serves), self._min_isr(topic)
         for index, partition in numbered(topic.partitions, span):
@@ -308,7 +308,7 @@ class Reconciliation:
             if self._unclean and self._unclean_members(partition):
                 return False
             if metadata.elr and (len(partition.isr) >= min_isr or not self._elr):
-                return False  # min.insync.replicas was lowered: they miss records acknowledged from now on
+                return False  # min.insync.replicas was lowered: eligible replicas miss records acknowledged from now on
         elif self._cluster.has_kraft_brokers:
             return False
         if partition.leader == NO_LEADER:
@@ -328,13 +328,13 @@ class Reconciliation:
         return tuple([member for member in partition.isr if self._serves(member, known.get(member, UNASSIGNED))])
 
     def _unclean_members(self, partition: Partition) -> Ids:
-        """The in-sync or eligible replicas on brokers that may have lost records; only KRaft brokers report it."""
+        """The in-sync or eligible replicas on brokers that reported an unclean shutdown; only KRaft brokers do."""
         members = (*partition.isr, *replica_metadata_of(partition).elr)
         return tuple(one for one in members if one in self._unclean)
 
 
 def balance(topic: Topic, cluster: Cluster, span: Span | None = None) -> list[Event]:
-    """Elects preferred leaders that are in sync."""
+    """Returns the elections of preferred leaders that are in sync but do not lead."""
     changes = TopicChanges(topic, cluster)
     for index, partition in numbered(topic.partitions, span):
         if partition.leader not in (partition.replicas[0], NO_LEADER):

@@ -1,4 +1,4 @@
-"""Places replicas on brokers and in their log directories.
+"""Places the replicas of new partitions on brokers and in their log directories, for creates and added partitions.
 
 Goals of placement, in this order:
 1. no broker has two replicas of a partition;
@@ -42,7 +42,7 @@ def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor:
 
 
 def new_partition(replicas: Ids, cluster: Cluster) -> Partition:
-    """A new partition: all live replicas are in sync, and the first of them leads."""
+    """Returns a new partition: all live replicas are in sync, and the first of them is the leader."""
     isr = tuple(replica for replica in replicas if replica in cluster.live)
     metadata = None
     if cluster.has_kraft_brokers:
@@ -56,7 +56,7 @@ def is_filled(partition: Partition, cluster: Cluster) -> bool:
 
 
 def filled(topic: str, index: int, replicas: Ids, cluster: Cluster) -> Ids:
-    """Returns the replicas with usable brokers in place of placeholders, as far as there are any (KIP-409)."""
+    """Returns the replicas with placeholders replaced by usable brokers, as far as there are enough (KIP-409)."""
     if replicas[-1] >= 0:
         return replicas
     for placeholder in filter(is_placeholder, replicas):
@@ -80,14 +80,14 @@ Member = tuple[BrokerId, str | None]
 
 
 class Ring(msgspec.Struct, frozen=True, eq=False):
-    """Brokers in an order in which racks alternate. Compared by identity, so that it is a quick key of a cache."""
+    """Brokers in an order in which racks alternate. Compared by identity, which makes it a fast cache key."""
 
     members: tuple[Member, ...]
 
 
 @lru_cache(maxsize=8)
 def rack_ring(usable: tuple[BrokerId, ...], racks: tuple[str | None, ...]) -> Ring:
-    """Returns the ring of the usable brokers. Those without a rack count as one rack."""
+    """Returns the ring of the usable brokers. Brokers without a rack count as one rack."""
     by_rack: dict[str | None, list[BrokerId]] = {}
     for broker_id, rack in sorted(zip(usable, racks, strict=True), key=lambda pair: (pair[1] or "", pair[0])):
         by_rack.setdefault(rack, []).append(broker_id)
@@ -114,7 +114,7 @@ def place(topic: str, ring: Ring, first: int, count: int, factor: int) -> tuple[
 
 @lru_cache(maxsize=16_384)
 def _replicas(ring: Ring, at: int, shift: int, factor: int) -> tuple[BrokerId, ...]:
-    """The leader at one place of the ring, and its followers, unused racks first."""
+    """The leader, which is the broker at index `at` of the ring, and its followers, unused racks first."""
     members, turns = ring.members, len(ring.members) - 1
     leader, leader_rack = members[at]
     chosen = [leader]
@@ -136,7 +136,7 @@ def pick_for_placeholder(
 ) -> BrokerId | None:
     """Returns the broker that replaces a placeholder, or None without candidates.
 
-    Prefers unused racks. Otherwise the name and partition decide, so that several new brokers share the load.
+    Prefers unused racks. Topic name and partition select one of the best brokers, so that new brokers share the load.
     """
     if not candidates:
         return None

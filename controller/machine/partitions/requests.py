@@ -1,9 +1,9 @@
-"""Decides on requests about partitions.
+"""Decides on requests about partitions, for `decide`.
 
-Brokers send AlterPartition, directories of replicas and requests for producer ids. Clients request elections (KIP-460)
-and reassignments (KIP-455). Checks, their order, codes and messages are those of Kafka 4.3's ReplicationControlManager.
-Each partition is answered separately. Refused requests of clients change nothing and are not recorded. The `reason` of
-a PartitionChanged names the principal.
+Brokers send AlterPartition, AssignReplicasToDirs and AllocateProducerIds. Clients send ElectLeaders (KIP-460) and
+AlterPartitionReassignments (KIP-455). Checks, their order, codes and messages are those of Kafka 4.3's
+ReplicationControlManager. Each partition is answered separately. Refused requests of clients change nothing and are not
+recorded. The `reason` of a PartitionChanged event names the principal.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def stale(request_id: RequestId, topic: TopicName, cluster: Cluster, broker_id: 
 
 
 def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
-    """Applies the ISR reports of a leader in order. If a change completes a reassignment and elects another leader, the
-    reporting leader gets an error. Simulated brokers send no epoch, and need no answer."""
+    """Applies the ISR reports of a leader in order. If a report completes a reassignment that elects another leader,
+    the reporting leader gets an error. Simulated brokers send no broker epoch, and need no answer."""
     cluster, is_simulated = state.cluster, command.broker_epoch is None
     if not is_simulated and is_stale(cluster, command.broker_id, command.broker_epoch):
         return stale(command.request_id, command.topic, cluster, command.broker_id)
@@ -91,7 +91,7 @@ def refusal(
 ) -> ErrorCode | None:
     """Returns the error code of an ISR report, or None if it is accepted."""
     if report.leader_epoch > partition.leader_epoch or report.partition_epoch > partition.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader knows a newer epoch than this controller
+        return ErrorCode.NOT_CONTROLLER  # the reporting leader knows a newer epoch than this controller
     if report.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != partition.leader:
@@ -111,7 +111,7 @@ def _is_valid_isr(isr: Ids, partition: Partition) -> bool:
 
 
 def _are_eligible(report: commands.IsrReport, cluster: Cluster) -> bool:
-    """True if all members are live with the broker epochs that the leader knows (KIP-903)."""
+    """True if all members of the reported ISR are live, with the broker epochs that the leader knows (KIP-903)."""
     return all(map(cluster.is_live, report.isr)) and all(
         epoch in (-1, cluster.brokers[member].broker_epoch)
         for member, epoch in zip(report.isr, report.broker_epochs, strict=False)
@@ -204,8 +204,8 @@ def _elect(changes: TopicChanges | None, index: int, command: commands.ElectLead
 
 
 def reassign_partitions(state: State, command: commands.ReassignPartitions) -> Decision:
-    """Reassigns partitions, or cancels that. A new order of the same replicas takes effect immediately, other changes
-    when the added replicas are in sync."""
+    """Reassigns partitions, or cancels reassignments. A new order of the same replicas takes effect immediately, other
+    changes when the added replicas are in sync."""
     topic = topic_named(state, command.topic)
     changes = None if topic is None else TopicChanges(topic, state.cluster)
     answers = [_answer(wanted.partition, _reassign(changes, wanted, command)) for wanted in command.reassignments]
@@ -232,8 +232,8 @@ def _reassign(
 
 
 def _moved(partition: Partition, target: Ids) -> Target:
-    """Puts the target first, then the replicas to be removed. Placeholders need no removal, and replicas that a
-    reassignment in progress adds are still to be added."""
+    """The target of a reassignment: the new replicas, then those to be removed. Placeholders are not among those to be
+    removed. Replicas that a reassignment in progress adds are still to be added."""
     settled = without(partition.replicas, replica_metadata_of(partition).adding)
     removing = tuple(sorted(one for one in partition.replicas if one >= 0 and one not in target))
     adding = tuple(sorted(without(target, settled)))

@@ -1,9 +1,9 @@
-"""Conditions between fields, in the Common Expression Language (https://cel.dev).
+"""Conditions in rules for topic changes, in the Common Expression Language (https://cel.dev). `Rule` evaluates them.
 
-CEL has no loops, and reads no clock and no file. So the same change always gives the same result. Only macros could
-take long. Therefore an expression may have at most CHARS_MAX characters and one macro, and with a macro no long lists.
-`matches` uses RE2 and remembers patterns: the CEL library would compile the pattern each time, for up to half a second.
-Unknown variables and functions are refused when the rules are read.
+CEL has no loops, and reads no clock and no file. So an expression on the same change always gives the same result. Only
+macros could take long. Therefore an expression may have at most CHARS_MAX characters and one macro, and with a macro no
+long lists. `matches` uses RE2 and caches patterns: the CEL library would compile a pattern each time, for up to half a
+second. Unknown variables and functions are refused when the rules are read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.patterns import Pattern
 
 CHARS_MAX: Final = 1000
 COMMAS_WITH_MACRO_MAX: Final = 50
-"""`[0, 0, …].map(x, config)` takes time in proportion to the square of the items."""
+"""Limits the lists: `[0, 0, …].map(x, config)` takes time in proportion to the square of the number of items."""
 VARIABLES: Final = (
     *("name", "change", "principal", "client_id", "host", "before", "after"),
     *("partitions", "replication_factor", "min_insync_replicas", "configs", "config"),
@@ -30,13 +30,13 @@ FUNCTIONS: Final = (
 _OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "host", "before"}
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
 _MATCHES: Final = "re2_matches"
-"""The name of our `matches` in the CEL library, whose own cannot be replaced."""
+"""The name under which the CEL library knows our `matches`; the library's own `matches` cannot be replaced."""
 _MATCHES_CALL = re.compile(r"\.\s*matches\s*\(")
 _ERROR_CHARS_MAX = 200
 
 
 class ExpressionError(ValueError):
-    """A text is not a usable expression; the message says why."""
+    """A text is not a valid expression; the message has the reason."""
 
 
 class ExpressionFailed(Exception):
@@ -44,7 +44,7 @@ class ExpressionFailed(Exception):
 
 
 class Variables:
-    """The values of the variables for one change. Each is made when an expression first needs it."""
+    """The values of an expression's variables for one change. Each value is computed when first needed."""
 
     def __init__(self, makers: Mapping[str, Callable[[], object]]) -> None:
         self._makers = makers
@@ -52,12 +52,12 @@ class Variables:
         self._known: set[str] = set()
 
     def context(self, names: Sequence[str]) -> object:
-        """A CEL context with at least these variables."""
+        """A CEL context that has at least the variables `names`."""
         import cel
 
         if self._context is None:
             self._context = cel.Context()
-            logging.getLogger("cel").disabled = True  # it warns of each function that raises, besides raising
+            logging.getLogger("cel").disabled = True  # it would log a warning for each exception of a function
             for function in ("matches", _MATCHES):  # as matches(text, pattern) and text.matches(pattern)
                 self._context.add_function(function, _matches)
         for name in names:
@@ -68,7 +68,7 @@ class Variables:
 
 
 class Expression:
-    """A CEL expression. Raises ExpressionError."""
+    """A compiled CEL expression. The constructor raises ExpressionError."""
 
     def __init__(self, text: str) -> None:
         self.text: Final = text
@@ -77,7 +77,7 @@ class Expression:
         """True if the value depends only on the topic, not on the requester, the kind of change or the old topic."""
 
     def value(self, variables: Variables) -> object:
-        """Raises ExpressionFailed."""
+        """Returns the value of the expression. Raises ExpressionFailed."""
         try:
             return self._program.execute(variables.context(self.names))
         except KeyboardInterrupt:
@@ -86,7 +86,7 @@ class Expression:
             raise ExpressionFailed(_short(error)) from None
 
     def is_true(self, variables: Variables) -> bool:
-        """Raises ExpressionFailed, also for a value that is neither true nor false."""
+        """True if the value is true. Raises ExpressionFailed, also for a value that is neither true nor false."""
         value = self.value(variables)
         if not isinstance(value, bool):
             raise ExpressionFailed(f"it is {type(value).__name__}, not true or false")
@@ -94,7 +94,7 @@ class Expression:
 
 
 class Message:
-    """A message with fields: the text between braces is an expression. Raises ExpressionError."""
+    """A message whose fields in braces are expressions. The constructor raises ExpressionError."""
 
     def __init__(self, text: str) -> None:
         parts = re.split(r"\{([^{}]*)\}", text)

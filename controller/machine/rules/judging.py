@@ -1,9 +1,9 @@
-"""Applies the rules of the state to a decided change: returns violations that refuse it, warn, or are only observed.
+"""Applies the rules of the state to a decided change, for `decide`: violations refuse, warn, or are only observed.
 
-The rules are part of the state, so that each decision follows the version recorded before it, in every process. A
-change is judged after the decision on it, because the decision contains the topic as it would be after the change.
-`filled` runs before the decision: it adds the defaults of the rules to a create request. `apply_rules` decides on new
-rules, which become a version in the log.
+The rules are part of the state, so that every process uses the version recorded before a decision. A change is judged
+after the decision on it, because the decision contains the topic after the change. `filled` runs before the decision:
+it adds the defaults of the rules to a create request. `apply_rules` decides on new rules, which become a version in the
+log.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MESSAGE_CHARS_MAX = 4096
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The rules that a change violates, by mode."""
+    """The violations of rules by a change, by the mode of the rule (enforce, warn, observe)."""
 
     refused: tuple[catalog.Observation, ...] = ()
     warned: tuple[catalog.Observation, ...] = ()
@@ -58,7 +58,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
     @property
     def rejection(self) -> Rejection | None:
-        """The rejection if an enforced rule is violated; it names each of them."""
+        """The rejection if enforced rules are violated, which names each of those rules; else None."""
         if not self.refused:
             return None
         message = shortened("; ".join(one.message for one in self.refused), MESSAGE_CHARS_MAX)
@@ -118,7 +118,7 @@ def filled(
 
 
 def _rules_of(cluster: Cluster) -> Rules:
-    """Raises RulesError for rules of a newer release."""
+    """Returns the rules of the state. Raises RulesError for rules of a newer release."""
     return NO_RULES if cluster.rules is None or not cluster.rules.text else read_rules(cluster.rules.text)
 
 
@@ -194,7 +194,7 @@ def _defaults(cluster: Cluster, command: commands.AlterResourceConfigs) -> tuple
 
 
 def _inherited(settings: catalog.Configs) -> TopicFacts:
-    """The configs that topics inherit from settings of brokers, by the names of topic configs."""
+    """The broker-level configs that topics inherit, under the names of the topic configs."""
     given = dict(settings)
     texts = {row.name: operators_default(row, given) for row in BY_NAME.values()}
     return TopicFacts(0, (), {name: text for name, text in texts.items() if text is not None})

@@ -1,8 +1,8 @@
-"""Reads rules: TOML with tables `[[rule]]`, `[[default]]` and `[[example]]`; docs/policies.md has their keys.
+"""Reads rules from TOML with tables `[[rule]]`, `[[default]]` and `[[example]]`; docs/policies.md has their keys.
 
-An error anywhere refuses the whole text: otherwise a wrong rule would only be noticed by the next client that changes a
-topic. The first of several errors is reported, with its line. The rules are state, so the same text must always be read
-in the same way, in every process.
+An error anywhere refuses the whole text: otherwise only the next client that changes a topic would notice a wrong rule.
+The first of several errors is reported, with its line. The rules are part of the state, so every process must read the
+same text in the same way.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from controller.machine.rules.reading_values import (
 from controller.machine.rules.rule import MODES, Kind, Rule, RulesError, TopicDefaults
 
 BYTES_MAX = 256 * 1024
-"""The text is one event, which must fit in a record of a Kafka topic."""
+"""Limit for the text of the rules. It is one event, which must fit in a record of a Kafka topic."""
 RULES_MAX = 1000
 EXPRESSIONS_CHARS_MAX = 50_000
-"""Limit for all expressions and messages together. Compiling that many takes half a second at most."""
+"""Limit for all expressions and messages together. Compiling so many characters takes half a second at most."""
 STARS_MAX = 10_000
-"""Limit for the `*` of all patterns: compiling each takes 30 µs."""
+"""Limit for the number of `*` in all patterns: compiling each takes 30 µs."""
 KEY_PARTS_MAX = 30
-"""`tomllib` takes time in proportion to the square of the parts of a dotted key, or more."""
+"""Limit for a dotted key: `tomllib` takes time in proportion to the square of its parts, or more."""
 _KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:{_KEY}[ \t]*+\.[ \t]*+){{{KEY_PARTS_MAX}}}")
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """A change to try rules with, and the rules that it violates; none if it is allowed. `before` is None for a new
-    topic."""
+    """A test case for the rules: a change, and the names of the rules that it violates; none if it is allowed. `before`
+    is None for a new topic."""
 
     line: int
     kind: Kind

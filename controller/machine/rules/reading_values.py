@@ -1,4 +1,4 @@
-"""Parsers of the values in rules: each returns a value for a `Rule`, or fails with the line and the allowed values."""
+"""Parsers for `reading`: each returns a value for a `Rule`, or fails with the line and the allowed values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from controller.patterns import ALLOWED, Pattern, PatternError
 
 PATTERNS_MAX = 100
 TEXT_CHARS_MAX = 1000
-"""Limit for a text such as a hint: each refused topic gets it."""
+"""Limit for a text such as a hint, because the refusal of each topic contains it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
@@ -55,7 +55,7 @@ def line_of(text: str, table: str, number: int, key: str) -> int:
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The position in the text, for error messages."""
+    """The position of a value in the TOML text, for error messages."""
 
     text: str
     table: str = ""
@@ -88,7 +88,7 @@ def scoped(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "principals": principals, "topics": topics}
 
 
-# Each reader parses one value of the TOML text into the form that a Rule has, or fails.
+# Each function parses one value of the TOML text into the form that `Rule` has, or raises an error with the place.
 
 
 def name_of(place: Place, value: object) -> str:
@@ -191,7 +191,7 @@ def _config_range(place: Place, row: TopicConfig, ends: dict[str, Any]) -> Range
 
 
 def _value(place: Place, row: TopicConfig, given: object) -> Value:
-    """Parses a value by the table of topic configs, so that a rule cannot require an impossible value."""
+    """Parses a value by the type and limits of its topic config: a rule cannot require an impossible value."""
     if not isinstance(given, str | int | float):
         place.fail(given, "is not a value", allowed_text(row.kind, row.allowed))
     value = read_value(row.name, row.kind, row.allowed, _config_text(given))
@@ -234,7 +234,7 @@ def _quoted(name: str) -> str:
 
 
 def written_text(value: object) -> str:
-    """Formats a value for people."""
+    """Formats a parsed value for messages and views."""
     if isinstance(value, dict):
         return "; ".join(f"{key}: {written_text(each)}" for key, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

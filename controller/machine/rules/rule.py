@@ -1,9 +1,9 @@
 """A rule for changes of topics: its scope, its requirements, and the message for a change that violates it.
 
-A rule sees the topic as it would be after the change: its counts, and its explicit configs. A config that is left to
-the cluster counts as not set, whatever the default; expressions also see effective values. Violations that the topic
-already had before the change are ignored, so that an old topic can still be altered. Values are parsed by the table of
-topic configs, so that `+5` is 5, `TRUE` is true, and `delete,compact` is `compact,delete`.
+A rule gets the topic as it would be after the change: its counts, and its explicit configs. A config without an
+explicit value counts as not set, whatever the default; expressions also have effective values. Violations that the
+topic already had before the change are ignored, so that an old topic can still be altered. Values are parsed by the
+table of topic configs, so that `+5` is 5, `TRUE` is true, and `delete,compact` is `compact,delete`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from controller.patterns import Pattern
 from events.errors import UserError
 
 Kind = Literal["create", "grow", "alter", "delete", "reassign", "elect", "defaults", "discovered"]
-"""A kind of change. `defaults`: a dynamic config of brokers that topics inherit. `discovered`: a change that was made
-in the target cluster directly; rules only observe it."""
+"""A kind of change. `defaults`: a dynamic config of brokers that topics inherit. `discovered`: a change made directly
+in the target cluster, which rules only observe."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ON_BY_DEFAULT: tuple[Kind, ...] = ("create", "grow", "alter", "reassign", "defaults", "discovered")
 Mode = Literal["enforce", "warn", "observe"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 ERROR_PART_CHARS_MAX = 2000
-"""Limit for the key, the value and the allowed values in the message of an error."""
+"""Limit in an error message for each of: the key, the value, the allowed values."""
 
 
 def shortened(text: str, chars_max: int) -> str:
@@ -50,7 +50,7 @@ class RulesError(UserError):
         super().__init__(": ".join([*place, *([text] if text else []), problem]) + f"; allowed: {allowed}")
 
     def in_file(self, path: PurePath) -> RulesError:
-        """The same error with the file."""
+        """The same error, with the name of the file in its message."""
         self.args = (f"file {path}: {self}",)
         return self
 
@@ -63,9 +63,9 @@ class TopicFacts(msgspec.Struct, frozen=True):
     factors: tuple[int, ...]
     configs: Mapping[str, str]
     defaults: tuple[tuple[str, str], ...] = ()
-    """The broker-level settings that are defaults of topics."""
+    """The broker-level settings from which topics inherit defaults."""
     parsed: dict[str, Value | Bad] = msgspec.field(default_factory=dict)
-    """Explicit values that rules have parsed."""
+    """A cache of explicit config values that were already parsed."""
 
     def value(self, name: str) -> Value | Bad:
         """The parsed value of an explicit config."""
@@ -95,11 +95,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_LIMIT_AT_MINUS_ONE = frozenset({"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"})
-"""Configs where -1 means no limit. It counts as infinite, so that it exceeds every `max`."""
+"""Configs where -1 means no limit. There -1 counts as infinite, so that it exceeds every `max`."""
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Both ends are included; None means no limit."""
+    """A range of allowed numbers, both ends included; None means no limit at that end."""
 
     low: float | None = None
     high: float | None = None
@@ -116,7 +116,7 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One of these values. The order of lists does not matter."""
+    """A set of allowed values. The order of the items in a list value does not matter."""
 
     values: tuple[Value, ...]
 
@@ -134,7 +134,7 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
     allowed: Range | Choice
 
     def violation(self, topic: TopicFacts) -> str | None:
-        """Returns the error for the value of a topic that sets it, or None."""
+        """Returns the error if the topic sets the config to a value that is not allowed, or None."""
         value = topic.value(self.name)
         if isinstance(value, Bad):
             return value.message
@@ -150,7 +150,7 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """The names that match `only` and do not match `but`. `only=None` matches every name; `but=None` excludes none."""
+    """The names to which a rule applies: those that match `only` (None: all) and do not match `but` (None: none)."""
 
     only: re.Pattern[str] | None = None
     but: re.Pattern[str] | None = None
@@ -169,9 +169,9 @@ class Exemption(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     until_ms: int
     until: str
-    """The date as written."""
+    """The end of the exemption, as written in the rules."""
     applies_to: str = ""
-    """The topics and principals as written."""
+    """The topics and principals, as written in the rules."""
 
     def covers(self, change: Change) -> bool:
         return change.at_ms < self.until_ms and change.topic in self.topics and change.principal in self.principals
@@ -200,7 +200,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_configs: tuple[str, ...] = ()
     check: Expression | None = None
     written: dict[str, str] = {}
-    """The keys and values in the file, without name and mode."""
+    """The keys and values as written in the rules, without name and mode."""
 
     def violation(self, change: Change, variables: Variables, unchanged: Variables | None) -> str | None:
         """Returns the message for a change that violates the rule, or None.
@@ -252,7 +252,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def _topic_violations(self, change: Change, topic: TopicFacts) -> list[str]:
         found: list[str] = []
         configs = topic.configs
-        if change.kind != "defaults":  # defaults have no name and no counts
+        if change.kind != "defaults":  # a change of the cluster's defaults has no topic name and no counts
             if self.name_pattern is not None and not self.name_pattern.is_found_in(change.topic):
                 found.append(f"topic name '{change.topic}' does not match '{self.name_pattern.text}'")
             if self.partitions is not None and topic.partitions not in self.partitions:

@@ -1,10 +1,10 @@
-"""Record batches of the metadata log: Kafka's format 2, uncompressed, as KRaft controllers write it.
+"""Encodes and decodes record batches of the metadata log: Kafka's format 2, uncompressed, as in KRaft.
 
-A batch holds the records of one step with one timestamp and leader epoch. Control records belong to the quorum itself:
+A batch holds the records of one append with one timestamp and leader epoch. Control records belong to the quorum:
 leader changes, voters, begin and end of a snapshot (KIP-595, KIP-630, KIP-853).
 
 The first record of each Topicwright batch is a NoOpRecord that embeds the events in a tagged field. Kafka's controllers
-and brokers retain a record's bytes and ignore unknown tagged fields; their snapshots drop them. The field contains, in
+and brokers retain a record's bytes and ignore unknown tagged fields; their snapshots drop it. The field contains, in
 MessagePack: the format version (1), the first event's offset in the leader's event log, the canonical bytes of each
 event, and, in the first batch of a commit, the tree root over all events before the first.
 """
@@ -92,7 +92,7 @@ def encode_batch(
 
 
 class BatchHead(NamedTuple):
-    """The head of a batch, and its position in the bytes."""
+    """The header fields of a batch, without its records, and its position in the bytes."""
 
     base_offset: int
     last_offset: int
@@ -135,8 +135,8 @@ def whole_batches(data: bytes, end: int = _OFFSET_MAX) -> bytes:
 
 
 def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[BatchHead]:
-    """The batch heads in `data` from byte `at` on. Checks checksums, not records. Raises BrokenBatch at the first
-    incomplete batch."""
+    """The header of each batch in `data` from byte `at` on. Checks checksums, not records. Raises BrokenBatch at the
+    first incomplete batch."""
     size = len(data)
     while at < size:
         if size - at < HEADER_BYTES:
@@ -185,7 +185,7 @@ def _broken(where: str, at: int, why: str) -> BrokenBatch:
 
 
 def _records(data: bytes, at: int, batch_end: int, count: int) -> Iterator[Pair]:
-    """The records of a batch. Raises IndexError if they do not exactly fill it."""
+    """The records of a batch. Raises IndexError if the records do not exactly fill the batch."""
     for _ in range(count):
         size, at = _read_varint(data, at)
         end = at + size
@@ -247,8 +247,8 @@ _HEAD: Final = b"".join(map(encode_uvarint, (1, 20, 0, 1, TAG)))
 
 
 class EmbeddedEvents(msgspec.Struct, frozen=True, array_like=True):
-    """The events of a batch. `first` is the offset of the first; `root` is the tree root over all before it, empty if
-    not given."""
+    """The events in a NoOpRecord. `first` is the offset of the first event; `root` is the Merkle root over all events
+    before that one, or empty."""
 
     form: int
     first: int
@@ -266,7 +266,7 @@ def embed_events(first: int, values: Sequence[bytes], root: bytes = b"") -> byte
 
 
 def embedded_events(value: bytes) -> EmbeddedEvents | None:
-    """The events embedded in a record; None if there are none, or their form is unknown."""
+    """The events embedded in the value of a NoOpRecord; None without events, or for an unknown format version."""
     if not value.startswith(_HEAD):
         return None
     try:

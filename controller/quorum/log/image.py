@@ -1,10 +1,10 @@
-"""The image of the metadata log: its records applied as every broker applies them, and snapshots of it (KIP-630).
+"""Applies the records of the metadata log to an image, as Kafka's MetadataImage does, and writes snapshots (KIP-630).
 
-It uses no code of the machine's rules, so tests can compare the image with the machine's state. Records of any release
-are accepted; unknown ones are stored unchanged, in order.
+The snapshots of a voter and the import of another controller's log use the image. It shares no code with the state
+machine (`controller.machine`), so tests can compare the two. Unknown records are stored unchanged, in order.
 
 A snapshot is made from the previous snapshot and the batches since then, never from the machine's state. So a thread
-can make it while the state changes.
+can make the snapshot while that state changes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Transactions:
 
 
 class MetadataImage:
-    """The metadata of a cluster, as records."""
+    """The current metadata of a cluster: the newest record of each topic, partition, broker, config and so on."""
 
     def __init__(self) -> None:
         self._records: dict[type[MetadataRecord], dict[tuple[Any, ...], MetadataRecord]] = {kind: {} for kind in _KEYS}
@@ -135,7 +135,7 @@ class MetadataImage:
                     self.unknown.append(kinds.UnknownRecord(value=value))
 
     def apply(self, record: MetadataRecord) -> None:
-        """Apply one record; those of a transaction are applied when it ends (KIP-868)."""
+        """Apply one record. Records of a transaction are applied when the transaction ends (KIP-868)."""
         for _, each in self.transactions.complete(((0, record),)):
             self._apply(each)
 
@@ -209,7 +209,7 @@ class MetadataImage:
         self._records[kind][_key(kind, record)] = record
 
     def _store_or_remove(self, record: MetadataRecord) -> None:
-        """Store or remove a record; others, such as NoOpRecord, change nothing."""
+        """Store or remove a record. Other records, such as NoOpRecord, change nothing."""
         kind = _REMOVED.get(type(record), type(record))
         match record:
             case kinds.FeatureLevelRecord(feature_level=0) | kinds.ClientQuotaRecord(remove=True):
@@ -287,7 +287,7 @@ _CHANGED_FIELDS: Final = (
     "last_known_elr",
 )  # fmt: skip
 """The fields that a PartitionChangeRecord replaces in a PartitionRecord; None in the change means unchanged. `_merged`
-applies them, and `partition_change` computes them."""
+applies such a record, and `partition_change` computes it."""
 
 
 def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> PartitionRecord:

@@ -1,4 +1,4 @@
-"""Encodes and decodes metadata records, with the codec of Kafka's requests.
+"""Encodes the records of `metadata_records` to bytes and decodes them, with the codec of Kafka's requests.
 
 The value of a record in the metadata log is a frame version (1), the record's key and version as varints, and the
 record itself (`MetadataRecordSerde` in Kafka).

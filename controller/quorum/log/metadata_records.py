@@ -1,4 +1,4 @@
-"""The records of Kafka's metadata log, as `common/metadata/*.json` in Kafka's jars defines them: one field a line.
+"""Classes of the records in Kafka's metadata log, as `common/metadata/*.json` in Kafka's jars: one field a line.
 
 The package kio has schemas of Kafka's requests and responses, but not of these records. As with requests, one class
 serves all versions of a record and has the union of their fields. A field that a version lacks is not written, and has
@@ -38,7 +38,7 @@ class MetadataRecord(Message, frozen=True, kw_only=True):
     """Base of the records. A class's `tag` is Kafka's key of the record."""
 
     version: int = 0
-    """The version to write, or the one that was read."""
+    """The version of the record to write, or of the record that was read."""
 
 
 class UnknownRecord(MetadataRecord, frozen=True):
@@ -119,14 +119,14 @@ class PartitionChangeRecord(MetadataRecord, frozen=True, tag=5):
 
 
 class FenceBrokerRecord(MetadataRecord, frozen=True, tag=7):
-    """A broker is fenced; Kafka from 3.3 on writes a BrokerRegistrationChangeRecord."""
+    """A broker is fenced. Kafka from 3.3 on writes a BrokerRegistrationChangeRecord instead."""
 
     id: Int32 = 0
     epoch: Int64 = 0
 
 
 class UnfenceBrokerRecord(MetadataRecord, frozen=True, tag=8):
-    """A broker is no longer fenced; Kafka from 3.3 on writes a BrokerRegistrationChangeRecord."""
+    """A broker is no longer fenced. Kafka from 3.3 on writes a BrokerRegistrationChangeRecord instead."""
 
     id: Int32 = 0
     epoch: Int64 = 0
@@ -246,11 +246,11 @@ class BeginTransactionRecord(MetadataRecord, frozen=True, tag=23):
 
 
 class EndTransactionRecord(MetadataRecord, frozen=True, tag=24):
-    """Commits the transaction."""
+    """Commits the open transaction (KIP-868)."""
 
 
 class AbortTransactionRecord(MetadataRecord, frozen=True, tag=25):
-    """Aborts the transaction."""
+    """Aborts the open transaction (KIP-868)."""
 
     reason: Annotated[String | None, OnWire(tag=0)] = None
 

@@ -1,6 +1,6 @@
 """Converts features, configs, SCRAM credentials, quotas and ACLs to Kafka's metadata records and back.
 
-There is one `Kind` for each of the five. `controller.brokers.kraft` uses them in both directions: `projector` turns
+There is one `Kind` for each of the five. `controller.brokers.kraft` converts in both directions: `projector` turns
 changes of the state into records, and `importing_cluster` turns records of another controller into events.
 
 A record sets or removes one value. A value has a key, such as a config resource, user or quota entity. If a key has
@@ -38,7 +38,7 @@ TOPICS: Final = 2
 
 class Author(NamedTuple):
     """The request id, principal and reason of events that are imported from records. Records do not name the client of
-    the other controller, so one principal stands for all clients."""
+    the other controller, so all these events have the same principal."""
 
     request_id: RequestId
     principal: str
@@ -46,7 +46,7 @@ class Author(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """How one of the five is written as records and read back. A value of None means that the value is removed."""
+    """The functions that convert one kind, such as quotas, to records and back. A value of None means removed."""
 
     record: type[MetadataRecord]
     """The record that sets a value."""
@@ -242,5 +242,5 @@ def partition_record_version(level: int) -> int:
 
 
 def broker_record_version(level: int) -> int:
-    """The version of a registration at a metadata.version level. A registration change has one less."""
+    """The version of RegisterBrokerRecord at a metadata.version level; BrokerRegistrationChangeRecord has one less."""
     return 2 + (level >= DIRECTORIES_SINCE) + (level >= CORDONED_SINCE)

@@ -1,10 +1,10 @@
 """The consensus of KRaft (KIP-595, KIP-853, KIP-996, KIP-1166) for one replica: a state machine without I/O.
 
-Inputs are method calls with `now`, in seconds of a monotonic clock. The caller carries out `take_effects`, in order.
-Only the log is written directly: what an effect reports is durable before the effect exists.
+Inputs are method calls with `now`, in seconds of a monotonic clock. The caller, `quorum.node`, carries out the effects
+that `take_effects` returns, in order. Only the log is written directly, before any effect that depends on the write.
 
 A role (`leaderless`, `follower`, `leader`) knows only its own state and the `replica`. Its methods return a transition,
-which `_run` applies, or None. TRANSITIONS has all that are allowed:
+which `_run` applies, or None. TRANSITIONS lists the allowed transitions:
 
     unattached  -> unattached, follower, prospective, candidate
     follower    -> unattached, follower, prospective, candidate
@@ -63,7 +63,7 @@ TRANSITIONS: Final[Mapping[Role, tuple[Role, ...]]] = {
 
 
 class Consensus(Replica):
-    """One replica with its role. Call `start` before anything else."""
+    """The state machine of one replica: its log, voters and current role. Call `start` before anything else."""
 
     def __init__(self, log: QuorumLog, options: out.Options, chance: Callable[[], float]) -> None:
         super().__init__(log, options, chance)
@@ -72,24 +72,24 @@ class Consensus(Replica):
     # --- inputs
 
     def start(self, now: float, wall_ms: int) -> None:
-        """Begin. `wall_ms` is the time of day, for control records. A single voter leads when this returns."""
+        """Enter the first role. `wall_ms` is the time of day, for control records. A single voter leads on return."""
         self._wall_shift_ms = wall_ms - now * 1000
         self._run(now, ToUnattached(self.epoch))
         if self.is_electable and self.is_alone:
             self._run(now, ToCandidate())
 
     def tick(self, now: float) -> None:
-        """Time passed. Due at `next_wake`."""
+        """Handle expired timers, such as the election timeout. Must be called at `next_wake`."""
         self._run(now, self._role.tick(now))
 
     def request(self, now: float, token: Hashable, request: Message) -> None:
-        """A request arrived. It gets exactly one Reply with its token, now or later."""
+        """Handle a Raft request. Exactly one Reply effect with its token follows, now or later."""
         self._run(now, discovered_by_request(self, request))
         self._run(now, self._role.request(now, token, request))
 
     def reply(self, now: float, token: int, response: Message | None) -> None:
-        """The response to a Send; None if it failed, timed out, or the peer does not support it. Responses to requests
-        of an earlier role are ignored."""
+        """Handle the response to a Send; None if the request failed, timed out, or is unknown to the peer. Responses to
+        requests of an earlier role are ignored."""
         if token in self._sent:
             self._run(now, self._role.replied(now, self._sent.pop(token), response))
 
@@ -154,7 +154,7 @@ class Consensus(Replica):
 
     @property
     def next_wake(self) -> float:
-        """When `tick` is due."""
+        """The time, on the clock of `now`, at which `tick` is due."""
         return self._role.wake
 
     @property
@@ -170,7 +170,7 @@ class Consensus(Replica):
     # --- transitions
 
     def _run(self, now: float, transition: Transition | None) -> None:
-        """Apply a transition, and those to which entering the new role leads."""
+        """Apply a transition, and any further transition that entering the new role returns."""
         while transition is not None:
             before, entered = self._role, self._role_after(now, transition)
             self._check(before.kind, entered.kind, transition)
@@ -211,8 +211,8 @@ class Consensus(Replica):
                 assert elected_by >= self.voters.majority, f"elected by {elected_by} of {len(self.voters)} voters"
 
     def _change_epoch(self, transition: Transition, role: Role) -> None:
-        """Take the epoch, leader and vote of a transition, durably. Raises OSError and CannotPersistVote; then nothing
-        has changed."""
+        """Store the epoch, leader and vote of a transition durably. Raises OSError and CannotPersistVote, and then
+        changes nothing."""
         leader, voted = LeaderAndEpoch(NOBODY, self.epoch), self.voted
         match transition:
             case ToUnattached(epoch):

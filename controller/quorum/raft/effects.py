@@ -1,4 +1,4 @@
-"""The options of the consensus, and its effects, which the caller carries out in order."""
+"""The options of the consensus, its effects, which `quorum.node` carries out in order, and its errors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FETCH: Final = "fetch"
 VOTE: Final = "vote"
 BEGIN: Final = "begin"
 UPDATE: Final = "update"
-"""Purposes of connections: a peer has one connection for each. A connection takes one request at a time, so requests
-that must not wait for a delayed fetch use another purpose."""
+"""Purposes of connections: a peer has one connection per purpose. A connection takes one request at a time, so votes
+and updates, which must not wait for a delayed fetch, have other purposes than Fetch."""
 
 PRE_VOTE_SINCE: Final = 2
 """The first version of Vote with pre-votes (KIP-996)."""
@@ -42,10 +42,10 @@ class Role(enum.Enum):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """A voter's settings. `static` are the voters of `controller.quorum.voters`: the voter set with kraft.version 0.
+    """A voter's settings. `static` has the voters of `controller.quorum.voters`, the voter set with kraft.version 0.
 
     With `priority` 0 a voter never takes over from a live leader. If the leader is lost, it still starts an election,
-    because the other voters may be down or have a shorter log; but it waits LATE_TIMEOUTS longer than they do.
+    because the other voters may be down or have a shorter log; but it waits LATE_TIMEOUTS longer than the others.
     """
 
     cluster_id: str
@@ -91,7 +91,7 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class RoleChanged(msgspec.Struct, frozen=True):
-    """Role, epoch or leader changed; the leader is -1 if none is known."""
+    """This replica's role, epoch or leader changed; the leader is -1 if none is known."""
 
     role: Role
     epoch: int
@@ -112,8 +112,8 @@ class NotLeader(Exception):
 
 
 class Refused(Exception):
-    """A change of the quorum is not possible now. The message has the reason."""
+    """A change of the quorum, such as of kraft.version, is not possible now. The message has the reason."""
 
 
 class CommittedLost(Exception):
-    """A leader lacks records that are committed here: it, or this node, lost its disk. The log is unchanged."""
+    """A leader lacks records that are committed here: the leader or this node lost its disk. The log is unchanged."""

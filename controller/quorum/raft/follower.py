@@ -1,4 +1,4 @@
-"""Following a leader: fetch its log, truncate where the logs diverge, download a snapshot if this log is too old.
+"""The follower role (Fetch, FetchSnapshot): copies the leader's log, and truncates its own where the logs diverge.
 
 A fetch from an offset acknowledges that all records below are durable here. So the next fetch waits for the flush of
 the records that the last one returned.
@@ -34,7 +34,7 @@ from controller.quorum.raft.role import (
 )
 
 FULL_RETRY_S: Final = 1.0
-"""Until the next attempt after the disk was full."""
+"""Seconds until the next attempt after the disk was full."""
 JITTER: Final = 0.25
 """The fetch timeout is extended by a random time, up to this fraction of the election timeout. Otherwise voters that
 lose their leader at the same time would split the vote."""
@@ -65,7 +65,7 @@ class Follower(RoleState):
         self._is_late = False
         self._leader_resigned = False
         self._succeeds = False
-        """True if it is the preferred successor, and waits only until its log is durable."""
+        """True if this node is the preferred successor, and waits only until its log is durable."""
         self._leader_watermark = -1
         self._takes_over = False
         self._snapshot: SnapshotId | None = None
@@ -101,8 +101,8 @@ class Follower(RoleState):
         return None
 
     def priority_changed(self, now: float) -> None:
-        """This node may want to take over now. The records that it applied last were appended just before, and Kafka's
-        controllers append every 500 ms, so there is time for an election now."""
+        """Called when this node may want to lead: it may take over. It has just applied the newest records, and Kafka's
+        controllers append every 500 ms, so there is time for an election."""
         if self._may_take_over_during_fetch(now):
             self._next_at = max(now, self._sent_at + DELAYED_S)
 
@@ -118,7 +118,7 @@ class Follower(RoleState):
 
     def resigned(self, now: float, leader_id: int, order: Sequence[int]) -> Transition | None:
         """The preferred successor becomes candidate immediately, without a pre-vote, because the other voters may not
-        know yet. The others wait so that it can win."""
+        know of the resignation yet. The others wait, so that this candidate can win."""
         replica = self._replica
         if leader_id != replica.leader_id:
             return None
@@ -167,8 +167,8 @@ class Follower(RoleState):
         replica.send(purpose, replica.leader_address, purpose, request, timeout_s)
 
     def _may_take_over(self, now: float) -> bool:
-        """If the leader appends before the votes arrive, the election fails, and nobody leads for seconds. So a
-        leadership transfer begins after a fetch that returned nothing, or one that the leader has delayed."""
+        """True if a leadership transfer may begin: after a fetch that returned nothing, or that the leader delayed. If
+        the leader appends before the votes arrive, the election fails, and nobody leads for seconds."""
         return self._leader_watermark >= 0 and self._replica.may_transfer(now)
 
     def _may_take_over_during_fetch(self, now: float) -> bool:
@@ -213,7 +213,7 @@ class Follower(RoleState):
             self._deadline, self._is_late = now + self._timeout_s, False
 
     def _take(self, now: float, part: Any) -> bool:
-        """Process a response; False if it is not a leader's. Raises BrokenBatch, CommittedLost and OSError."""
+        """Process a response; False if the sender is not the leader. Raises BrokenBatch, CommittedLost and OSError."""
         replica = self._replica
         if isinstance(part, quorum.ResponsePartitionSnapshot):
             return self._take_snapshot_part(part)
@@ -283,7 +283,7 @@ class Follower(RoleState):
 
     def _update(self, now: float) -> None:
         """Send the leader this voter's listeners, directory id and versions, while the voter set differs. With
-        kraft.version 0 it has none of them, and a leader needs them to raise kraft.version (KIP-853)."""
+        kraft.version 0 the set has none of these, but the leader needs them to raise kraft.version (KIP-853)."""
         replica = self._replica
         me = replica.me
         if now < self._update_at or not replica.is_voter or replica.voters.by_id[me.id] == me:
@@ -303,7 +303,7 @@ class Follower(RoleState):
 
 
 def fetch_request(replica: Replica, max_wait_ms: int) -> quorum.FetchRequest:
-    """A fetch from the end of the log, which is durable."""
+    """The Fetch request of a follower: from the end of its log, which is durable."""
     assert replica.is_durable, "a fetch acknowledges all records before it"
     part = quorum.FetchPartition(
         current_leader_epoch=replica.epoch,

@@ -1,4 +1,5 @@
-"""The leader role: the first batch of its epoch, followers' fetches, the high watermark, and BeginQuorumEpoch."""
+"""The leader role: appends batches, answers Fetch, FetchSnapshot and DescribeQuorum, advances the high watermark, and
+sends BeginQuorumEpoch."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class DelayedFetch(msgspec.Struct, frozen=True):
 
 
 class Leader(RoleState):
-    """Leads the epoch that it was elected for."""
+    """The role of the replica that was elected in the current epoch."""
 
     kind = Role.LEADER
 
@@ -92,7 +93,7 @@ class Leader(RoleState):
         return self.tick(now)
 
     def exit(self, now: float) -> None:
-        """Answer delayed fetches with the new leader. Uncommitted records are neither confirmed nor denied."""
+        """Answer delayed fetches with the new leader. Whether uncommitted records will be committed stays open."""
         replica = self._replica
         for each in self._delayed.values():
             is_fenced = replica.epoch > each.part.current_leader_epoch
@@ -134,7 +135,7 @@ class Leader(RoleState):
         return ToResigned(tuple(sorted(self._replica.others, key=lambda voter: -self.progress.of(voter).end)))
 
     def flush_failed(self, now: float) -> Transition | None:
-        """Unflushed records were acknowledged to nobody, but followers may have them, so this epoch must end."""
+        """Unflushed records were acknowledged to nobody, but followers may have some, so this epoch must end."""
         return self._resigned()
 
     def resign(self, until: float) -> Transition | None:
@@ -144,14 +145,14 @@ class Leader(RoleState):
 
     @property
     def is_leaving(self) -> bool:
-        """True if it accepts no more records."""
+        """True if this leader accepts no more records, because it is about to resign."""
         return self._resign_at is not None
 
     # --- the log
 
     def append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, for_observers: bool) -> int:
-        """Append a metadata batch. With for_observers=False, observers get it only together with a later batch that is
-        for them, or after OBSERVER_DELAY_S."""
+        """Append a metadata batch. With for_observers=False, observers get it only with a later batch that is for
+        observers, or after OBSERVER_DELAY_S."""
         end = self._replica.log.end
         last = self._append(now, records, timestamp_ms, is_control=False)
         if for_observers:
@@ -179,13 +180,13 @@ class Leader(RoleState):
 
     @property
     def watermark(self) -> int:
-        """The high watermark that followers see. -1 until a record of this epoch is committed: until then this node may
-        know a lower one than its followers, and a high watermark that decreases ends a Kafka process."""
+        """The high watermark in responses. -1 until a record of this epoch is committed: until then this node may know
+        a lower one than its followers, and a high watermark that decreases ends a Kafka process."""
         known = self._replica.high_watermark
         return known if known > self.epoch_start else -1
 
     def _count(self, now: float) -> Transition | None:
-        """Commit the records that a majority has."""
+        """Advance the high watermark to the offset below which a majority has all records."""
         replica, before = self._replica, self.watermark
         durable_end = replica.log.durable_end
         end = min(durable_end, self.progress.majority_end(durable_end))
@@ -261,7 +262,7 @@ class Leader(RoleState):
         return end > delayed.part.fetch_offset or min(end, self.watermark) > delayed.part.high_watermark
 
     def _end_for(self, delayed: DelayedFetch) -> int:
-        """Voters get the whole log. Observers get committed records with their high watermark: before Fetch 18 a broker
+        """The end of a response: the log end for voters, the high watermark for observers. Before Fetch 18 a broker
         learns the high watermark only with the next records, and would apply a topic half a second late."""
         replica = self._replica
         if replica.voters.has(delayed.replica, delayed.part.replica_directory_id):
@@ -317,7 +318,7 @@ class Leader(RoleState):
     # --- BeginQuorumEpoch, DescribeQuorum
 
     def _begin_epoch(self, now: float) -> None:
-        """Notify voters that do not fetch: they may not know the leader."""
+        """Send BeginQuorumEpoch to voters that do not fetch, because these may not know the leader."""
         replica = self._replica
         for voter in replica.others:
             idle_s = now - self.progress.of(voter).fetched_at

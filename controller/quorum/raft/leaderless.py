@@ -1,4 +1,5 @@
-"""The roles of a replica without a leader: unattached, prospective and candidate (KIP-996, KIP-595), and resigned."""
+"""The roles of a replica without a leader, which hold elections (Vote, KIP-595 and KIP-996): unattached, prospective,
+candidate and resigned."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ VOTE_TIMEOUT_S_MAX: Final = 1.0
 
 
 class Unattached(RoleState):
-    """Looks for the leader, one node after the other, and starts an election after the election timeout."""
+    """Looks for the leader by Fetch, one node after the other, and starts an election after the election timeout."""
 
     kind = Role.UNATTACHED
     may_vote = True
@@ -134,11 +135,11 @@ class _Election(RoleState):
         return self.lost(now) if len(self._voters) - len(self._refused) < self._voters.majority else None
 
     def won(self, now: float) -> Transition:
-        """A majority granted its vote."""
+        """Called when a majority granted its vote; returns the next role."""
         raise NotImplementedError
 
     def lost(self, now: float) -> Transition:
-        """The time is over, or a majority is impossible."""
+        """Called when the time is over or a majority is impossible; returns the next role."""
         return ToUnattached(self._replica.epoch)
 
     def _request(self, now: float, voter: Voter) -> None:
@@ -192,7 +193,7 @@ class Candidate(_Election):
 
 
 class Resigned(RoleState):
-    """Led this epoch. It notifies its successors, votes, and looks for the next leader after the election timeout."""
+    """The former leader of this epoch: sends EndQuorumEpoch, votes, and is unattached after the election timeout."""
 
     kind = Role.RESIGNED
 

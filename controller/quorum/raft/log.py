@@ -1,4 +1,4 @@
-"""The interface through which the consensus uses the metadata log on one voter's disk.
+"""The port through which the consensus uses the metadata log on one voter's disk; `quorum.files` implements it.
 
 Offsets count records. `start` is the first offset in the log; it is at most the newest snapshot's end. `end` is the
 offset after the last record. Records below `durable_end` survive a crash. Divergence is detected as in Kafka's
@@ -58,7 +58,7 @@ class QuorumLog(Protocol):
 
     @property
     def state(self) -> QuorumState:
-        """The state as of the last `remember`."""
+        """The state as of the last `persist`."""
 
     @property
     def start(self) -> int:
@@ -70,7 +70,7 @@ class QuorumLog(Protocol):
 
     @property
     def durable_end(self) -> int:
-        """All records below it survive a crash."""
+        """The offset below which all records survive a crash."""
 
     @property
     def last_epoch(self) -> int:
@@ -89,14 +89,14 @@ class QuorumLog(Protocol):
     def mismatch(self, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
         """Compare a follower's log that ends at `offset`, with a last record of `epoch`, with this one.
 
-        Returns None if it is a prefix of this one; the end of an epoch here, to which it must truncate, if it diverges;
-        and the snapshot that it must fetch first if it is behind the start."""
+        Returns None if the follower's log is a prefix of this one; if it diverges, the end of an epoch here, to which
+        the follower must truncate; and if it ends before `start`, the snapshot to fetch first."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one with `offset`, up to `max_bytes` but at least one; empty at the log's end."""
+        """Whole batches from the batch with `offset`: up to `max_bytes`, but at least one; empty at the log's end."""
 
     def append(self, data: bytes) -> Sequence[RecordBatch]:
-        """Append batches; they are durable after `flush`.
+        """Append batches, which become durable with the next `flush`.
 
         Raises BrokenBatch unless `data` is whole, valid batches that continue the log, and OSError if the disk fails.
         Both leave the log unchanged."""

@@ -1,13 +1,13 @@
-"""The fetches of the other replicas, as their leader sees them: how far each log is, and when each gets its response.
+"""Progress of the other replicas, recorded by the leader role from their fetches, and when to respond to each Fetch.
 
 Staggered responses. A Kafka voter starts an election when the fetch timeout has passed since its last response. Two
-voters that got theirs at the same time become candidates at the same time, each votes for itself, and nobody leads for
+voters with responses at the same time become candidates at the same time, each votes for itself, and nobody leads for
 another 1.5 seconds. So the leader spreads its responses to voters over a quarter of the fetch timeout. In addition it
 delays new records for those Kafka voters that a commit does not need: one of three voters, two of five. A delayed voter
 has a shorter log and loses its leader first. Its election fails; it then knows that the leader is lost, and votes for
 the voter that has all records.
 
-The order is that of the last commit: the voter that had it first comes first. When a commit takes too long, no voter is
+The voter that had the records of the last commit first is answered first. When a commit takes too long, no voter is
 delayed.
 """
 
@@ -31,15 +31,15 @@ REPLICAS_MAX: Final = 1000
 APART_S: Final = 0.03
 """Time between the responses to two voters if no voter is delayed: short, so that few records are appended in it."""
 COMMIT_DELAY_S_MAX: Final = 0.05
-"""If a majority has not fetched new records within this time, delayed voters get them too."""
+"""If a majority has not fetched new records within this time, delayed voters also get these records."""
 DELAY_MAX: Final = 0.25
 """A fetch is delayed for at most this fraction of the fetch timeout, because that timeout runs meanwhile."""
 _UNKNOWN: Final = Peer(0, 0)
 
 
 class Fetches(msgspec.Struct):
-    """One replica with one disk: its last fetch offset, the time of that fetch, and when it was caught up; in
-    seconds."""
+    """One replica with one disk: the offset and time of its last fetch, and the last time when it was caught up. Times
+    are in seconds."""
 
     end: int = -1
     fetched_at: float = -math.inf
@@ -79,7 +79,7 @@ class Progress:
         return found
 
     def of(self, voter: Voter) -> Fetches:
-        """A voter's fetches; without a directory id in the voter set, those of the disk that fetched last."""
+        """A voter's fetches; if the voter set has no directory id for it, the fetches of the disk that fetched last."""
         if voter.directory != ZERO_UUID:
             return self._seen.get((voter.id, voter.directory)) or Fetches()
         found = [each for (node_id, _), each in self._seen.items() if node_id == voter.id]
@@ -102,7 +102,7 @@ class Progress:
         return ends[voters.majority - 1]
 
     def majority_fetched_at(self) -> float:
-        """The time since which a majority of the voters has fetched; infinite if the leader alone is one."""
+        """The time since which a majority of the voters has fetched; infinite if the leader is the only voter."""
         voters, me = self._leader.voters, self._leader.me.id
         times = sorted((self.of(each).fetched_at for each in voters if each.id != me), reverse=True)
         needed = needed_others(voters, me)
@@ -115,7 +115,7 @@ def needed_others(voters: VoterSet, leader_id: int) -> int:
 
 
 class ResponseSchedule:
-    """When the voters get the responses of one leader in one epoch."""
+    """Decides when one leader, in one epoch, answers the Fetch requests of its voters."""
 
     def __init__(self, replica: Replica, progress: Progress) -> None:
         self._leader, self._progress = replica, progress
@@ -156,7 +156,7 @@ class ResponseSchedule:
 
     @property
     def delay_ends_at(self) -> float:
-        """When no voter is delayed any more."""
+        """The time from which no voter is delayed any more."""
         return self._behind_since + COMMIT_DELAY_S_MAX
 
     def is_delayed(self, now: float, node_id: int) -> bool:
@@ -168,12 +168,12 @@ class ResponseSchedule:
         return now - found.caught_up_at < self._leader.options.fetch_timeout_s
 
     def due(self, node_id: int, since: float, until: float) -> float:
-        """When to respond to a fetch that arrived at `since` and may wait until `until`."""
+        """The time to respond to a fetch that arrived at `since` and may wait until `until`."""
         own_time = self._first_at + self._stagger_s(node_id)
         return min(own_time, until) if own_time > max(since, self._first_at) else until
 
     def has_waited(self, now: float, node_id: int, since: float) -> bool:
-        """True if a fetch has waited for the replica's own time."""
+        """True if a fetch that arrived at `since` has waited as long as the schedule requires."""
         return now >= since + self._stagger_s(node_id)
 
     def _stagger_s(self, node_id: int) -> float:

@@ -1,7 +1,7 @@
-"""One replica of the metadata log: its log, epoch, vote, high watermark, peers and effects. The roles use it.
+"""One replica of the metadata log: its log, epoch, vote, high watermark, peers and effects, which all roles share.
 
-A full disk does not end a replica. Data that does not fit is not appended, and unflushed data is truncated: it was
-acknowledged to nobody. A leader then resigns if there are other voters; a follower fetches the same data again. If not
+A full disk does not end a replica. Data that does not fit is not appended. Unflushed data was acknowledged to nobody,
+and is truncated. A leader then resigns if there are other voters; a follower fetches the same data again. If not
 even an epoch or a vote fits on the disk, a single voter waits. A voter among others must end (CannotPersistVote): it
 can neither vote nor follow, and brokers would continue to contact it. Every other disk failure also ends the process,
 because the content of the disk is then unknown.
@@ -30,7 +30,7 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CannotPersistVote(Exception):
-    """The disk has no room for an epoch or a vote, so this voter can neither vote nor follow."""
+    """The disk has no room for an epoch or a vote, so this voter can neither vote nor follow. The process ends."""
 
 
 def is_full(error: Exception) -> bool:
@@ -39,7 +39,7 @@ def is_full(error: Exception) -> bool:
 
 
 class LeaderAndEpoch(msgspec.Struct, frozen=True):
-    """The epoch and its leader, as every response contains them; -1 and None if no leader is known."""
+    """The leader id, epoch and address that every response contains; -1 and None if no leader is known."""
 
     leader_id: int
     epoch: int

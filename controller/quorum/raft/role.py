@@ -1,7 +1,7 @@
-"""A role of a replica: the transitions that its methods return, and the answers to requests that all roles give.
+"""The base class of the roles, their transitions, and the responses to Raft requests that all roles give alike.
 
-A role does not replace itself: its methods return a transition or None, and `consensus` applies it. Two functions that
-several roles use return transitions: `discovered`, for a newer epoch or leader, and `start_election`.
+A role does not replace itself: its methods return a transition or None, and `consensus` applies the transition.
+`discovered` returns the one for a newer epoch or leader, `start_election` the one that begins an election.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.quorum.raft.replica import LeaderAndEpoch, Replica
 from controller.quorum.raft.voters import Voter
 
 RETRY_S: Final = 0.05
-"""Until the next attempt, after one that failed."""
+"""Seconds until the next attempt after a failed one."""
 OK: Final = int(ErrorCode.NONE)
 Change = quorum.AddRaftVoterRequest | quorum.RemoveRaftVoterRequest | quorum.UpdateRaftVoterRequest
 
@@ -31,7 +31,7 @@ Change = quorum.AddRaftVoterRequest | quorum.RemoveRaftVoterRequest | quorum.Upd
 
 
 class ToUnattached(msgspec.Struct, frozen=True):
-    """No leader of the epoch is known. The vote stays if the epoch does."""
+    """No leader of the epoch is known. In an unchanged epoch the vote is unchanged too."""
 
     epoch: int
 
@@ -136,14 +136,14 @@ class RoleState:
 
     kind: ClassVar[Role]
     may_vote: ClassVar[bool] = False
-    """True if it may vote for a candidate of the current epoch."""
+    """True if a replica in this role may vote for a candidate of the current epoch."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
     @property
     def wake(self) -> float:
-        """When `tick` is due."""
+        """The time at which `tick` is due."""
         raise NotImplementedError
 
     @property
@@ -186,13 +186,13 @@ class RoleState:
         return None
 
     def serve(self, now: float, token: Hashable, request: Any, part: Any) -> Transition | None:
-        """Answer a request to the leader of the current epoch, now or later. Only the leader has to."""
+        """Answer a request to the leader of the current epoch, now or later. Only the leader role implements this."""
         raise NotImplementedError
 
     # --- requests
 
     def request(self, now: float, token: Hashable, request: Any) -> Transition | None:
-        """Answer a request, now or later. Its epoch is not newer: `discovered_by_request` has applied that."""
+        """Answer a request, now or later. A newer epoch in it was already applied (`discovered_by_request`)."""
         replica = self._replica
         is_whole = isinstance(request, Change | quorum.DescribeQuorumRequest)
         part: Any = request if is_whole else the_partition(request.topics)
@@ -228,7 +228,7 @@ class RoleState:
         replica.respond(token, leader_response(_RESPONSES[type(request)], replica.leader_and_epoch, part))
 
     def _grants(self, now: float, part: quorum.VotePartition) -> bool:
-        """Vote for a candidate whose log is at least as long: once an epoch. A pre-vote is granted without a leader."""
+        """True if a candidate gets the vote of this epoch, or a pre-vote. Its log must not be shorter than this one."""
         replica = self._replica
         if part.replica_id in replica.distrusted or replica.is_alone:
             return False
@@ -279,7 +279,7 @@ def the_partition(topics: tuple[Any, ...]) -> Any | None:
 
 
 def _invalid(replica: Replica, request: Any, part: Any | None) -> int:
-    """The error of a request of another cluster, or one that is invalid in every state; OK if it is neither."""
+    """The error code of a request from another cluster, or of one that is invalid in every state; OK otherwise."""
     is_valid = part is not None
     if getattr(request, "cluster_id", None) not in (None, replica.options.cluster_id):
         return int(ErrorCode.INCONSISTENT_CLUSTER_ID)

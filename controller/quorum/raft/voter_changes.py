@@ -1,4 +1,4 @@
-"""Changes of the voter set (KIP-853): one voter at a time, each change committed before the next begins.
+"""AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter on the leader (KIP-853): one uncommitted change at a time.
 
 The checks and their error codes are those of Kafka's `AddVoterHandler`, `RemoveVoterHandler` and `UpdateVoterHandler`.
 """
@@ -29,7 +29,7 @@ CAUGHT_UP_S: Final = 3600.0
 
 
 class LeaderState(Protocol):
-    """The part of the leader that a voter change uses."""
+    """The methods of the leader role (`raft.leader`) that a voter change uses."""
 
     progress: Progress
 
@@ -52,7 +52,7 @@ class _Pending(msgspec.Struct):
 
 
 class VoterChanges:
-    """The changes of one leader in its epoch."""
+    """The voter changes of one leader in its epoch; at most one is pending."""
 
     def __init__(self, replica: Replica, leader: LeaderState) -> None:
         self._replica, self._leader = replica, leader
@@ -61,11 +61,11 @@ class VoterChanges:
 
     @property
     def wake(self) -> float:
-        """When `tick` is due."""
+        """The time at which `tick` is due."""
         return self._pending.until if self._pending is not None and not self._pending.is_answered else math.inf
 
     def tick(self, now: float) -> None:
-        """Answer a change that takes too long. Once appended, it may still be committed."""
+        """Answer a change that takes too long with REQUEST_TIMED_OUT. An appended change may still be committed."""
         if now >= self.wake:
             self._end(int(ErrorCode.REQUEST_TIMED_OUT), "it was not committed in time")
 
@@ -75,7 +75,7 @@ class VoterChanges:
         self._pending = None
 
     def committed(self) -> None:
-        """The high watermark advanced."""
+        """Called when the high watermark advanced: answers a change that is now committed."""
         pending = self._pending
         if pending is not None and pending.offset is not None and pending.offset < self._replica.high_watermark:
             self._end(OK, None)

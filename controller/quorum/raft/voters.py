@@ -1,6 +1,6 @@
-"""Voter sets: those in the log's control records, and before the first one the set of the settings (KIP-853).
+"""Voter sets of the quorum (KIP-853): from the log's control records, or else from `controller.quorum.voters`.
 
-The newest set in the log counts from its append on, committed or not. A truncated set no longer counts.
+The newest set in the log is effective from its append on, committed or not, until it is truncated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Address = tuple[str, int]
 
 
 class Voter(msgspec.Struct, frozen=True):
-    """A voter. A directory id of zeros, which voters of the settings have, matches any directory."""
+    """A voter. A directory id of zeros, as in `controller.quorum.voters`, matches any directory."""
 
     id: int
     directory: bytes
@@ -37,7 +37,7 @@ class Voter(msgspec.Struct, frozen=True):
     versions: tuple[int, int] = (0, 1)
 
     def address_on(self, name: str) -> Address:
-        """Its endpoint on a listener, or on its first one if it has none of that name."""
+        """The voter's address on the listener of this name, or on its first listener if no listener has that name."""
         found = next((each for each in self.listeners if each.name == name), self.listeners[0])
         return found.host, found.port
 
@@ -178,7 +178,7 @@ def kraft_version_record(version: int) -> Pair:
 
 
 def leader_change_record(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> Pair:
-    """The first control record of an epoch: its leader, the voters, and those that elected it."""
+    """The first control record of an epoch: its leader, the voters, and the voters that elected the leader."""
     message = kinds.LeaderChangeMessage(
         leader_id=leader_id,
         voters=tuple(kinds.GrantingVoter(voter_id=each.id) for each in voters),

@@ -1,4 +1,4 @@
-"""Verification of a base (`events.logs.archive.base`), a copy of a log's state with which a new data folder can begin.
+"""Verifies a base (`events.logs.archive.base`), a copy of a log's database with which a new data folder can begin.
 
 Anyone who can write to the archive can change a base. A tree head stored elsewhere reveals changed events, but
 only if the base's Merkle tree is the tree of its events. So `check_tree` compares this tree with the events and with

@@ -1,9 +1,9 @@
-"""Rebuilding a log from its archive: the events, and the state and indexes derived from them.
+"""Rebuilds a log from its archive, for `topicwright recover`: the events, and from these the state and indexes.
 
-It trusts nothing in the archive: each file must have the hash and each segment the tree root of its manifest, and the
+Nothing in the archive is trusted: each file must have the hash and each segment the tree root of its manifest, and the
 segments must follow each other from the first event on. The log equals the original except for commit boundaries.
 
-What it does not do: restore the metadata log of KRaft brokers, which is not in an archive.
+Non-goal: the metadata log of KRaft brokers, which is not in an archive.
 """
 
 from __future__ import annotations

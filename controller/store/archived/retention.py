@@ -1,14 +1,14 @@
-"""Dropping archived events past retention, and their index entries.
+"""Drops archived events past retention from a log, and their index entries. `serving.archiving` calls it.
 
 Events are dropped as whole archived segments, and only if a snapshot covers them: then neither the current state nor
-any later one needs them. The log reads dropped events from its archive. Snapshots, the last event
-before each, the subtrees of the Merkle tree and the creation index stay forever: together a few bytes an event.
+any later one needs the events. The log reads dropped events from its archive. Snapshots, the last event
+before each snapshot, the Merkle subtrees and the creation index stay forever: together a few bytes an event.
 
 `drop` removes the events in one write; from then on readers find them, and the requests that began among them, in the
 archive. Then, for each segment, `IndexCleanup` removes its index entries and its requests from the log in slices. The
 log stores the progress (`ArchiveStatus`), so this continues after a crash.
 
-What it does not do: read a clock, or choose threads.
+Non-goals: reading a clock, or choosing threads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from events.logs.archive.segment import SegmentIndex
 
 Run = tuple[bytes, range]
-"""A range of events under an index key."""
+"""An index key, and a range of offsets whose events the index lists under this key."""
 EVENTS_PER_SLICE = 1000
 """A slice takes some milliseconds of the writing thread."""
 
@@ -54,7 +54,7 @@ def first_kept(
 
 
 def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int, kept_bytes: int) -> bool:
-    """Drop archived events past retention, on the writing thread. True if any were. Raises LogError, OSError."""
+    """Drop archived events past retention, on the writing thread; True if any event was. Raises LogError, OSError."""
     start, end = log.start_offset, log.durable_offset - 1
     if first_kept(segments, start, end, now_ms, kept_ms, kept_bytes) == start:  # regardless of snapshots
         return False
@@ -73,7 +73,7 @@ def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int
 
 
 class IndexCleanup:
-    """The oldest segment that was dropped but is still indexed. All methods raise LogError."""
+    """Removes the index entries of one segment whose events were dropped. All methods raise LogError."""
 
     def __init__(self, log: RocksDbLog, segment: Segment) -> None:
         self.segment = segment
@@ -103,7 +103,7 @@ class IndexCleanup:
 
 
 def _pieces(index: SegmentIndex) -> Iterator[Run]:
-    """The runs of an index, each of at most `EVENTS_PER_SLICE` events."""
+    """The keys of an index with their offset ranges, each range of at most `EVENTS_PER_SLICE` events."""
     for name, runs in index.each():
         for run in runs:
             for first in range(run.start, run.stop, EVENTS_PER_SLICE):

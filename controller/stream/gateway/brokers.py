@@ -1,11 +1,11 @@
 """The brokers in a gateway process: the workers' simulated brokers, or the target cluster. A gateway answers Kafka
 clients, and workers decide their commands.
 
-Simulated brokers. HTTP starts and stops them by commands to every partition, and the workers follow the log. No
-command sets the response delay of a broker, so a gateway cannot set one.
+Simulated brokers. The HTTP API starts and stops them: the gateway sends commands to every partition, which the workers
+decide. No command sets the response delay of a broker, so a gateway cannot set one.
 
-Target cluster. The events name its brokers, so nobody configures them here. Requests that are not about topics are
-forwarded to them. The gateway polls them, so that its health check reports an unreachable cluster.
+Target cluster. The events name its brokers, so no setting does. Requests that are not about topics are forwarded to
+these brokers. The gateway polls them, so that its health check reports an unreachable cluster.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SIMULATED = "simulated-"
 
 
 class GatewayBrokers:
-    """Implements `controller.http.paths.writes.BrokerControl`."""
+    """The workers' simulated brokers, for the HTTP API. Implements `controller.http.paths.writes.BrokerControl`."""
 
     def __init__(self, node: GatewayNode) -> None:
         self._node = node
         self.by_id: dict[BrokerId, SimulatedBroker] = {}
-        """The brokers that this gateway changed, as of its last change."""
+        """The brokers that this gateway changed, each as of this gateway's last change."""
 
     def add(self, rack: str | None = None) -> SimulatedBroker:
         """Add a broker with the next free id."""
@@ -132,7 +132,7 @@ class GatewayCluster:
 
 
 def addresses_of(cluster: Cluster) -> list[str]:
-    """HOST:PORT of the live brokers, or of all if none is live."""
+    """HOST:PORT of each live broker of the cluster, or of all brokers if none is live."""
     live = [broker for _, broker in sorted(cluster.brokers.items()) if not broker.fenced]
     endpoints = [broker.endpoints[0] for broker in live or cluster.brokers.values() if broker.endpoints]
     return [f"{one.host}:{one.port}" for one in endpoints if one.port > 0]

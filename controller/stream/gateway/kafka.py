@@ -1,12 +1,12 @@
-"""The Kafka client of a gateway: follows the events topic and produces commands, through librdkafka in threads.
+"""The Kafka client of a gateway: consumes the events topic and produces commands, through librdkafka in threads.
 
 Following. Partitions are assigned manually and read from where the gateway's local copies end, without a consumer
 group or committed offsets. Records are handed to the event loop in batches. The same consumer reads the events and the
 gateways' heartbeats, so a gateway that receives its own heartbeat receives events too.
 
 Sending. The producer is idempotent, and all in-sync replicas acknowledge a command. Deliveries are reported on the
-event loop. A command that Kafka did not acknowledge in time may still have arrived: nobody can know before Kafka is
-back.
+event loop. A command that Kafka did not acknowledge in time may still be in the topic: this is unknown until Kafka is
+reachable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POLL_S = 0.2
 Place = tuple[str, int]
 """A topic and a partition."""
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-"""librdkafka reports these only if a topic is missing for longer than its creation takes to propagate."""
+"""librdkafka reports such an error only if a topic is missing for longer than its creation takes to propagate."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +47,7 @@ class FollowedEvents(msgspec.Struct, frozen=True, gc=False):
 
 
 class FollowingFailed(Exception):
-    """A permanent error of reading. The message gives the reason and, where there is one, the remedy."""
+    """A permanent error of reading the events topic. The message has the reason and, if there is one, the remedy."""
 
 
 async def follow(
@@ -155,7 +155,7 @@ Done = Callable[[int, KafkaError | None], None]
 
 
 class NotProduced(Exception):
-    """A record was not sent. The message says why; `too_large` if only a smaller one would be accepted."""
+    """A record was not sent. The message says why. `too_large` means that Kafka accepts only smaller records."""
 
     def __init__(self, message: str, *, too_large: bool = False) -> None:
         super().__init__(message)

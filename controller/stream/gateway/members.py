@@ -1,4 +1,4 @@
-"""The live gateways: heartbeats in a topic, and the nodes in responses to clients.
+"""The live gateways, which find each other by heartbeats in a topic, and the nodes in Metadata responses.
 
 Each gateway announces itself in a topic and reads the announcements of all. A gateway that receives its own heartbeat
 can write to Kafka and read from it; without one for a session timeout it has lost Kafka. Another gateway counts as dead
@@ -6,8 +6,8 @@ if its heartbeats stop for a session timeout while this gateway's own arrive. On
 so it is read from its end and has a short retention.
 
 Nodes. Brokers with addresses (a target cluster) are listed as they are, then the live gateways. Simulated brokers
-have none, so clients reach each of them at a gateway: the live gateways represent the brokers round-robin, in an order
-that all gateways agree on, and remaining gateways are nodes of their own. The controller is this gateway's
+have no address, so each is listed with a gateway's address: the live gateways represent brokers round-robin, in the
+same order at all gateways, and remaining gateways are nodes of their own. The controller is this gateway's
 node. Clients of a listener get the gateways' addresses of the listener with the same name.
 """
 
@@ -47,7 +47,7 @@ class Announcement(Fact, frozen=True):
     host: str
     port: int
     http: str
-    """HOST:PORT of its HTTP listener."""
+    """HOST:PORT of the gateway's HTTP listener."""
     leaving: bool = False
     endpoints: tuple[Endpoint, ...] = ()
     """The advertised address of each listener, by its name; the first is `host` and `port`."""
@@ -60,7 +60,7 @@ class Announcement(Fact, frozen=True):
         return self.host, self.port
 
     def is_valid(self) -> bool:
-        """True if its addresses are valid."""
+        """True if all addresses in the announcement are valid."""
         places = [(self.host, self.port), *((each.host, each.port) for each in self.endpoints)]
         return all(0 < len(host) <= HOST_MAX and port in PORTS for host, port in places)
 
@@ -96,7 +96,7 @@ class Members:
         self._began = clock()
 
     def on_heartbeat(self, value: bytes) -> None:
-        """Process a heartbeat; unreadable ones are skipped, because heartbeats are not part of the history."""
+        """Process a heartbeat. Unreadable heartbeats are skipped, because heartbeats are not part of the history."""
         try:
             announcement = _decode(value)
         except UNREADABLE:
@@ -122,7 +122,7 @@ class Members:
         return self._clock() - (self._began if latest is None else latest[0])
 
     def live(self) -> list[Announcement]:
-        """The live gateways, including this one, in the same order at all of them."""
+        """The live gateways, including this one, in the same order at every gateway."""
         latest = self._latest.get(self.own.gateway_id)
         newest = self._clock() if latest is None else latest[0]
         others = [each for at, each in self._latest.values() if newest - at < self._session_s]

@@ -1,4 +1,4 @@
-"""A gateway's node: sends commands to the workers and finds their answers in the events topic.
+"""Sends a gateway's commands to the workers through Kafka, and answers clients from the events topic.
 
 The gateway produces a request's commands to the commands topic. A command about a topic goes to that topic's
 partition, a command about the cluster to the first partition. A worker decides it. The gateway reads the records of the
@@ -78,7 +78,7 @@ class ClusterStateCopies:
         self._stamps = stamps
         self._send = send
         self._lagged: tuple[int, ...] = ()
-        """The partitions that lagged at the last heartbeat."""
+        """The partitions whose broker configs lagged at the last heartbeat."""
         self._arrived = asyncio.Event()
 
     def read_further(self) -> None:
@@ -87,7 +87,7 @@ class ClusterStateCopies:
             self._arrived.set()
 
     def heartbeat(self) -> None:
-        """Copy to partitions that lag for the second heartbeat in a row. Failures are retried at the next one."""
+        """Copy to partitions that lag for the second heartbeat in a row. Failures are retried at the next heartbeat."""
         lagging = self._lagging()
         if lagging and lagging == self._lagged:
             with suppress(NotProduced):
@@ -95,7 +95,7 @@ class ClusterStateCopies:
         self._lagged = lagging
 
     async def everywhere(self, within_s: float) -> None:
-        """Copy to all partitions, and wait until they have the configs or the time is up."""
+        """Copy to all partitions, and wait until every partition has the configs or the time is up."""
         lagging = self._lagging()
         if lagging:
             self._arrived.clear()
@@ -134,7 +134,7 @@ def _expected(state: State, command: AnyCommand) -> Decision:
 
 
 GRACE_S = 1.0
-"""Time after its deadline until the gateway answers a request itself: a live worker answers earlier."""
+"""Seconds from a request's deadline until the gateway answers it without a worker: a live one answers earlier."""
 
 NOT_TAKEN = "Kafka did not acknowledge the command in time; it may still be decided."
 NO_KAFKA = "This gateway has no connection to Kafka and accepts no requests until it has one again."
@@ -144,7 +144,7 @@ FAILED = "This gateway failed; its log has the cause."
 
 
 class GatewayNode:
-    """Implements `controller.controller_api.ControllerPort` over the partitions that it follows."""
+    """The `controller.controller_api.ControllerPort` of a gateway, through which its API handlers submit commands."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class GatewayNode:
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
         self._unread = {(topics.events, number): end for number, end in enumerate(ends)}
-        """The end offsets, at the start, of partitions that were not yet read up to them."""
+        """The end offset, as of the start, of each partition that was not yet read up to it."""
 
     def partition_of(self, key: ShardKey) -> int:
         return partition_of(key, len(self.partitions))
@@ -196,7 +196,7 @@ class GatewayNode:
 
     @property
     def storage_error(self) -> str | None:
-        """Why nothing can be recorded; None if it can."""
+        """Why no command can be recorded; None if commands can be recorded."""
         return self._members.error
 
     def status(self) -> ControllerStatus:
@@ -225,7 +225,7 @@ class GatewayNode:
         return pending.future
 
     async def _in_all_partitions(self, decided: asyncio.Future[Reply]) -> Reply:
-        """The reply to a change of broker configs, after every partition has the change."""
+        """The reply to a change of broker configs, returned once every partition has the change."""
         reply = await decided
         await self._copies.everywhere(self._answer_timeout_s)
         return reply
@@ -317,7 +317,7 @@ class GatewayNode:
 
     @property
     def caught_up(self) -> bool:
-        """True once this gateway has read what existed at its start, knows the other gateways, and has the settings."""
+        """True once this gateway has read all earlier records, knows the other gateways, and has the settings."""
         return not self._unread and self._members.has_own_heartbeat and bool(self.store.durable_cluster.release)
 
     def take(self, batch: FollowedEvents) -> None:

@@ -1,6 +1,6 @@
 """`topicwright gateway`: one of several processes that clients connect to, while workers decide.
 
-It wires the parts together and stops them in order: stop accepting, answer decided requests, announce its exit, close.
+`GatewayService` creates the parts, and stops them in order: stop accepting, answer decided requests, announce, close.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class GatewayService:
 
     @property
     def failed(self) -> asyncio.Event:
-        """Set once it cannot follow the log any further."""
+        """Set once this gateway cannot follow the events topic any further."""
         return self.node.failed
 
     @property
@@ -272,7 +272,7 @@ def _gateway_id(data: Path) -> str:
 
 
 async def run_gateway(options: GatewayOptions) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises the error that prevented the start."""
     with lock_folder(options.data):
         service = GatewayService(options)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)

@@ -1,13 +1,13 @@
-"""Commands and answers as bytes: the values of the commands topic, and the answers in a decision's record.
+"""Encodes commands as records of the commands topic, and answers in records of the events topic. Finds duplicates.
 
 A command's value is one byte, the version in which it is written, and the MessagePack map of the command with its type.
 The key is the shard key of its topic (its name with `.` as `_`: names that collide in Kafka share it), empty for a
-command that concerns no topic or every one. The partition is
+command that concerns no topic or every topic. The partition is
 `partition_of` that key. Clients' commands about the cluster go to `CLUSTER_PARTITION`, and commands about brokers and
 settings to every partition. Offsets are contiguous: the topic is neither compacted nor written in transactions.
 
-Answers travel in the record of the decision, because some of them are not events: a dry run has none and is answered
-all the same. A topic that results from the events is not repeated: the reader has it in its own state.
+Answers travel in the record of the decision, because some of them are not events: a dry run has no events, but has an
+answer. A topic that results from the events is not repeated: the reader has it in its own state.
 
 Duplicates. Kafka may store a command twice although an idempotent producer sent it once (when brokers are killed), and
 a program may resubmit a command whose fate it does not know. Deciding a duplicate does harm: a create that waits for
@@ -15,7 +15,7 @@ its topic would be answered that the topic exists, and a deletion could hit a to
 identified by its kind, request id and topic; each request needs a unique id. The set of recent requests is rebuilt from
 the events, so the next owner of the partition detects the same duplicates: a command is recent while its last event is
 among the partition's newest `RECENT_EVENTS`. Commands without events (dry runs, changes without effect, undecidable
-commands) may be decided again, with the same reply, and the client gets the first one.
+commands) may be decided again, with the same reply, and the client gets the first reply.
 """
 
 from __future__ import annotations
@@ -153,20 +153,20 @@ def _with_flag(answer: Answer, topics: Topics, has_events: bool) -> tuple[Answer
 
 
 RECENT_EVENTS = 20_000
-"""More than a producer has in flight, so a duplicate is among them. Reading that many takes some 40 ms."""
+"""More commands than a producer has in flight, so duplicates are detected. Reading that many takes some 40 ms."""
 _FORGET_EVERY = 5_000  # events between two clean-ups of the set, which spreads their cost
 
 _Key = tuple[str, str, str]
 _OF_CLIENTS = frozenset(kind.__name__ for kind in COMMANDS if issubclass(kind, TopicCommand | ClusterCommand))
-"""The client commands, as event causes name them."""
+"""The names of the client commands' types, as in the causes of events."""
 
 
 class RecentRequests:
-    """The client commands with an event among the newest of a partition, and the offset of their last one."""
+    """The client commands with an event among the newest of a partition, by the offset of their last event."""
 
     def __init__(self) -> None:
         self._last_event: dict[_Key, int] = {}
-        """Ordered by offset."""
+        """The offset of the last event by command, ordered by offset."""
         self._forgot_at = 0
 
     def add(self, record: Recorded) -> None:

@@ -1,4 +1,4 @@
-"""The folder of a process: the lock that one process holds, and the base from which an empty partition starts.
+"""Locks the data folder of a worker or gateway, and fills an empty partition in it from a base in the archive.
 
 An empty partition starts from the newest base in the archive. Without a usable base the partition is read from its
 first record, if Kafka still has that. If a base is skipped, a log line says why; this only costs time.
@@ -64,7 +64,7 @@ class FirstRecordsDeleted(LogCorrupted):
 
 
 def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, topic_id: str) -> str:
-    """Create a partition's folder from the newest usable base. Returns "", or why no base is usable."""
+    """Create a partition's folder from the newest usable base. Returns "", or the reason if no base is usable."""
     if place is None:
         return NO_ARCHIVE
     from events.logs.archive.base import bases, download_base  # imports pyarrow

@@ -1,10 +1,10 @@
-"""One partition as a process knows it: its events topic, read into a RocksDB log of its own.
+"""One partition of the events topic, copied into a local RocksDB log by a worker or a gateway.
 
 A partition is a whole log, so everything for the log of the embedded controller (the machine, its store, queries,
 explanations) works on it. The log is a cache, and Kafka holds the truth. So it is never synced; after a crash it is
 used as found, and the rest is read again. An unusable cache is replaced, and removed once its replacement is usable. A
 cache is never replaced if it may have events that Kafka lacks, because it may be their last copy. Events, the resulting
-state, and the position in the topic are one atomic write.
+state, and the position in the topic are committed in one atomic write.
 
 A worker also writes to the topic: `record_decision` applies a decision before Kafka has it. If Kafka stores its record
 at the expected offset, `commit` stores it in the log. If not, the partition is closed and reopened at the last commit.
@@ -75,7 +75,7 @@ MEMORY = Memory()
 
 
 class RecordTooLarge(Exception):
-    """No record can hold a decision."""
+    """A decision has more bytes than a record can hold (RECORD_BYTES_MAX)."""
 
 
 class CacheAhead(LogError):
@@ -104,7 +104,7 @@ class _CachedLog(RocksDbLog):
 
 
 class PartitionState:
-    """The log, state and position of one partition. One process writes a folder, one thread at a time.
+    """The log, state and position of one partition. One process writes its folder, one thread at a time.
 
     After an exception of `accept` only `close` may follow; after one of `record_decision` the state is unchanged.
     """
@@ -131,7 +131,7 @@ class PartitionState:
 
     @property
     def last_ms(self) -> int:
-        """The time of the newest event; the next one is not earlier."""
+        """The time of the newest event; the next event must not be earlier."""
         return self._recorder.last_ms
 
     @classmethod
@@ -216,7 +216,7 @@ class PartitionState:
                 self._recent.add(decode_event(number, value))
 
     def is_duplicate(self, command: TopicCommand | ClusterCommand) -> bool:
-        """True if a command is a duplicate of one decided recently; after `detect_duplicates`."""
+        """True if a recent decision was on the same command. Call `detect_duplicates` before."""
         assert self._recent is not None, "detect_duplicates was called before"
         return self._recent.contains(command, self.reader.next_event)
 
@@ -248,7 +248,7 @@ class PartitionState:
         return encode_record(Decided(self.reader.epoch, source_offset, values, encoded, fault))
 
     def commit(self) -> None:
-        """Commit what was accepted or decided since the last commit. Raises LogError."""
+        """Commit the records accepted or decided since the last commit. Raises LogError."""
         kafka_offset = self.reader.kafka_offset
         if self._is_ahead:
             self._recorder.commit({POSITION: self._position()})

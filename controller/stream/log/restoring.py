@@ -1,7 +1,7 @@
-"""Restoring an events topic that Kafka lost, from the folders of workers and gateways.
+"""Restores an events topic that Kafka lost, from folders of workers and gateways (`topicwright restore-topic`).
 
-Method. For each partition, the folder with the most events is the source. Its events are written in fences, enough of
-them to exceed the epoch of every earlier worker; the first fence says which command is the next one
+Method. For each partition, the folder with the most events is the source. Its events are written in fences, records
+with a new epoch each, enough to exceed the epoch of every earlier worker. The first fence names the next command
 (`events.logs.events_topic`). All partitions are written in one transaction: readers see all or nothing, and a killed
 restore can be repeated.
 
@@ -41,7 +41,7 @@ _WAIT_S = 60.0
 
 
 class NotRestored(UserError):
-    """The topic cannot be restored. The message says why."""
+    """The events topic cannot be restored. The message says why."""
 
 
 class Restored(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The commands and events topics: created where missing, checked where they exist, and watched.
+"""Creates the commands and events topics, checks existing ones, and watches them; for workers and gateways.
 
 Requirements. Both topics have exactly `stream.partitions` partitions, because a topic must never change its partition.
 Events are retained for ever and never compacted, because they are the source of truth. Commands are not compacted,
@@ -44,11 +44,11 @@ _RETAINED_FOREVER = {**_NOT_COMPACTED, "retention.ms": "-1", "retention.bytes": 
 
 
 class KafkaUnavailable(Exception):
-    """Kafka failed or timed out; it may have done what was requested."""
+    """Kafka failed or timed out; the request may still have taken effect."""
 
 
 class Topics(msgspec.Struct, frozen=True):
-    """The two topics in Kafka. The topic id and cluster id reveal recreated ones."""
+    """The names of both topics, the events topic's id, and the cluster id. Changed ids reveal a recreated topic."""
 
     commands: str
     events: str
@@ -58,7 +58,7 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class TopicsMismatch(SettingsError):
-    """An existing topic does not match the settings. The message names it, its value and the required one."""
+    """An existing topic does not match the settings. The message names the topic, its value and the required value."""
 
 
 def prepare_topics(
@@ -202,7 +202,7 @@ def _classified(error: KafkaError) -> Exception:
 
 
 def _silent() -> logging.Logger:
-    """A logger that drops librdkafka's log lines. They would go to standard error, and exceptions have the errors."""
+    """A logger that drops librdkafka's log lines. Exceptions have the same errors."""
     logger = logging.getLogger("topicwright.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False

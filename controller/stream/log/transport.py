@@ -1,6 +1,6 @@
-"""Kafka as the engine uses it: appending to the events topic, reading it, submitting commands.
+"""The Kafka client of a worker's engine: appends to the events topic, reads it, and submits commands.
 
-An append returns the offset of its records, which tells a worker whether another one wrote in between. The producer is
+An append returns the offset of its records, so a worker detects another writer's records. The producer is
 idempotent and waits for all in-sync replicas. An uncertain outcome is an error, after which the engine reads the topic.
 """
 
@@ -27,7 +27,7 @@ READ_TIMEOUT_S = 30.0
 _RECORDS_PER_READ = 5000
 _CLOSE_S = 3.0  # aiokafka waits for brokers that are gone
 _ERRORS = (KafkaError, ConsumerStoppedError)
-"""The second is raised to a reader whose client is closed."""
+"""ConsumerStoppedError is raised to a reader whose client is closed."""
 
 Values = list[tuple[int, bytes]]
 
@@ -72,7 +72,7 @@ def _kafka_errors() -> Iterator[None]:
 
 
 class Transport:
-    """The engine's connection to Kafka, usable until its first error; the engine then makes another. Everything raises
+    """The engine's connection to Kafka. After its first error the engine creates a new one. All methods raise
     KafkaUnavailable."""
 
     def __init__(self, bootstrap: str, topics: Topics, security: Security) -> None:
@@ -87,8 +87,8 @@ class Transport:
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
         """Append records to a partition of the events topic, in order and contiguously.
 
-        The future gets the offset of the first one after all in-sync replicas have acknowledged all; -1 if they are not
-        contiguous.
+        The future gets the first record's offset after all in-sync replicas have acknowledged all records; -1 if their
+        offsets are not contiguous.
         """
         return asyncio.ensure_future(self._append(partition, values))
 

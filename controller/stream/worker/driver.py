@@ -1,8 +1,8 @@
-"""Drivers: the part of a worker that a consumer group assigns partitions to. It feeds their commands to the engine.
+"""Drivers: the part of a worker that joins the consumer group, and feeds assigned partitions' commands to the engine.
 
 `Driver` is the port. `PlainDriver` implements it with an aiokafka consumer group, `driver_faust` with Faust.
 
-The group only says who owns which partition. Nothing is read before a partition is claimed, and then from the offset
+The group only assigns partitions. Commands are read once the engine has claimed their partition, from the offset
 that the events prove; the committed offsets are figures for Kafka's own tools. There is no static membership: a worker
 that comes back must be assigned again.
 """
@@ -24,7 +24,7 @@ from controller.stream.worker.engine import Engine, PartitionsLost
 from controller.stream.worker.partition_decider import Sourced
 
 RETRY_S = 1.0
-"""Wait before lost partitions are claimed again: for Kafka, or for the group to assign them elsewhere."""
+"""Wait before claiming lost partitions again: for Kafka, or until the group assigns the partitions elsewhere."""
 COMMANDS_PER_BATCH_MAX = 500  # one commit; the loop serves others in between
 
 
@@ -49,8 +49,8 @@ class DriverEnded(Exception):
 
 
 class Driver(Protocol):
-    """Runs an engine, and sets its `claim_again`. An exception of `run` must end the process: going on could lose a
-    command."""
+    """Runs an engine, and sets its `claim_again`. An exception of `run` must end the process: otherwise a command could
+    be lost."""
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
         """Join the group, and feed the engine until `stopping` is set; then leave the group.
@@ -79,7 +79,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._is_assigned = asyncio.Event()
         """Set while the group has assigned partitions, cleared during a rebalance."""
         self._assignment = 0
-        """Counts assignments and revocations; a claim is valid for one of them."""
+        """Counts assignments and revocations; a claim is valid until the next one."""
         self._claimed = -1
         self._committed_at = 0.0
         self._commit: asyncio.Task[None] | None = None
@@ -156,7 +156,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             on_claimed()
 
     async def _wait_for_assignment(self) -> None:
-        """Wait for an assignment, for a short time. Raises what prevents joining the group."""
+        """Wait for an assignment, for a short time. Raises the error that prevents joining the group."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_assigned.wait(), POLL_MS / 1000)
         await self._consumer.getmany(timeout_ms=0)

@@ -3,11 +3,11 @@
 Faust assigns partitions, delivers messages and supervises tasks; the engine decides the commands. `faust_seam` changes
 Faust so that no command is lost. A worker claims a partition by writing a fence, a record with the next epoch
 (`worker.engine`). It claims partitions in `on_rebalance_complete`, before Faust seeks and resumes the consumer. If it
-loses partitions between rebalances, it claims them again in the same order: pause (`hold`), claim, seek, resume.
+loses partitions between rebalances, it claims again in the same order: pause (`hold`), claim, seek, resume.
 
 The agent only puts messages into an inbox, which one task drains in batches. Offsets are committed after the decisions,
 only so that Kafka's tools show the lag: no worker reads them. No Faust table, web server, `take()` or static membership
-is used. The engine detects a lost command as an offset gap; it is then fetched again.
+is used. The engine detects a lost command as an offset gap; the driver then fetches the command again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REQUEST_TIMEOUT_S = 30.0
 
 
 class FaustDriver:
-    """Implements `driver.Driver`."""
+    """Implements `driver.Driver` with a Faust app."""
 
     def __init__(self, engine: Engine, group: Group) -> None:
         self._engine = engine
@@ -153,7 +153,7 @@ class FaustDriver:
             self._fail(error)
 
     async def _reclaim(self) -> None:
-        """Claim again. A rebalance in between invalidates the claim, and its completion makes a new one."""
+        """Claim again. A rebalance in between invalidates this claim; `_complete` then claims."""
         consumer, is_current = self._app.consumer, self._assignment_check()
         consumer.hold()
         try:

@@ -1,18 +1,18 @@
-"""A worker's engine: claims partitions, decides their commands, and commits what Kafka has acknowledged.
+"""A worker's engine: claims partitions, decides their commands, and commits the decisions that Kafka acknowledged.
 
-It knows neither consumer groups nor Faust. A driver tells it which partitions to claim or give up, and feeds it their
-commands. The events topic alone determines the owner of a partition (`events.logs.events_topic`).
+The engine knows neither consumer groups nor Faust. A driver calls it with the partitions to claim or give up, and with
+their commands. The events topic alone determines the owner of a partition (`events.logs.events_topic`).
 
-- `claim`: read the partition to its end, write a fence with the next epoch, and read up to it. If this fence counts,
-  no other writer's records count after it, and the state follows from everything before. Commands continue where the
-  events end.
+- `claim`: read the partition to its end, write a fence (a record with the next epoch), and read up to the fence. If
+  this fence counts, no other writer's records count after it, and the state follows from everything before it.
+  Commands continue where the events end.
 - `handle`: decide, append, and wait for the acknowledgement of all in-sync replicas. A decision is committed only if
   its record has exactly the next offset; otherwise another writer wrote in between.
 - `revoke`: finish the current batch, and become inactive.
 
 Kafka's errors, a takeover, and undelivered commands raise `PartitionsLost`: the partitions are closed without
 unacknowledged decisions, and the driver claims them again. Deleted commands and unreadable events end the process:
-going on would lose a command, or decide on a state that is not the log's.
+continuing would lose a command, or decide on a state that differs from the log.
 
 Time, Kafka, policies and the leader's tasks are arguments, so that a simulation can run this code.
 """
@@ -77,7 +77,7 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     """Unique to the process."""
     release: str
     where: str
-    """The process, for people."""
+    """The name of the process in messages for people."""
     settings: ServeSettings
     decision_settings: Configs
     """The settings that decisions depend on."""
@@ -88,10 +88,10 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     """A unique request id; the text names its origin."""
     watcher: Watcher
     on_failure: Callable[[BaseException], None]
-    """A bug: the process must end."""
+    """Called with the exception after a bug: the process must end."""
     make_brokers: MakeBrokers
     lead: Callable[[Engine, PartitionState], PartitionLeader] = PartitionLeader
-    """Starts the owner's other tasks for a claimed partition."""
+    """Starts the owner tasks (`owner_tasks`) of a claimed partition."""
     judge: PolicyJudge | None = None
     signer: HeadSigner | None = None
     """Signs tree heads and archives; None without a key."""
@@ -112,7 +112,7 @@ class Engine:
         self._states: dict[int, PartitionState] = {}
         self._claims = 0
         self._undelivered: dict[int, tuple[int, int]] = {}
-        """The last undelivered command of a partition, and how often it was missing."""
+        """By partition: the last undelivered command's offset, and how often that command was missing."""
         self._lock = asyncio.Lock()
 
     @property
@@ -268,7 +268,7 @@ class Engine:
     # --- deciding
 
     async def handle(self, commands: Sequence[Sourced]) -> None:
-        """Decide commands of active partitions; others, and decided ones, are dropped.
+        """Decide commands of active partitions. Other commands, and decided commands, are dropped.
 
         Returns when all is acknowledged and committed. Raises PartitionsLost, CommandsMissing, CommandFromNewerVersion,
         PolicyRunnerClosed.
@@ -332,7 +332,7 @@ class Engine:
     async def _find_own(self, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
         """Another writer's records are at the expected offset: read on to see whether this worker's records count.
 
-        They count if the others do not: a replaced worker may write for a while before it notices.
+        This worker's records count if the others do not: a replaced worker may write for a while before it notices.
         """
         partition, epoch, found = state.partition, state.reader.epoch, 0
         _, end = await self.transport.events_range(partition)
@@ -353,8 +353,8 @@ class Engine:
 def _by_partition(commands: Sequence[Sourced]) -> dict[int, list[Sourced]]:
     """The commands of each partition, in order, together: a partition has one append in flight.
 
-    With two, the first could fail and the second arrive. The topic would then hold decisions based on missing ones, and
-    the partition would be unreadable.
+    With two appends, the first could fail and the second arrive. The topic would then hold decisions based on missing
+    ones, and the partition would be unreadable.
     """
     groups: dict[int, list[Sourced]] = {}
     for sourced in commands:

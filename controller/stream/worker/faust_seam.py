@@ -1,7 +1,7 @@
-"""Faust's consumer, changed so that no command is lost, and everything that we use of Faust's internals.
+"""Changes Faust's consumer so that no command is lost, for `driver_faust`. All use of Faust's internals is here.
 
-No other module overrides or reads a private part of Faust or of mode, its base. `test_faust.py` lists each with
-the reason, fails when a release changes one, and says what to read again.
+No other module overrides or reads a private part of Faust or of mode, its base. `test_faust.py` lists each part with
+the reason, and fails when a release of Faust changes one.
 
 Unchanged, Faust loses messages at rebalances. It seeks to the committed offsets and then clears every agent's queue, so
 messages that were delivered in between are gone although they count as read. If two rebalances follow each other
@@ -46,7 +46,7 @@ class FetchedMessage(ConsumerMessage):
 
 
 class _NoOffsets(dict[Any, Any]):
-    """Replaces the offsets that were read last, and stores none."""
+    """A dict that stores nothing: it replaces Faust's record of the last offset read per partition."""
 
     def __missing__(self, key: Any) -> None:
         return None
@@ -77,7 +77,7 @@ class _Thread(transport.AIOKafkaConsumerThread):
 
 
 class FaustConsumer(transport.Consumer):
-    """A worker's consumer."""
+    """The Faust consumer of a worker: seeks to the next command that the events prove, and drops older messages."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -90,7 +90,7 @@ class FaustConsumer(transport.Consumer):
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[Any, Any]]:
-        """Fetch once, and yield the messages while they are wanted."""
+        """Fetch once, and yield the messages until the flow is suspended or a seek outdates them."""
         while not self.flow_active and not self.should_stop:
             await self.wait(self.can_resume_flow)  # type: ignore[arg-type]  # as Faust itself calls it
         records, seek = await self._fetched()
@@ -128,7 +128,7 @@ class FaustConsumer(transport.Consumer):
         return message
 
     def verify_event_path(self, now: float, tp: Any) -> None:
-        """Disable Faust's check for stalled partitions, which fails during a rebalance; our metrics show these."""
+        """Disable Faust's check for stalled partitions, which fails in a rebalance; our metrics report those."""
 
     def hold(self) -> None:
         """Suspend the flow until `resume_flowing`, or until Faust resumes it after a rebalance."""
@@ -158,7 +158,7 @@ class FaustConsumer(transport.Consumer):
 
 
 class FaustTransport(transport.Transport):
-    """Faust's transport with this consumer."""
+    """Faust's transport with `FaustConsumer`."""
 
     Consumer = FaustConsumer
     positions: Callable[[], Mapping[int, int]]

@@ -1,23 +1,23 @@
-"""The tasks of a partition's owner besides deciding: deadlines, brokers, reconciling, and its history.
+"""The tasks of the worker that owns a partition, apart from deciding: deadlines, brokers, reconciling, and history.
 
 Except for archiving, these tasks submit commands to the commands topic. Only the reports that brokers give at once
 about a command's events are decided together with it. After a failover the new owner resends these commands from the
 partition's state alone. Broker commands concern every topic, so each owner submits them to its own partition.
 
-History. The owner archives its partition in a place of its own under `log.archive.url`. The next owner continues where
+History. The owner archives its partition in a separate folder under `log.archive.url`. The next owner continues where
 the archive ends, and a replaced owner finds out at its next check (`events.logs.archive.writing`). Archived events
 behind a snapshot are dropped from the worker's folder at once. Only the newest stay, to detect duplicate commands:
 deciding needs no older ones. After each such drop the next base is written to the archive, so a base holds the
 state and some hundred thousand events at most. Snapshots are copied there too, for gateways.
 
 Brokers. Simulated brokers live in no process. The partition's own events say which brokers exist and which of them run,
-so they are the same whoever owns it, and a stopped broker stays stopped when the owner changes. The owner registers
-missing brokers, confirms what the live ones have applied, and reports in-sync sets.
+so every owner has the same brokers, and a stopped broker stays stopped when the owner changes. The owner registers
+missing brokers, and reports for the live ones the applied topics and the in-sync sets.
 
 Each owner watches the target cluster, applies decisions for its own partition's topics alone, and reports live brokers
-to its own partition: the next owner starts from that partition and the cluster, and no owner needs another. (If one
-owner reported brokers to all partitions, some of those writes could be lost with it, and partitions would wait for one
-that nobody owns.) The topics that hold the log are not managed: deleting them would delete everything.
+to its own partition: the next owner starts from that partition and the cluster, and no owner depends on another. (If
+one owner reported brokers to all partitions, some reports could be lost with it, and all would wait for a partition
+that no worker owns.) The topics that hold the log are not managed: to delete one of these would delete everything.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 class PartitionHistory(Archiving):
-    """Archives one partition in `store` while it is owned."""
+    """Archives one partition in `store` while this worker owns the partition."""
 
     def __init__(self, context: WorkerContext, partition: PartitionState, store: ArchiveStore) -> None:
         settings, clock_ms = context.settings, context.clock_ms
@@ -157,7 +157,7 @@ class PartitionLeader:
             publish(records, self._deadlines, self.brokers, self._reconciler)
 
     async def end(self) -> None:
-        """The partition is no longer owned."""
+        """Stop all tasks: this worker no longer owns the partition."""
         if self.history is not None:
             self.history.end()
         self._deadlines.stop()
@@ -228,7 +228,7 @@ class PartitionLeader:
 
 
 class PartitionBrokers(SimulatedBrokers):
-    """Simulated brokers 1 to `count`, and all others that the partition knows, without a response delay."""
+    """Simulated brokers 1 to `count`, and all other brokers in the partition's events, without a response delay."""
 
     handles: EventTypes = SimulatedBrokers.handles | {BrokerRegistered}
 
@@ -279,7 +279,7 @@ class PartitionBrokers(SimulatedBrokers):
     def _registered_last(self) -> set[BrokerId]:
         """The brokers that registered and were never unfenced: their owner died in between.
 
-        The archive is not read, because it may be unavailable; its events are tens of thousands of events old.
+        The archive is not read: it may be unavailable, and archived events are tens of thousands of events old.
         """
         halfway, log = set[BrokerId](), self._partition.log
         for offset in shard_offsets(log, CLUSTER_SHARD, log.start_offset):
@@ -293,7 +293,7 @@ class PartitionBrokers(SimulatedBrokers):
 
 DRY_RUN_S_MIN, DRY_RUN_S_MAX = 5.0, 30.0
 """Limits of the time for a cluster's dry run: the longest client timeout, within these. The partition's other commands
-wait behind it."""
+wait until the dry run ends."""
 NO_DRY_RUN = "The target cluster did not answer in time: nothing was decided."
 
 
@@ -325,7 +325,7 @@ class PartitionCluster(TargetCluster):
 
 
 def dry_run_within_s(commands: Iterable[TopicCommand]) -> float:
-    """The time limit for these commands."""
+    """The time limit, in seconds, for the target cluster's dry run of commands."""
     waits_s = (command.timeout_ms / 1000 for command in commands if isinstance(command, CreateTopic))
     return min(DRY_RUN_S_MAX, max(DRY_RUN_S_MIN, *waits_s, 0.0))
 

@@ -1,15 +1,15 @@
-"""Deciding a batch of commands of one partition: the records that a worker writes for it.
+"""Decides a batch of commands of one partition for the worker's engine, which appends the resulting records.
 
 Commands are decided in order, each on the state after the previous ones. Create-topic policies and the target cluster
-may be slow. So all commands of the batch that need approval are submitted to them together before the first is decided;
+may be slow. So all commands of the batch that need approval are submitted to both together before the first is decided;
 a command that needs approval only later is submitted alone.
 
-A poison command is one that cannot be read, lies in the wrong partition, or raises when it is decided or applied. It is
-recorded with its cause, and the partition goes on with the state before it. Otherwise it would stop every worker in
-turn. If it raises, its client gets an error; gateways send no other poison commands.
+A poison command cannot be read, is in the wrong partition, or raises when it is decided or applied. A record names its
+cause, and the partition continues with the state before the command. Otherwise it would stop one worker after another.
+If a command raises, its client gets an error; gateways send no other poison commands.
 
 A duplicate of a recently decided command (`recent_requests`) is skipped: its record has neither events nor answers, and
-the client gets the answer of the first one.
+the client gets the answer to the first command.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ImmediateCommands = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
 
 
 class Sourced(msgspec.Struct, frozen=True, gc=False):
-    """A record of the commands topic."""
+    """A record of the commands topic: its partition, offset and value."""
 
     partition: int
     offset: int
@@ -59,13 +59,13 @@ class PartitionBatch(msgspec.Struct):
     records: list[Recorded] = []
     faults: list[Fault] = []
     copies: list[tuple[Sourced, RequestCommand]] = []
-    """The skipped duplicates of decided commands."""
+    """The commands skipped as duplicates of decided commands."""
 
 
 class PartitionDecider:
     """Decides a batch of commands of one partition on its state. `judge` and `cluster` give verdicts;
-    `immediate_commands` returns the brokers' commands that follow from a command's events; they are in the same
-    record."""
+    `immediate_commands` returns the brokers' commands that follow from a command's events, which go into the
+    same record."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """`topicwright worker`: one of several processes that decide the commands in the commands topic.
 
-A worker joins a consumer group, and claims its assigned partitions: it fences the previous owner. Then it prints
+A worker joins a consumer group, and claims its assigned partitions by fencing the previous owner. Then it prints
 `ready http=HOST:PORT`. While Kafka is unreachable, it waits, logs the reason, and is not ready over HTTP.
 
 Exit codes. 2: topics or settings do not match. 3, at once: a decision could be wrong, because of a gap in a topic,
@@ -61,8 +61,8 @@ from controller.stream.worker.partition_decider import Fault, RequestCommand, So
 from events.catalog import Recorded
 
 LEAVE_S = 10.0
-"""How long a stopping worker may take to finish its batch and leave the group. Without Kafka it cannot do either. Then
-it exits without leaving, and its session expires."""
+"""How long a stopping worker may take to finish its batch and leave the group. Without Kafka it can do
+neither: it exits without leaving, and its session expires."""
 
 POLL_INTERVAL_S = 2.0  # of the offsets for metrics
 POLL_TIMEOUT_S = 5.0
@@ -90,7 +90,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus:
-    """The log lines, metrics and readiness of a worker. Implements `Watcher`.
+    """The log lines, metrics and readiness of a worker. Implements `engine.Watcher`.
 
     `doing` is the reason why the worker decides nothing; None while it owns its partitions. `poll` requests the end
     offsets of the commands partitions regularly, and so detects that Kafka does not answer.
@@ -116,7 +116,7 @@ class WorkerStatus:
         return {} if self._engine is None else self._engine.leaders
 
     def why_not_ready(self) -> str | None:
-        """Why nothing is decided; None if commands are decided."""
+        """The reason why the worker decides no commands; None if it decides."""
         errors = (each.cluster.error for each in self._leaders.values() if each.cluster is not None)
         error = next(filter(None, errors), None)
         return self.doing or self._unreachable or (error and f"the cluster cannot be reached: {error}")

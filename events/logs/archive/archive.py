@@ -2,8 +2,8 @@
 
 Method. The log records the segments and the hash of each (`segments_of`). An object with another hash is rejected. A
 segment file is fetched whole, or only its footer, which has the index. Files and row groups are cached in memory,
-indexes in open files. All logs of the process share these caches. Any thread may read, and none waits for another: two
-threads that need the same object may both fetch it.
+indexes in open files. All logs of the process share these caches. Any thread may read, and no thread waits for another:
+two threads that need the same object may both fetch it.
 
 Non-goal: retries. An unavailable store raises ArchiveAway, which names it.
 """
@@ -63,8 +63,8 @@ class Archive:
         return found
 
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
-        """The runs of consecutive offsets in [start, end) whose events have an index key, such as a shard key. Raises
-        ArchiveError."""
+        """The ranges of consecutive offsets (runs) in [start, end) whose events have an index key, such as a shard key.
+        Raises ArchiveError."""
         for segment in self.segments(start, end):
             for run in self.index(segment).runs(prefix):
                 if run.start < end and run.stop > start:
@@ -104,7 +104,7 @@ class Archive:
         return _index(self, segment)
 
     def footer(self, segment: Segment) -> bytes:
-        """The end of the file, with the index. Raises ArchiveError."""
+        """The end of the segment's file, with the index. Raises ArchiveError."""
         return self._fetched(segment.name, segment.footer, segment.events.size - segment.footer.size)
 
     def _fetched(self, name: str, stored: Stored, start: int = 0) -> bytes:

@@ -1,13 +1,13 @@
-"""Copies of a log's state in an archive, from which empty folders start: bases of whole partitions, and snapshots.
+"""Writes and downloads copies of a log's state in an archive: bases of whole partitions, and snapshots.
 
-A worker or gateway whose folder is empty downloads the newest base instead of reading its partition from the first
-record. A base holds all that the log's database holds: state, indexes, tree, and the events that are not archived;
-older events are read from the archive. So a base is copied from a log that has dropped its archived events, and grows
-only by some bytes an event, for the tree and the creation index. Its keys and values are the database's: a key of eight
-bytes that begins with 00 is an event's offset. A snapshot has the pairs of a snapshot in the folder
-(`events.logs.snapshots`).
+A worker or gateway whose folder is empty downloads the newest base instead of reading its partition of the events topic
+from the first record. A base holds all that the log's database holds: state, indexes, tree, and the events that are not
+archived; older events are read from the archive. So a base is copied from a log that has dropped its archived events,
+and grows only by some bytes an event, for the tree and the creation index. Its keys and values are those of the
+database: a key of eight bytes that begins with 00 is the offset of an event. A snapshot in the archive has the pairs of
+a snapshot file in the log's folder (`events.logs.snapshots`).
 
-A copy is one Parquet file or several, with the columns `key` and `value`; the manifest names them.
+A copy is one Parquet file or several, with the columns `key` and `value`; the manifest lists these files.
 
 Non-goal: authenticity, unless the manifest is signed. Whoever can write to the store can change what empty folders
 start with, as whoever can write to a data folder can. `controller.store.archived.bases` checks a base against its
@@ -70,7 +70,7 @@ _Copy = TypeVar("_Copy", bound=StateCopy)
 
 
 def write_base(writer: ManifestWriter, base: Base, pairs: Iterable[Pair]) -> Base:
-    """Store a base of these pairs, and remove old bases. Returns it with its parts.
+    """Store the `pairs` of a log's database as a base, and remove old bases. Returns the base with its parts.
 
     Raises ArchiveError, and what `pairs` raises.
     """
@@ -85,7 +85,7 @@ def write_base(writer: ManifestWriter, base: Base, pairs: Iterable[Pair]) -> Bas
 
 
 def bases(store: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]:
-    """The bases of a partition of a topic, newest first. Raises ArchiveError; ArchiveOfAnotherLog at the first of
+    """The bases of a partition of a topic, newest first. Raises ArchiveError; ArchiveOfAnotherLog at the first base of
     another cluster or topic."""
     manifest = read_manifest(store)
     for base in reversed(manifest.bases):
@@ -117,8 +117,8 @@ def download_base(
 
 
 def upload_snapshots(writer: ManifestWriter, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
-    """Copy snapshots of a log to its archive if missing there, and remove those that `too_many` names. Raises
-    ArchiveError, LogError, OSError."""
+    """Copy snapshots of a log to its archive if missing there, and remove the archived snapshots that `too_many`
+    returns. Raises ArchiveError, LogError, OSError."""
     there = {one.offset: one for one in read_manifest(writer.store).snapshots}
     for offset in sorted(set(snapshot_offsets(log)) - set(there)):
         with suppress(SnapshotDamaged), open_snapshot(log, offset) as snapshot:
@@ -131,8 +131,8 @@ def upload_snapshots(writer: ManifestWriter, log: EventLog, too_many: Callable[[
 
 
 def download_snapshots(store: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
-    """Copy missing snapshots to a log, newest first, and return their number. Damaged ones are skipped. `rest` is
-    called between two. Raises ArchiveError, LogError, OSError."""
+    """Copy missing snapshots to a log, newest first, and return their number. Damaged snapshots are skipped. `rest` is
+    called between two snapshots. Raises ArchiveError, LogError, OSError."""
     here, added = set(snapshot_offsets(log)), 0
     for copy in reversed(read_manifest(store).snapshots):
         if copy.offset in here or not 0 < copy.offset <= log.durable_offset:

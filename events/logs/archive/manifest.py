@@ -1,18 +1,18 @@
-"""The manifest of an archive, and the log's record of its archive.
+"""Reads and writes the manifest of an archive, and the log's own record of its archive.
 
-    manifest.json                the log that it belongs to, the process that writes it, and all that it holds
+    manifest.json                the log of the archive, the process that writes it, and a list of its objects
     events/START-HASH.parquet    a segment: its events, and in the footer the index of them (`segment`)
     state/OFFSET-HASH.parquet    a part of a base or of a snapshot (`base`)
 
-The manifest is replaced last, after all that it names is written; what it does not name is no part of the archive.
-Names contain a hash of the content, so an object is only ever overwritten by the same one. So each segment exists once,
-even if an archiving process dies. If the log has a signing key, the manifest is signed with it (Ed25519): over the
-line `topicwright archive 1` and the manifest as compact JSON with an empty signature.
+The manifest is replaced last, after the objects that it lists are written. An object that it does not list is not part
+of the archive. Names contain a hash of the content, so an object is only ever overwritten with the same content, and
+each segment exists once, even if an archiving process dies. If the log has a signing key, the manifest is signed with
+it (Ed25519): over the line `topicwright archive 1` and the manifest as compact JSON with an empty signature.
 
 The log records the archive in state keys:
     p                            the archive's URL and what was dropped (`ArchiveStatus`)
     p START                      a segment (START: eight bytes)
-Objects that are read must have the recorded hashes: the archive is trusted no more than the disk.
+Each object that is read must have its recorded hash: the archive is trusted no more than the disk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SEGMENT: Final = 1 << 16
 ARCHIVE_KEY: Final = b"p"
 MANIFEST: Final = "manifest.json"
 MANIFEST_BYTES_MAX: Final = 32 << 20
-"""A segment takes about 500 bytes of it."""
+"""The maximum size of a manifest; a segment takes about 500 bytes."""
 _SIGNED: Final = b"topicwright archive 1\n"
 
 
@@ -87,7 +87,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """State keys of the log at `offset`, in parts. `last_event` is as in `SnapshotInfo`."""
+    """A copy of the state keys of the log at `offset`, in parts. `last_event` is as in `SnapshotInfo`."""
 
     offset: OffsetInLog
     event_version: int = EVENT_VERSION
@@ -106,7 +106,7 @@ class StateCopy(msgspec.Struct, frozen=True, kw_only=True):
 class Base(StateCopy, frozen=True, kw_only=True):
     """A copy of a log up to `offset`, with the events from `start` on.
 
-    Reading continues at the record `kafka_offset` of the partition of the topic with the id `topic_id`.
+    A process that starts with the base continues at record `kafka_offset` of its partition of the topic `topic_id`.
     """
 
     topic_id: Name
@@ -118,7 +118,7 @@ class Base(StateCopy, frozen=True, kw_only=True):
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that archives. `boot` is random at each start, `where` is for display."""
+    """The process that archives. `boot` is a random id of each start of the process, `where` is for display."""
 
     boot: Name
     where: str
@@ -135,7 +135,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """From the first event on, without a gap."""
     bases: tuple[Base, ...] = ()
     snapshots: tuple[StateCopy, ...] = ()
-    """Like the bases, in the order of their offsets."""
+    """The snapshots in the archive; bases and snapshots are in the order of their offsets."""
     public_key: Annotated[bytes, Meta(max_length=32)] = b""
     signature: Annotated[bytes, Meta(max_length=64)] = b""
     format: int = FORMAT
@@ -192,7 +192,7 @@ def find_manifest(store: ArchiveStore) -> Manifest | None:
 
 
 def read_manifest(store: ArchiveStore) -> Manifest:
-    """As `find_manifest`. Raises ArchiveError; ArchiveOfAnotherLog if there is no archive."""
+    """The manifest of an archive that must exist. Raises ArchiveError; ArchiveOfAnotherLog if there is no archive."""
     found = find_manifest(store)
     if found is None:
         raise ArchiveOfAnotherLog(f"{store.url} holds no archive: name what `log.archive.url` or `backup` named")
@@ -271,7 +271,7 @@ def segment_changes(segment: Segment) -> dict[bytes, bytes]:
 
 
 def segment_removals(log: StateKeys) -> dict[bytes, None]:
-    """The state changes by which a log forgets its segments, before it archives to another place."""
+    """The state changes that delete the log's record of its segments, before it archives to another store."""
     return {key: None for key, _ in log.scan(ARCHIVE_KEY, ARCHIVE_KEY)}
 
 

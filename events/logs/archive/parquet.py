@@ -1,7 +1,7 @@
-"""Parquet files that may be forged: read and written whole, and nothing is decompressed before its size is known.
+"""Reads and writes Parquet files of an archive, which may be forged: sizes are checked before decompression.
 
 A page of a few bytes may decompress to gigabytes. pyarrow decompresses whole pages by the sizes in their headers. The
-sizes in the footer, which its metadata shows, are only the writer's claim, so a limit on them would not protect a
+sizes in the metadata of the footer come from the writer, who may be an attacker, so a limit on them would not protect a
 reader. Therefore this module reads the page headers: a few fields of Thrift's compact protocol. A row group has at most
 GROUP rows of about GROUP_BYTES, and columns of bytes are written without a dictionary.
 """
@@ -30,7 +30,7 @@ _ERRORS: Final = (pa.ArrowException, OSError, KeyError)
 
 
 class ParquetWriter:
-    """A file in memory."""
+    """Writes a Parquet file in memory, with an index in its footer."""
 
     def __init__(self, schema: pa.Schema, plain: Collection[str]) -> None:
         """The columns `plain` get no dictionary."""
@@ -72,7 +72,7 @@ def index_in(name: str, content: bytes) -> bytes:
 
 
 class ParquetFile:
-    """A file; any thread may read it. All methods raise ArchiveDamaged."""
+    """A Parquet file in memory; any thread may read it. All methods raise ArchiveDamaged."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self.name = name
@@ -174,7 +174,7 @@ def sizes(content: bytes, group: Any, columns: Collection[str]) -> Sizes:
 
 
 class _Headers:
-    """Reads page headers: Thrift's compact protocol, as far as they use it."""
+    """Reads page headers: the part of Thrift's compact protocol that Parquet's page headers use."""
 
     def __init__(self, content: bytes, at: int, end: int) -> None:
         self._content, self.at, self.end = content, at, end

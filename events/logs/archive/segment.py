@@ -1,13 +1,13 @@
-"""A segment: a Parquet file with events in offset order, and the index of its topics and requests in the footer.
+"""Packs and reads segments of an archive: Parquet files with events in offset order, and an index in the footer.
 
-Events have the columns of an export, for SQL. The column `value` of an export hides secrets. Where it therefore differs
-from the bytes of the event, the column `canonical` has those bytes. Row groups are small, so that reading some events
-decompresses one group and two columns.
+Events have the columns of `topicwright replay export`, for SQL. The column `value` hides secrets. For an event with a
+secret, the column `canonical` has the original bytes. Row groups are small, so that reading some events decompresses
+one group and two columns.
 
 The index has pairs in the format of snapshots (`events.logs.snapshots`): in key order, in blocks with checksums, so
-that one key is found without reading the others. It can be read without the events.
+that one key is found without reading the others. A run is a range of consecutive events of one topic or one request.
 
-    t SHARD_KEY NUL, r REQUEST_ID NUL     runs of events of that name: MessagePack of [gap, length, gap, length …]; gaps
+    t SHARD_KEY NUL, r REQUEST_ID NUL     runs of events of that key: MessagePack of [gap, length, gap, length …]; gaps
                                           are counted from the segment's start and from the end of the run before
     s STATE_KEY                           the state keys of the requests that began in the segment, as the log had them
                                           when it was archived
@@ -55,7 +55,7 @@ class ColumnMaker(Protocol):
 
 
 class IndexBuilder:
-    """Makes the runs of events in the index."""
+    """Collects the runs of a segment's events, by shard key and by request id, for the index."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -82,11 +82,11 @@ class IndexBuilder:
 
 
 class SegmentIndex:
-    """The index of a segment: runs of events by name, and state keys, which `get` and `scan` read. Any thread may read
-    it. All methods raise LogCorrupted."""
+    """The index of a segment: runs of events by index key, and state keys, which `get` and `scan` read. Any thread may
+    read it. All methods raise LogCorrupted."""
 
     def __init__(self, segment: Segment, content: bytes) -> None:
-        """`content` is the segment's file, or the footer of that."""
+        """`content` is the segment's file, or only its footer."""
         self._start = segment.start
         with NamedTemporaryFile(prefix="topicwright-archive-") as file:  # stays readable as long as it is open
             file.write(index_in(segment.name, content))
@@ -97,16 +97,16 @@ class SegmentIndex:
                 raise ArchiveDamaged(f"{segment.name} has no index that can be read: {error}") from None
 
     def runs(self, prefix: bytes) -> list[range]:
-        """The runs of events under a name, by its key."""
+        """The runs of events under an index key."""
         value = self._get(prefix)
         return [] if value is None else _ranges(self._start, _decode(value))
 
     def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
-        """The keys of one kind, in order, after a given one (b"": all)."""
+        """The index keys of one kind, in order, after a given key (b"": all)."""
         return (key for key, _ in self._scan(kind, after or None))
 
     def each(self) -> Iterator[tuple[bytes, list[range]]]:
-        """All names with their runs."""
+        """All index keys with their runs."""
         for key, value in self.pairs().items():
             yield key, _ranges(self._start, _decode(value))
 
@@ -186,8 +186,8 @@ def pack_segment(
     requests: Callable[[], Mapping[bytes, bytes]],
     rest: Callable[[], None],
 ) -> tuple[Segment, bytes]:
-    """The segment with these events, at least one, and its file. `rest` is called between batches, and may raise to
-    stop.
+    """Pack stored events, at least one, into a segment; returns its description and its file. `rest` is called between
+    batches, and may raise to stop.
 
     Raises LogError, EventDecodeError.
     """

@@ -1,4 +1,4 @@
-"""Where an archive is stored: a folder, or a bucket (S3, GCS, Azure) through pyarrow's filesystems.
+"""Stores the objects of an archive by name: in a folder, or in a bucket (S3, GCS, Azure) through pyarrow.
 
 Objects are some megabytes large, and written whole. An object under its final name is complete, even if its writer
 died: object stores list complete objects only, and in a folder `replacing` writes them.
@@ -64,8 +64,8 @@ class ArchiveStore(Protocol):
     url: str
 
     def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX, start: int = 0) -> bytes | None:
-        """An object from the position `start` on, None if there is none. Raises ArchiveAway, also if it is larger than
-        `bytes_max`."""
+        """The bytes of an object from position `start` on; None if the object does not exist. Raises ArchiveAway, also
+        if the object is larger than `bytes_max`."""
         ...
 
     def write(self, name: str, content: bytes) -> None:
@@ -269,11 +269,11 @@ def _away(url: str, error: Exception) -> ArchiveAway:
 
 
 class Visits:
-    """Number of archive objects fetched."""
+    """Counts the archive objects that a query fetched."""
 
     def __init__(self) -> None:
         self.count = 0
 
 
 visits: ContextVar[Visits | None] = ContextVar("visits", default=None)
-"""Counts the fetches for the current answer, if set."""
+"""The counter of the current HTTP query, if set; `controller.http.query_threads` sets it."""

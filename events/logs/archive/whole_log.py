@@ -1,9 +1,10 @@
-"""Reading a log and its archive as one.
+"""Reads a log in RocksDB and its archive as one log; `RocksDbLog` extends it with writing.
 
-Method. Offsets below `start_offset` are read from the archive, all others from RocksDB. A log that drops events moves
-`start_offset` first, so a reader that misses an event reads again.
+Method. Offsets below `start_offset` are read from the archive, all others from RocksDB. A log that drops events raises
+`start_offset` first, so a reader that misses an event then reads it from the archive. A run is a range of consecutive
+events with the same index key: a shard key or a request id, here called a name.
 
-Non-goals: writing, and access to the archive before somebody needs its events.
+Non-goals: writing, and access to the archive before a caller reads archived events.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class WholeLog:
         return self._each_pair(lower, upper)
 
     def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
-        """Each run in the index by shard, or by request: name, first and last offset."""
+        """Each run in the index of shard keys, or of request ids: name, first and last offset."""
         kind, start = REQUEST if of_requests else SHARD, self.start_offset
         for segment in self.archive.segments(0, start) if start else ():
             for key, runs in self.archive.index(segment).each():
@@ -220,8 +221,8 @@ class WholeLog:
 
 
 def archived_requests(whole: log.EventLog, end: int) -> Iterator[tuple[int, log.StateKeys]]:
-    """State keys in the archive: of the requests that began before an offset, by segment with its start, newest
-    first."""
+    """For each archived segment that begins before `end`, newest first: its start offset, and the state keys of the
+    requests that began in it."""
     return whole.archive.requests(end) if isinstance(whole, WholeLog) and whole.start_offset else iter(())
 
 

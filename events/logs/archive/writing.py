@@ -1,13 +1,13 @@
-"""Archiving a log: one complete segment after another, each once.
+"""Archives a log: one complete segment after another, each once. `controller.serving.archiving` calls it.
 
 Method. `step` archives the next segment in a thread of its own. It reads the events, makes columns, and compares the
 root with the log's own Merkle tree. Then it writes the file, and last the manifest, which adds the segment to the
-archive. The thread that writes the log records the segment afterwards (`segment_changes`). After a crash anywhere,
-the next start adopts segments that the log does not know, if their trees match the log's.
+archive. The thread that writes the log records the segment afterwards (`segment_changes`). After a crash at any point,
+the next start adopts segments that the log has not recorded, if their trees match the log's.
 
 Two services that archive to one place are detected: each registers as the writer at its start, and checks before each
-change of the manifest that it still is. The later one goes on. Both write a segment of the same history identically;
-the tree detects another history.
+change of the manifest that it still is the writer. The later one continues. Services with the same history write
+identical segments; the tree detects another history.
 
 Non-goals: writing to the log, waiting, retries.
 """
@@ -51,8 +51,8 @@ class Packing(msgspec.Struct, frozen=True):
 
 
 class Archiver:
-    """Archives a log. Without `packing` another process does: its segments are adopted, as a gateway does with its
-    worker's, and nothing is written to the store."""
+    """Archives a log. Without `packing` another process archives, such as the worker of a gateway: this process only
+    adopts its segments, and writes nothing to the store."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Archiver:
         packing: Packing | None,
         known: Callable[[], list[Segment]] = list,
     ) -> None:
-        """`known` are the segments that the log records."""
+        """`known` returns the segments that the log records."""
         self._log, self._store, self._root, self._packing, self._known = log, store, root, packing, known
         self._is_begun = False
         self._found: Iterator[Segment] = iter(())
@@ -76,14 +76,14 @@ class Archiver:
         self._is_begun = False
 
     def step(self, end: int | None = None) -> Segment | None:
-        """Archive the next segment, or adopt an existing one; None if none is complete. `end` allows a shorter last
-        segment.
+        """Archive the next segment, or adopt an existing one; None if no segment is complete. `end` allows a shorter
+        last segment.
 
         Raises ArchiveError, LogError; ArchiveOfAnotherLog for a segment with other events than the log's. After that,
         the next step reads the archive again.
         """
         if not self._log.durable_offset:
-            return None  # the first event says which history it is
+            return None  # the id of the history is a hash of the first event
         if not self._is_begun:
             self._begin()
         try:

@@ -1,9 +1,10 @@
-"""Checks events against invariants with DuckDB: all in this process, or in buckets of the shards.
+"""Checks the events of a log against invariants with DuckDB: in this process, or in one task for each bucket of shards.
 
-The state of one topic never depends on another, so a bucket can be checked alone, given the few rows that concern every
-topic (the views `OF_THE_LOG`). With buckets there are two passes over the events. In the first, each task summarizes
-its part: ranges of offsets, and the events that concern every topic. This process computes `OF_THE_LOG` from them.
-In the second, all events of a shard go to one task (the only shuffle), which checks its bucket with those views.
+A shard has all events of one shard key, and a bucket some of the shards. The state of one topic never depends on
+another, so a bucket can be checked alone, given the few rows that concern every topic (the views `OF_THE_LOG`). With
+buckets there are two passes over the events. In the first, each task summarizes its part of the log: ranges of offsets,
+and the events that concern every topic. This process computes `OF_THE_LOG` from them. In the second, all events of a
+shard go to one task (the only shuffle), which checks its bucket with those views.
 
 Memory: a task has the columns of one bucket, about 500 bytes an event. A shard is never divided.
 """
@@ -58,10 +59,10 @@ Events = Callable[[Sequence[str]], Source]
 
 
 class Result(NamedTuple):
-    """The violations, and how many events there are in how many log partitions.
+    """The violations, the number of events, and the number of log partitions.
 
-    `runs` and `partitions` are the rows of `offset_runs` and `open_partitions`, for a checkpoint, if one is wanted. If
-    the check began at a checkpoint, `read` is the number of events that were read.
+    `runs` and `partitions` are the rows of `offset_runs` and `open_partitions`, if a checkpoint is wanted. If the check
+    began at a checkpoint, `read` is the number of events that were read.
     """
 
     rows: list[dict[str, Any]]
@@ -84,8 +85,8 @@ def check(
     """Check the events in the table `stored_events`; returns at most `limit` violations of each query (None: all).
 
     The end of the log is checked after `settle_ms` without events of the reconciler; None: never. The views `given`
-    exist already. `others` are open partitions; those of shards without events here are added. With `keep`, the result
-    also has the rows for a checkpoint. Raises ReplayError.
+    exist already. `others` are the open partitions of an earlier check; those of shards without events here are added.
+    With `keep`, the result also has the rows for a checkpoint. Raises ReplayError.
     """
     create_views(history, settle_ms=settle_ms, tables=TABLES, given=given)
     if others is not None:

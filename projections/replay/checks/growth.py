@@ -1,9 +1,9 @@
-"""Checks only what a log has grown by since an earlier check.
+"""Stores the result of a check as a checkpoint, so that the next check reads only the shards with new events.
 
 The state of one topic never depends on another. So the violations of a topic without new events stay valid, and a topic
 with new events is checked again from its first event on. All events that concern every topic are read too; there are
-few. A checkpoint has the other inputs of the new check: the ranges of offsets, the violations of
-topics, and the partitions that existed, which the checks of the log's end need.
+few. A checkpoint has the other inputs of the next check: the ranges of offsets (runs), the violations of topics, and
+the partitions that existed, which the checks of the log's end need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A history in DuckDB: the events of a log as a table, the views of views.sql, and queries of both.
+"""Loads the events of a log into a DuckDB database (a history), and creates the views of views.sql over them.
 
 DuckDB runs in this process and spills to disk if memory does not suffice. A Spark task uses the same code for a bucket
 of the shards.
@@ -114,7 +114,8 @@ def create_views(
     given: Iterable[str] = (),
     only: Iterable[str] | None = None,
 ) -> None:
-    """Create the views over `stored_events`; `tables` are computed at once, `given` exist already.
+    """Create the views over `stored_events`. The views in `tables` are computed at once and stored; those in `given`
+    exist.
 
     The end of a log is checked only if the reconciler wrote nothing for `settle_ms` (None: never). With `only`, no
     other view is created.

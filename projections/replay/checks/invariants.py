@@ -1,7 +1,7 @@
 """Checks the events of a log against the invariants (`topicwright replay invariants`).
 
-The checks are independent of the state machine. `decide` and `apply` could share a mistake. The queries in
-invariants.sql share no code with them, so they can find it.
+The checks are independent of the state machine, whose `decide` and `apply` could share a mistake. The queries in
+invariants.sql share no code with the machine, so they can find such a mistake.
 
 Method. DuckDB evaluates the queries, on the views in views.sql over the columns of the events (`checking`): with
 `--local` in this process, else in Spark tasks, each for one bucket of the shards.
@@ -124,7 +124,7 @@ def _lines(found: Sequence[Found], checked: Result, count: int) -> Iterator[str]
 
 
 def violation_line(row: Mapping[str, Any], several: bool = False) -> str:
-    """A violation in one line; it names the log partition where there are `several`."""
+    """A violation in one line, which names the log partition if there are `several`."""
     named = several or row["log_partition"]
     where = f"offset {row['offset']}" + (f" of partition {row['log_partition']}" if named else "")
     topic = f", topic {row['topic']}" if row["topic"] is not None else ""

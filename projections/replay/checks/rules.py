@@ -1,8 +1,8 @@
 """Parses invariants from a file of SQL, and finds the rows that violate them.
 
 An invariant is one or more queries whose rows are violations. A query has the columns `seen` and `expected`, and may
-have `log_partition`, `offset` and `topic`. The comment before it has the name, a colon and the requirement; more lines
-explain it. invariants.sql has the built-in ones; users write files of the same form.
+have `log_partition`, `offset` and `topic`. The comment before the query has the name of the invariant, a colon and the
+requirement; more lines explain it. invariants.sql has the built-in invariants; users write files of the same form.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def invariants() -> tuple[Invariant, ...]:
 
 
 def read_invariants(file: Path) -> tuple[Invariant, ...]:
-    """The invariants in a user's file. Raises ReplayError if it cannot be read, is not SQL, or has a query without a
-    name."""
+    """The invariants in a user's file. Raises ReplayError if the file cannot be read, is not SQL, or has a query
+    without a name."""
     try:
         return parsed(file.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -93,7 +93,8 @@ def parsed(text: str) -> tuple[Invariant, ...]:
 
 
 def across_topics(query: str) -> str:
-    """The part of a query that may compare different topics, so that it needs the whole log; "" if there is none."""
+    """The part of a query that may compare different topics, so that the query needs the whole log; "" if there is
+    none."""
     with duckdb.connect() as database:
         ((text,),) = database.execute("select json_serialize_sql(?)", [query]).fetchall()
         known = database.execute("select function_name from duckdb_functions() where function_type = 'aggregate'")

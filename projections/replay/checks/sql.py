@@ -1,4 +1,4 @@
-"""Answers queries in SQL about a log, of `events` (one row each) and the views in views.sql; writes views as files."""
+"""Runs `topicwright replay sql`, `shell` and `views`: SQL on the events of a log and on the views in views.sql."""
 
 from __future__ import annotations
 

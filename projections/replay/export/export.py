@@ -1,21 +1,22 @@
-"""Exports a log to Parquet, and keeps the export up to date.
+"""Exports a log to Parquet, and adds new events to an existing export (`topicwright replay export`).
 
 An export is for SQL queries, in Spark or any other engine that reads Parquet. Reading it is several times faster than
 decoding the log, and needs no code of this project.
 
     OUTPUT/from_offset=0/part-….parquet        events by columns (`columns`), a segment for each run
     OUTPUT/from_offset=1234567/part-….parquet
-    OUTPUT/_topicwright.json                   the note: cluster, next offset, hash of the last event
+    OUTPUT/_topicwright.json                   the `Note`: cluster, next offset, hash of the last event
 
 A log in Kafka is exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
 
-Method. Each run adds the events that are new since the last run. Each task writes its own range of offsets as a file,
-in row groups that fit memory, because passing events through Java as rows costs more than decoding them. A file gets a
-name that readers ignore, in a temporary folder of the run; it is synced and renamed. Once every task has reported its
-file and the file exists, the folder becomes the segment, and the note is replaced in one step. So files of a
-task that failed, was retried or ran twice do not count, and a task that outlives its run fails because its folder is
-gone. Files of a run that died are in no note; the next run removes them. Before a run adds anything, it checks that the
-log is the exported one: the cluster id and the bytes of the last exported event must be the same.
+Method. Each run of the command adds the events that are new since the last run. Each task writes its own range of
+offsets as a file, in row groups that fit memory, because passing events through Java as rows costs more than decoding
+them. The file gets a name that readers ignore, in a temporary folder of the run; then the file is synced and renamed.
+Once every task has reported its file and the file exists, the folder becomes the segment, and the note is replaced in
+one step. So files of a task that failed, was retried or ran twice do not count, and a task that outlives its run fails
+because its folder is gone. Files of a run that died are in no note; the next run removes them. Before a run adds
+anything, it checks that the log is the exported one: the cluster id and the bytes of the last exported event must be
+the same.
 
 Non-goals: removing exported events, object stores, and folders that this process and the workers do not share. Only
 synced events are exported.
@@ -121,7 +122,7 @@ PARTITION = "partition-"
 
 
 class Note(msgspec.Struct, frozen=True):
-    """The contents of an export: the events of a cluster's log before `next_offset`, in these segments."""
+    """The file `_topicwright.json`: the export has the events before `next_offset`, in these segments."""
 
     cluster_id: str
     next_offset: int
@@ -132,7 +133,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
-    """Add the new events up to `options.at` to the export in `options.output`. Raises ReplayError."""
+    """Run `topicwright replay export`: add the new events up to `options.at` to an export. Raises ReplayError."""
     assert options.output is not None, "the command line requires it"
     rows, lines = [], []
     for place, (added, note) in export(runner, ref, Path(options.output), ends_of(ref, options.at)).items():

@@ -1,10 +1,10 @@
-"""Events as a table for SQL: one row for each event, and the same columns for all types of events.
+"""Converts events to Arrow batches for SQL, exports and archives: a row for each event, the same columns for all types.
 
 A column is null if the event has no such field. So a query needs no knowledge of how events are encoded. `value` has
 the canonical bytes of the event.
 
-Method. A field fills the column of its name; FIELDS has these and the exceptions. LEFT_OUT lists the fields without a
-column, so that a test finds new fields of the catalog that have none. `Columns` fills the columns.
+Method. A field of an event fills the column of its name; FIELDS has these columns and the exceptions. LEFT_OUT lists
+the fields without a column, so that a test finds new fields of the catalog that have none. `Columns` fills the columns.
 
 Non-goal: derived values. The one exception is `shard`, the shard key of the topic ("" for events that concern every
 topic).
@@ -159,7 +159,7 @@ _CONVERTED: Mapping[str, Getter] = {
     "entity": lambda event: [(kind, DEFAULT_ENTITY if name is None else name) for kind, name in event.entity],
     "features": lambda event: dict(event.features),
 }
-"""Columns of fields with the same name, which have another form there."""
+"""Columns of fields with the same name, whose values are converted."""
 
 _OTHERWISE: Mapping[type, Mapping[str, Getter]] = {
     catalog.TopicCreated: {"brokers": attrgetter("live_brokers")},
@@ -189,7 +189,7 @@ _OTHERWISE: Mapping[type, Mapping[str, Getter]] = {
     catalog.ProducerIdsAllocated: {"count": lambda event: event.next_producer_id - event.first},
     access.QuotasChanged: {"quotas": attrgetter("values")},
 }
-"""Columns that no field of the same name fills, or not as it is."""
+"""Columns by event type whose value is not simply the field of the same name."""
 
 LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
@@ -277,7 +277,7 @@ class Columns:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _columns(self, rows: _Rows) -> dict[str, list[Any]]:
-        """The values of the events, by column; without those of the envelope and those that no event has."""
+        """The values of the events, by column; without the columns of the envelope and those that no event has."""
         columns: dict[str, list[Any]] = {}
         if not any(self._getters.values()):
             return columns

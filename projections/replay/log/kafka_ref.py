@@ -1,4 +1,4 @@
-"""The events topic of a distributed controller, as a log to replay: `kafka://HOST:PORT[,HOST:PORT]/TOPIC`.
+"""Reads the events topic of a distributed controller, for replays: `kafka://HOST:PORT[,HOST:PORT]/TOPIC`.
 
 Each partition of the topic is a log of its own, whose events are numbered from 0. librdkafka reads records by partition
 and offset. It joins no consumer group and commits nothing, so a replay leaves no trace in Kafka. TLS and SASL are
@@ -52,7 +52,8 @@ class KafkaTopic(msgspec.Struct, frozen=True):
 
 
 def kafka_topic(text: str, properties: Properties = ()) -> KafkaTopic:
-    """Parse `kafka://HOST:PORT[,HOST:PORT]/TOPIC`. Raises ReplayError, also for properties that the replay sets."""
+    """Parse `kafka://HOST:PORT[,HOST:PORT]/TOPIC`. Raises ReplayError, also for `properties` that a replay sets
+    itself."""
     named = _LOCATION.fullmatch(text)
     addresses = named[1].split(",") if named else []
     if named is None or not all(_is_address(one) for one in addresses):
@@ -76,7 +77,7 @@ class TopicNow(msgspec.Struct, frozen=True):
 
 
 class Reading:
-    """Reads one topic from Kafka."""
+    """Reads one events topic from Kafka, with a consumer of librdkafka."""
 
     def __init__(self, topic: KafkaTopic) -> None:
         """Raises ReplayError for properties that librdkafka does not know."""

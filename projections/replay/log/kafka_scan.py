@@ -50,7 +50,7 @@ class PartitionScan(msgspec.Struct, frozen=True):
 
 
 class KafkaRef(msgspec.Struct, frozen=True):
-    """An events topic, or some of its partitions, as of its scan."""
+    """An events topic, or some of its partitions, with their ends at the time of the scan."""
 
     topic: KafkaTopic
     cluster_id: str
@@ -63,9 +63,9 @@ class KafkaRef(msgspec.Struct, frozen=True):
 
 
 def scan(topic: KafkaTopic, only: int | None = None, segment_events: int = SCAN_EVENTS) -> KafkaRef:
-    """Scan a topic, or `only` one of its partitions, up to its current end. Tasks may begin after each
-    `segment_events` events, at most SCAN_EVENTS. Raises ReplayError if it cannot be reached, records are missing or
-    invalid, or the partition does not exist."""
+    """Scan a topic, or `only` one of its partitions, up to its current end. Tasks may begin after each `segment_events`
+    events, at most SCAN_EVENTS. Raises ReplayError if Kafka cannot be reached, records are missing or invalid, or the
+    partition does not exist."""
     segment_events = min(segment_events, SCAN_EVENTS)
     with reading(topic) as kafka:
         now = kafka.now()

@@ -1,8 +1,9 @@
 """The LOG argument of a replay: a data directory, or the events topic of a distributed controller.
 
 A data directory is one log. An events topic has one log for each of its partitions (`log_partition`), each with its own
-offsets from 0 on; folds and checks do not mix them. `open_ref` scans a topic once, so everything read through the
-returned ref ends at the same events. A task reads one `Range` of the offsets of a log partition.
+offsets from 0 on; a replay never mixes them. `open_ref` returns a `Ref`, the input of most other functions. It scans a
+topic once, so everything read through the ref ends at the same events. A task reads one `Range` of the offsets of a log
+partition.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ from projections.text.points_in_time import InvalidPointInTime, end_at, iso, par
 class LogRef(msgspec.Struct, frozen=True):
     """A data directory: `text` as given, `path` the folder of its log.
 
-    A job may read several; `partition` numbers them. Their events carry it as `log_partition`, and folds and checks do
-    not mix them.
+    A Spark job may read several data directories. `partition` numbers them, and is the `log_partition` of their events.
     """
 
     text: str
@@ -45,10 +45,10 @@ Ends = Mapping[int, int]
 
 
 def open_ref(text: str, properties: Properties = ()) -> Ref:
-    """The log of a LOG argument, scanned if it is in Kafka; `properties` are librdkafka's. A service may write to it
-    meanwhile.
+    """The log of a LOG argument, scanned if it is in Kafka; `properties` are librdkafka's. A service may write to the
+    log meanwhile.
 
-    Raises ReplayError if it is missing, not a log, empty, damaged, or from a newer release.
+    Raises ReplayError if the log is missing, not a log, empty, damaged, or from a newer release.
     """
     named = parse_ref(text, properties=properties)
     ref = scan(named) if isinstance(named, KafkaTopic) else named
@@ -145,12 +145,13 @@ def has_partitions(ref: Ref) -> bool:
 
 
 def log_of(ref: Ref) -> LogRef | KafkaTopic:
-    """The log that a task opens. It lacks the scan of a topic, because a range has all that its task needs from it."""
+    """The log that a task opens: a topic without its scan, because a `Range` has all that a task needs from the
+    scan."""
     return ref.topic if isinstance(ref, KafkaRef) else ref
 
 
 def events_before(ends: Ends) -> int:
-    """The number of events before these ends."""
+    """The number of events before `ends`, of all log partitions."""
     return sum(ends.values())
 
 
@@ -168,7 +169,7 @@ _PARTITIONS_LISTED = 8
 
 
 def offsets_row(ends: Ends) -> dict[str, object]:
-    """These ends for JSON: `offset` of the newest event; of several partitions `offsets` by partition."""
+    """The ends for JSON: `offset` of the newest event; with several partitions, `offsets` by partition."""
     if list(ends) == [0]:
         return {"offset": ends[0] - 1}
     return {"offsets": {str(partition): end - 1 for partition, end in ends.items()}}
@@ -226,8 +227,8 @@ def _runs(parts: Sequence[ScannedRange], events_max: int) -> Iterator[list[Scann
 
 
 def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int, bytes]]:
-    """The stored events of a range. Raises LogError, LogCorrupted if one is missing, and ReplayError if the log has
-    become shorter."""
+    """The stored events of a range. Raises LogError, LogCorrupted if an event is missing, and ReplayError if the log
+    has become shorter."""
     if wanted.start == wanted.end:
         return
     if isinstance(log, KafkaTopic):

@@ -1,4 +1,4 @@
-"""Reads a range of a log as columns, in batches of Arrow."""
+"""Reads a range of a log as Arrow batches with the columns of `columns`, in the tasks of a replay."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import ReplayError
 
 RANGE_EVENTS = 50_000
-"""How many events one task reads at most."""
+"""The maximum number of events that one task reads."""
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 4 << 20
 
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Turn off Python's garbage collector: events and states have no cycles, and searching for them takes half of the
+    """Turn off Python's garbage collector: events and states have no cycles, and a search for cycles takes half of the
     time."""
     was_on = gc.isenabled()
     gc.disable()
@@ -38,9 +38,9 @@ def collector_off() -> Iterator[None]:
 def read_range(
     log: LogRef | KafkaTopic, wanted: Range, names: Sequence[str], shards: frozenset[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The events of a range, of some shards: archived ones as the columns that the archive has, the others decoded.
+    """The events of a range, of some shards (None: all): archived events as the columns in the archive, others decoded.
 
-    Raises LogError, EventDecodeError; LogCorrupted where one is missing.
+    Raises LogError, EventDecodeError; LogCorrupted if an event is missing.
     """
     with collector_off():
         if isinstance(log, KafkaTopic) or wanted.start == wanted.end:

@@ -1,4 +1,4 @@
-"""Reads a log folder while a service may write to it.
+"""Reads a log folder while a service may write to it, for replays, backups and other commands.
 
 A second writer would fail on the lock, and a read-only RocksDB fails now and then while the service moves files. A
 RocksDB *secondary* reads table files and write-ahead logs without changing any, but it opens a folder step by step:
@@ -13,9 +13,9 @@ millisecond. RocksDB then opens a temporary folder with copies of the small file
 is removed once all files are open. Nothing is written to the log's folder, which may be read-only or belong to
 another user. The log then shows everything that was durable at that instant; events, indexes and state belong together.
 
-Damage that RocksDB does not report: a truncated or damaged write-ahead log seems to end there. So the end is compared
-with `DURABLE`, the offset up to which the service has synced: a log that ends before it is damaged. A missing event
-before the end is found when it is read.
+Damage that RocksDB does not report: a truncated or damaged write-ahead log seems to end at the damage. So the end is
+compared with `DURABLE`, the offset up to which the service has synced: a log that ends before that offset is damaged. A
+missing event before the end is found when it is read.
 
 Non-goals: following (for later events, open the folder again), and freezing the end of the newest write-ahead log.
 RocksDB reads it up to the last complete record, which is always a prefix of what was written.

@@ -1,18 +1,18 @@
-"""Compares the live state with the state rebuilt from the events, topic by topic, by the hash of their bytes.
+"""Compares the live state with the state rebuilt from the events, by a hash for each topic (`replay compare`).
 
-A log has both: events, and the state that was committed with them. If they differ, one of the two is wrong: a topic
-changed without an event, an event was written without its change, or a byte on the disk flipped.
+A log has events, and the state that was committed with them. If the two differ, one of them is wrong: a topic changed
+without an event, an event was written without its change, or a byte on the disk flipped.
 
 Method. The live side is fixed first, then topics are rebuilt from events up to the same offsets, however busy the
-service is. Topics that differ are then shown one by one, with both sides and the first event after which they differ
-(see `first_difference`). Brokers and settings are compared too, under the empty shard key. The rebuild of a
-data directory begins at its newest snapshot, if any, and so checks only later events; `from_scratch` checks all.
+service is. Topics that differ are then reported one by one, with both sides and the first event after which they differ
+(see `first_difference`). Brokers and settings are compared too, under the empty shard key. The rebuild of a data
+directory begins at its newest snapshot, if any, and so checks only later events; `from_scratch` checks all.
 
 A log in Kafka has no state. `--data DIR` is then the data folder of a gateway or worker, live or a copy: a log for each
-partition, in `partition-00000` and so on. A worker has the partitions that it owned; missing ones are not compared.
-`--http` is a running gateway (see `compare_gateway`).
+partition, in `partition-00000` and so on. A worker has only the partitions that it owned; others are not compared.
+`--http` is the address of a running gateway (see `compare_gateway`).
 
-Non-goal: points in time in the past. The live side is the current one.
+Non-goal: points in time in the past, because the live side has only the current state.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check_compare(ref: Ref, options: Options) -> None:
 
 
 def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay compare`: compare both sides of every topic; `found` is true if one differs.
+    """Run `topicwright replay compare`: compare both sides of every topic; `found` is true if a topic differs.
 
     For a log in Kafka, `options.more` names the live side: `data`, the folder of a gateway or worker, or `http`, the
     address of a gateway. Raises ReplayError.
@@ -130,7 +130,7 @@ def _logs_in(data: Path, ref: KafkaRef, opened: ExitStack) -> dict[int, FrozenLo
 
 
 def _reaching(ref: KafkaRef, reached: Ends, data: Path) -> tuple[KafkaRef, Ends]:
-    """The topic, scanned again if it does not have these events yet, and where to stop in each partition."""
+    """The events topic, scanned again if its scan lacks the events up to `reached`, and the end of each partition."""
 
     def missing(ref: KafkaRef) -> list[int]:
         return [one.partition for one in ref.partitions if one.end < reached.get(one.partition, 0)]

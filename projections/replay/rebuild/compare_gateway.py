@@ -40,7 +40,7 @@ from projections.replay.runner import Runner
 from projections.text.names import topic_id_bytes
 
 ROUNDS = 3
-"""Maximum number of further requests for a topic that seems to differ."""
+"""The maximum number of further requests for a topic that seems to differ."""
 _ADDRESS = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]]+):(\d{1,5})/?")
 _WITHIN_S = 30.0
 _PAGE = 1000
@@ -65,7 +65,7 @@ class GatewayTopics:
         self._connection.close()
 
     def all(self) -> Iterator[GatewayTopic]:
-        """All topics; one that is created or deleted meanwhile may be missing or included."""
+        """All topics; a topic that is created or deleted meanwhile may be missing or included."""
         cursor: str | None = None
         while True:
             query = {"limit": str(_PAGE)} | ({} if cursor is None else {"cursor": cursor})
@@ -111,7 +111,7 @@ class GatewayTopics:
 
 
 def _topic(name: str, fields: Mapping[str, Any]) -> Topic:
-    """The topic with these fields, which are those of a gateway's JSON or of a row of the rebuilt topics."""
+    """The topic with these fields, which come from a gateway's JSON or from a row of the rebuilt topics."""
     return Topic(
         TopicName(name),
         TopicId(topic_id_bytes(fields["topic_id"])),

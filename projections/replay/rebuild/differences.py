@@ -1,10 +1,10 @@
-"""Differences between the live state and the rebuilt one: as values, as lines for people, as rows.
+"""Differences between the live and the rebuilt state, for `replay compare`: as values, as lines for people, as rows.
 
 `first_difference` finds the first event that the live side of a topic does not reflect: the first after which the
-rebuilt topic is past the live one. Within one life of a topic each of its parts only moves forward: every change of a
-partition raises its epoch, partitions are only added, brokers only confirm until the topic is ready, a waiting request
-is answered once, and configs are counted by their changes. So a part of the rebuilt topic that is further than in the
-live one, or as far with other content, shows an event that the live side has missed.
+rebuilt topic is ahead of the live one. Until a topic is deleted, each of its parts only advances: every change of a
+partition raises its epoch, partitions are only added, brokers only confirm the creation, a waiting request is answered
+once, and configs are counted by their changes. So an event was missed by the live side if a part of the rebuilt topic
+is ahead of the live part, or equally far with another content.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class History:
 
 
 def first_difference(history: History, live: Topic | None) -> FirstDifference:
-    """The first event after which the rebuilt topic is past the live one (None: no topic). Raises CannotApply."""
+    """The first event after which the rebuilt topic is ahead of the live one (None: no topic). Raises CannotApply."""
     first = _newest_creation(history) if live is None else _first_past(history, live)
     return (
         FirstDifference(None, UNEXPLAINED) if first is None else FirstDifference(first.offset, event_text(first.event))
@@ -97,7 +97,7 @@ def _newest_creation(history: History) -> Recorded | None:
 
 
 def _first_past(history: History, live: Topic) -> Recorded | None:
-    """The first event after which the topic is past `live`; None if there is none."""
+    """The first event after which the topic is ahead of `live`; None if there is none."""
     unseen = _config_changes(history, live)
     for record, topic in history.steps():
         if record.offset < live.created_offset:
@@ -110,7 +110,8 @@ def _first_past(history: History, live: Topic) -> Recorded | None:
 
 
 def is_ahead(topic: Topic, live: Topic) -> bool:
-    """True if a part of a topic, except its configs, is further than in `live`, or as far with other content."""
+    """True if a part of a topic, except its configs, is ahead of the part in `live`, or equally far with another
+    content."""
     if (topic.name, topic.created_at_ms) != (live.name, live.created_at_ms):
         return True
     if topic.topic_id != live.topic_id and (topic.ready_at_ms is not None or topic.propagated):
@@ -131,8 +132,8 @@ def is_ahead(topic: Topic, live: Topic) -> bool:
 
 
 def _config_changes(history: History, live: Topic) -> list[int]:
-    """The offsets of the config changes, creation included, that `live` does not reflect: those after the newest one
-    that led to its configs."""
+    """The offsets of the config changes, creation included, that `live` does not reflect: those after the newest change
+    that led to the configs of `live`."""
     unseen: list[int] = []
     for record, topic in history.steps():
         event = record.event
@@ -154,7 +155,7 @@ Side = Topic | Cluster | None
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A topic that differs. None stands for no topic, shard "" for brokers and settings."""
+    """A topic whose sides differ; a side is None without a topic. The shard "" has brokers and settings."""
 
     shard: str
     rebuilt: Side
@@ -194,8 +195,8 @@ def _whole(values: Sequence[bytes]) -> bytes:
 def difference(
     history: History, stored: Sequence[bytes], log_partition: int, shard: str, hashes: tuple[str | None, str | None]
 ) -> Difference:
-    """The difference of a topic, from its events and its stored values; `hashes` are those of the rebuilt and the live
-    one."""
+    """The difference of a topic, from its events and its stored values; `hashes` are those of the rebuilt and of the
+    live topic."""
     rebuilt = history.topic()
     try:
         live = decode_topic(stored) if stored else None

@@ -1,7 +1,7 @@
-"""Explains a topic or a request from any log, as of any point in time, with `projections.queries.explain`.
+"""Runs `topicwright replay explain`: explains a topic or a request as of any point in time.
 
-Explaining needs the index of a log. A data directory has one. For a log in Kafka, one pass over all events collects
-those of the subject. A request needs two passes, because its topics are known only after the first.
+`projections.queries.explain` needs the index of a log. A data directory has one. For a log in Kafka, one pass over all
+events collects those of the subject. A request needs two passes, because its topics are known only after the first.
 
 Non-goal: bounded memory. All events of the subject are in memory at once. Spark is not needed.
 """
@@ -49,7 +49,7 @@ class Excerpt(InMemoryLog):
         self._requests: dict[str, list[int]] = {}
 
     def add(self, offset: int, shard: str, request_id: str | None, value: bytes) -> None:
-        """Add an event; its offset must be higher than all earlier ones."""
+        """Add an event, at a higher offset than that of all earlier events."""
         self._values[offset] = value
         self._shards.setdefault(shard, []).append(offset)
         if request_id:

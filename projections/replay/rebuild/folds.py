@@ -1,6 +1,7 @@
 """Folds the events of shards into topics, with the machine's `apply`, and into requests with their outcomes.
 
-Runs in Spark's workers. The events of a request for one topic are all in that topic's shard.
+Spark's workers run these functions for `rebuild` and `compare`. All events of a request for one topic are in the shard
+of that topic.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ _CHANGES = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigs
 
 
 def request_rows(shards: Iterable[Shard]) -> Iterator[Row]:
-    """The requests of each shard, as rows of REQUESTS. Each is returned when it is answered, so only open ones are in
-    memory."""
+    """The requests of each shard, as rows of REQUESTS. A request is returned when it is answered, so only open requests
+    are in memory."""
     for log_partition, _, events in shards:
         waiting: dict[tuple[str, TopicName], tuple[RequestTopicView, Row]] = {}
         carried_out = False
@@ -133,7 +134,7 @@ def folded(events: Iterable[Stored]) -> Topic | None:
 
     A change of a partition overwrites the previous one. So only the last change of each partition is decoded, before
     the next event that depends on partitions, or at the end. Events that leave a topic unchanged are not decoded. So
-    this does not detect every damaged event; the checks of invariants decode all events.
+    this function does not detect every damaged event; the checks of invariants decode all events.
     """
     topic: Topic | None = None
     pending = dict[int, Stored]()

@@ -1,11 +1,11 @@
-"""Rebuilds topics, brokers and requests as of any offset or time, from events alone.
+"""Rebuilds topics, brokers and requests as of any offset or time, from events alone (`topicwright replay rebuild`).
 
 Topics are folded with the machine's `apply`, so the result equals the live state byte for byte. `state_hash` is the
 SHA-256 of the topic's bytes in the live store, joined if the store has them in several blocks
-(`controller.store.stored_topics`). Requests and brokers are folded with the projections' own folds. Few events concern
-brokers, so they are folded in this process.
+(`controller.store.stored_topics`). Requests and brokers are folded by `projections.views`. Few events concern brokers,
+so they are folded in this process.
 
-Non-goal: the live state; `compare` reads it.
+Non-goal: reading the live state; `compare` reads it.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _WRITTEN = pa.schema([("file", pa.string())])
 
 
 def rebuilt(runner: Runner, ref: Ref, view: str, ends: Ends, begin: Beginning = AT_FIRST) -> pa.Table:
-    """The rows of the view `topics`, `requests` or `brokers`, with the schema of this name; `begin` applies to topics
-    only."""
+    """The rows of the view `topics`, `requests` or `brokers`, with the schema of that view; `begin` is the snapshot to
+    start from, for topics only."""
     if view == "brokers":
         return pa.Table.from_batches(as_batches(_broker_rows(ref, ends), BROKERS), BROKERS)
     return fold_shards(runner, ref, ends, *_FOLDS[view], begin=begin)

@@ -51,14 +51,14 @@ CHANGES: dict[Change, str] = {
     "unjudged": "was refused, would now reach the policies, which have no recorded verdict on it",
     "observed": "was done, would be done with a rule's objection recorded",
 }
-"""The possible changes, in the order in which they are shown. "" means no change."""
+"""The possible changes, in the order of the output. "" means no change."""
 
 
 # The effect on one request.
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of a request: done (`code` 0), or refused with code, message and rule.
+    """The outcome of a request for one topic: done (`code` 0), or refused with code, message and rule.
 
     `noted` are violations of rules that warn or observe. `unjudged` is true if the request reaches the policies and has
     no recorded verdict.
@@ -75,8 +75,8 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 class Effect(msgspec.Struct, frozen=True, gc=False):
     """The effect of the changes on one request; `change` is "" if there is none.
 
-    `refused_by` is the rule that refused it, "" if none did. `now_by` is the rule that would refuse it or, for
-    `observed`, the rules that would object.
+    `refused_by` is the rule that refused the recorded request, "" if none did. `now_by` is the rule that would refuse
+    the request or, for `observed`, the rules that would object.
     """
 
     change: Change
@@ -213,7 +213,8 @@ order by list_position({list(CHANGES)}, change), count desc, principal, refused_
 
 
 def tally(rows: Iterable[Row]) -> pa.Table:
-    """Add up rows of COUNTS, of effects or of parts of a log; by change in the order of CHANGES, the largest first."""
+    """Add up rows of COUNTS, from single effects or from buckets; by change in the order of CHANGES, the largest
+    first."""
     with duckdb.connect() as database:
         database.register("counts", pa.Table.from_batches(as_batches(rows, COUNTS), COUNTS))
         return database.sql(_TALLY).to_arrow_table().cast(COUNTS)

@@ -1,4 +1,4 @@
-"""The recorded requests of a log, each with the state that it was decided on and its recorded events.
+"""Yields the recorded requests of a log for `redecide` and `backtest`, each with the state before it and its events.
 
 One pass over the events of some shards yields every request, once for each of its topics. Topics are folded with the
 machine's `apply`. Brokers and settings come from a timeline that all shards share. Only one topic is in memory at a
@@ -89,9 +89,10 @@ def timelines_of(clusters: Clusters) -> dict[int, Timeline]:
 
 
 class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request, its records, and the cluster and the topic before the first of them; `timeline` is that of its log.
+    """A request for one topic, its events (`records`), and the cluster and the topic before the first event; `timeline`
+    is that of its log.
 
-    `command` is None if the records do not hold the command that is their cause: a part of the log is missing.
+    `command` is None if the records do not hold the command that caused them: a part of the log is missing.
     """
 
     log_partition: int

@@ -1,4 +1,4 @@
-"""Decides every recorded request again, and checks that the result equals the log bit for bit.
+"""Decides every recorded request again, and checks that the result equals the log bit for bit (`replay redecide`).
 
 This release's `decide` gets each request with the inputs in the log (counts, ids, times, the authorizer's answer, the
 policies' verdict), on the state before it, with the brokers and settings of that time. The new events are compared
@@ -116,7 +116,8 @@ def _lines(causes: Counter[str], found: Sequence[Mapping[str, Any]], limit: int)
 
 
 def differences(requests: Iterable[RecordedRequest], release: str) -> Iterator[Difference | None]:
-    """For each request: its difference, or None if it is decided bit for bit as recorded. `release` is this one."""
+    """For each request: its difference, or None if it is decided bit for bit as recorded. `release` is the running
+    release."""
     return (difference(request, release) for request in requests)
 
 

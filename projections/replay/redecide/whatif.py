@@ -1,7 +1,8 @@
 """The hypothesis of a backtest: other settings or other policies for the recorded requests.
 
-Both are validated before the backtest begins. It refuses settings that no decision depends on, invalid values, and
-policies that cannot be loaded or configured. Each error says what is allowed.
+Settings and policies are validated before the backtest begins. `what_if` and `check` raise an error for settings that
+no decision depends on, invalid values, and policies that cannot be loaded or configured. Each error says what is
+allowed.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def what_if(policies: Sequence[str], settings: Iterable[tuple[str, str]]) -> Wha
 
 
 class Policies:
-    """The policies of a hypothesis. Each set of effective settings gets its own instances, made when first needed."""
+    """The policies of a hypothesis. Each set of effective settings gets its own instances, created at the first use."""
 
     def __init__(self, tried: WhatIf) -> None:
         self._tried = tried

@@ -1,6 +1,6 @@
 """The numbers of a report: counts over time, waits, refusals, loads of brokers, results of checks.
 
-`report` computes and `figures` draws them.
+`report` computes these numbers, and `figures` draws them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Report = SimpleNamespace
 """All numbers of the page: the time of the first and the last event, `ends` by log partition, the width of a bar.
 
 Rows: `outcomes` (requests by outcome in the bar that begins at `at_ms`), `wait_bins` (topics that became complete so
-long after their creation), `refusals` by rule, `brokers` (the load at the end; one that is not registered may still be
-named by partitions), `lanes` (ranges of time in which the status of a broker does not change), `health` (the highest
-numbers of partitions in a bar) and `checks`. One row each: `waits` (`never`: not complete before they were deleted or
-the log ended) and `held`, the totals at the end. `creators` and `changes` are tuples, as the page shows them.
+long after their creation), `refusals` by rule, `brokers` (the load at the end, also of unregistered brokers with
+replicas), `lanes` (ranges of time in which the status of a broker does not change), `health` (the highest numbers of
+partitions in a bar) and `checks`. One row each: `waits` (`never`: not complete before they were deleted or the log
+ended) and `held`, the totals at the end. `creators` and `changes` are tuples, in the form that the page renders.
 """
 
 OUTCOMES: dict[str, str] = {
@@ -59,7 +59,8 @@ def bucket_ms(span_ms: int) -> int:
 
 
 def wait_bins(counts: Mapping[int, int]) -> list[Row]:
-    """The bars from the first to the last that is not empty; `counts` are by index of their edge."""
+    """The bars of the histogram from the first to the last that is not empty; `counts` has the count by index of
+    WAIT_EDGES_MS."""
     ends = (*WAIT_EDGES_MS[1:], None)
     return [
         Row(low_ms=WAIT_EDGES_MS[place], high_ms=ends[place], count=counts.get(place, 0))

@@ -1,7 +1,7 @@
-"""Draws the figures of a report with Plotly.
+"""Draws the figures of a report from the numbers in `data`, with Plotly.
 
 The colours are those of Okabe and Ito, which colour-blind people can tell apart. Below each figure the page has the
-same numbers in a table, so nothing is shown by colour or hovering alone. Labels come from the log and from policies,
+same numbers in a table, so no information depends on colour or hovering. Labels come from the log and from policies,
 and Plotly interprets some HTML in texts, so every label is escaped.
 """
 
@@ -60,7 +60,7 @@ def outcomes_figure(report: Report) -> go.Figure:
 
 
 def waits_figure(bins: Rows) -> go.Figure:
-    """The histogram of waits."""
+    """The histogram of the times from the creation of a topic until it was complete."""
     counts = [one.count for one in bins]
     bars = _bars(BLUE, x=[bin_text(one) for one in bins], y=counts, hovertemplate="%{y} topics<extra>%{x}</extra>")
     axis = {"type": "category", "title": "from creation until complete", "tickangle": -45}

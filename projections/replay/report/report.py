@@ -73,7 +73,7 @@ def _drawn(name: str, figure: go.Figure) -> Markup:
 
 
 EXAMPLES_MAX = 3
-"""The number of violations shown for each invariant."""
+"""The maximum number of violations listed for each invariant."""
 _COLUMNS = (*COLUMNS, "release", "rack", "principal")
 
 _OUTCOMES = """

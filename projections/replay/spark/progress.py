@@ -1,9 +1,9 @@
 """Shows the progress of long Spark jobs: one changing line on a terminal, a few lines elsewhere.
 
-Lines stay in logs and mails, so there are few: after 5, 10, 20, 40 seconds and so on.
+Lines stay in logs and mails, so only a few are written: after 5, 10, 20, 40 seconds and so on.
 
-Spark's own progress bar writes to the terminal from Java, over other output. This one asks Spark a few times a second
-which stages run and how many of their tasks are done; with Spark Connect, Spark calls it.
+Spark's own progress bar writes to the terminal from Java, over other output. This module asks Spark a few times a
+second which stages run and how many tasks are done; with Spark Connect, Spark calls this module.
 
 Non-goal: a bar. Spark announces stages one after another, so the number of tasks grows, and a bar would jump back.
 """
@@ -29,7 +29,7 @@ LINE_EVERY_S = 5.0
 def progress(
     session: SparkSession, work: str, out: TextIO | None = None, *, line_every_s: float = LINE_EVERY_S
 ) -> Iterator[None]:
-    """Show the progress of Spark's jobs on `out` (standard error) meanwhile; nothing for short ones."""
+    """Show the progress of Spark's jobs on `out` (standard error) until the block ends; nothing for short jobs."""
     reporter = _Reporter(work, sys.stderr if out is None else out, line_every_s)
     following = _called_by_connect if is_connect(session) else _read_from_spark
     with following(session, reporter):
@@ -53,7 +53,7 @@ class _Reporter:
         self.ended = False
 
     def hear(self, stages: Iterable[tuple[int, int, int]]) -> None:
-        """Update the counts from the current stages: id, tasks done, all tasks. A stage that is missing is done."""
+        """Update the counts from the current stages: id, tasks done, all tasks. A stage that is not listed is done."""
         now = {stage: (done, tasks) for stage, done, tasks in stages}
         finished = {stage: (tasks, tasks) for stage, (_, tasks) in self._stages.items() if stage not in now}
         self._stages = finished | now

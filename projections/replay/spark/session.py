@@ -1,7 +1,7 @@
 """The Spark session of a replay, with this project's code on every worker.
 
 The master URL names where Spark runs: `local[*]` (the default) in this process and its children, `spark://HOST:PORT` on
-a standalone cluster, `sc://HOST:PORT` through Spark Connect. Under `spark-submit` its own master is kept.
+a standalone cluster, `sc://HOST:PORT` through Spark Connect. Under `spark-submit`, its master applies instead.
 
 The packages `controller`, `events` and `projections` are sent to the workers as a zip. Their dependencies (msgspec,
 rocksdict, pyarrow) must be installed there, and so must the interpreter: PYSPARK_PYTHON is its path, by default that of

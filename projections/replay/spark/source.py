@@ -1,4 +1,4 @@
-"""The data source: `spark.read.format("topicwright").load(LOG)`, one row an event.
+"""Spark's data source for logs: `spark.read.format("topicwright").load(LOG)` returns one row for each event.
 
 Spark reads a log only through it. `projections.replay.log.columns` describes the columns.
 
@@ -15,14 +15,14 @@ Options
     kafka.KEY     librdkafka's properties for a log in Kafka, such as `kafka.security.protocol`
 
 Method. One task reads one range of offsets, of a data directory through a RocksDB secondary of its own (see
-`secondary`), so the log may be in use. The end of the log is found once, when the frame is made, and everything that is
-made of the frame sees the same events. A topic in Kafka is scanned once then (see `kafka_scan`), so that each task
-knows with which record its range begins. Its rows are those of all partitions; offsets count within one of them.
+`secondary`), so the log may be in use. The end of the log is found once, when the data frame is created, and everything
+derived from the frame sees the same events. A topic in Kafka is scanned then (see `kafka_scan`), so that each task
+knows with which record its range begins. The rows are those of all partitions; each partition has its own offsets.
 
 A damaged log fails the job: every event in the range is decoded, also if its columns or shard are not requested. The
 error has the offset of the first event that is missing or is not an event of this release.
 
-What it does not do: write.
+Non-goal: writing.
 """
 
 from __future__ import annotations

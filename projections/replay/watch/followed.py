@@ -1,7 +1,7 @@
-"""Follows a log: the new events of each poll, and the earlier events of some topics.
+"""Follows a log for `topicwright replay watch`: the new events of each poll, and the earlier events of some topics.
 
-A data directory finds earlier events with its own index. A topic in Kafka has no index, so its events are stored in a
-log with an index for each partition, in a temporary folder. It takes as much disk as the events.
+A data directory has an index, which finds earlier events. A topic in Kafka has no index, so its events are stored in a
+log with an index for each partition, in a temporary folder. This folder takes as much disk as the events.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CACHE_BYTES = 8 << 20
 
 
 class _Folder:
-    """A data directory. Only events that the service has synced count."""
+    """Follows a data directory, up to the events that the service has synced."""
 
     def __init__(self, ref: LogRef) -> None:
         self._ref = ref
@@ -47,13 +47,13 @@ class _Folder:
         self._next = end
 
     def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
-        """The events of some shards before offset `end`, those of each shard in order."""
+        """The events of some shards before offset `end`, in order within each shard."""
         with open_frozen(self._ref) as log:
             yield from _of_shards(log, end, shards)
 
 
 class _Topic:
-    """A topic in Kafka, with the methods of `_Folder`."""
+    """Follows an events topic in Kafka; the methods are those of `_Folder`."""
 
     def __init__(self, ref: KafkaRef, kafka: Reading, folder: Path) -> None:
         self._ref = ref
@@ -120,7 +120,7 @@ def _stored_in(folder: Path) -> RocksDbLog:
 
 @contextmanager
 def followed(ref: Ref) -> Iterator[Followed]:
-    """A log to follow. Raises ReplayError."""
+    """Open a log to follow, until the `with` block ends. Raises ReplayError."""
     if isinstance(ref, LogRef):
         yield _Folder(ref)
         return

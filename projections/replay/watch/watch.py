@@ -1,14 +1,15 @@
 """Checks the invariants continuously while a service writes: a violation becomes an alert within seconds.
 
 So a fault of the controller, or of its disk, is reported when it happens. Alerts go to stdout, one line each; `--http`
-serves the newest of them at `/alerts` and counts for Prometheus at `/metrics`.
+serves the newest alerts at `/alerts` and counts for Prometheus at `/metrics`.
 
 Method. The watch polls the log (`followed`), from its first event on. The checks are those of `invariants`: new events
 are checked together with the earlier events of the topics that they concern, and with all broker and settings events.
 A violation is reported once.
 
-Non-goals: checks of the end of a log, such as for placeholders of topics without new events; `invariants` has them.
-It does not scale with the history of a single topic: each poll that finds events of the topic reads all of it again.
+Non-goals: checks of the end of a log, such as for placeholders of topics without new events; `invariants` has them. The
+watch does not scale with the history of a single topic: each poll that finds events of the topic reads all of its
+history again.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class LogWatch:
                     return
 
     def say(self, row: Mapping[str, Any], line: str) -> None:
-        """Print one line at once."""
+        """Print an alert without buffering: `row` as JSON if alerts are JSON, else `line`."""
         print(msgspec.json.encode(row).decode() if self._as_json else line, file=self._out, flush=True)
 
     def _check(self, history: duckdb.DuckDBPyConnection, log: Followed) -> None:

@@ -1,4 +1,4 @@
-"""The alerts of a watch over HTTP: the newest at `/alerts` (JSON), counts for Prometheus at `/metrics`."""
+"""Serves the alerts of `topicwright replay watch` over HTTP: `/alerts` (JSON), and `/metrics` for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from projections.replay.outcome import ReplayError
 
 ALERTS_SHOWN_MAX = 1000
-"""The number of alerts shown over HTTP; all are counted."""
+"""The number of newest alerts in a response; the metrics count all alerts."""
 METRICS_TYPE = "text/plain; version=0.0.4"
 
 
@@ -83,7 +83,8 @@ class Alerts:
 
 @contextmanager
 def serving(address: str | None, alerts: Alerts) -> Iterator[str | None]:
-    """Serve the alerts on HOST:PORT meanwhile; yields the address, with the actual port for 0. Raises ReplayError."""
+    """Serve the alerts on HOST:PORT during the `with` block; yields the address, with the actual port for 0. Raises
+    ReplayError."""
     if not address:
         yield None
         return
