@@ -43,6 +43,8 @@ KIND_OF: Mapping[type, Kind] = {
 """The commands that rules judge."""
 MESSAGE_CHARS_MAX = 4096
 """Longer messages are truncated: before CreateTopics v5 a string has at most 32,767 bytes."""
+RECORDED_CHARS_MAX = 50_000
+"""Characters of all messages about one change: they are one event, which must fit in a record of a Kafka topic."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -73,15 +75,18 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     variables = _variables(change)
     before = change.before
     unchanged = None if before is None else _variables(replace(change, after=before))
-    broken: dict[str, list[catalog.Observation]] = {"enforce": [], "warn": [], "observe": []}
+    violations: list[tuple[Rule, str]] = []
     for rule in rules:
         message = rule.violation(change, variables, unchanged)
         if message is not None:
-            mode = "observe" if change.kind == "discovered" else rule.mode
-            shown = shortened(message, MESSAGE_CHARS_MAX)
-            broken[mode].append(catalog.Observation(f"policy:rules/{rule.name}", shown))
-    if not any(broken.values()):
+            violations.append((rule, shortened(message, MESSAGE_CHARS_MAX)))
+    if not violations:
         return ALLOWED
+    chars_max = min(MESSAGE_CHARS_MAX, RECORDED_CHARS_MAX // len(violations))
+    broken: dict[str, list[catalog.Observation]] = {"enforce": [], "warn": [], "observe": []}
+    for rule, text in violations:
+        mode = "observe" if change.kind == "discovered" else rule.mode
+        broken[mode].append(catalog.Observation(f"policy:rules/{rule.name}", shortened(text, chars_max)))
     return Judgement(tuple(broken["enforce"]), tuple(broken["warn"]), tuple(broken["observe"]))
 
 

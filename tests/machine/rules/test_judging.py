@@ -18,7 +18,17 @@ from controller.machine.rules.judging import wrong_examples
 from controller.machine.rules.reading import read_rules
 from controller.machine.state import BROKERS
 from controller.policy.chain import request_of
-from events.catalog import Assignment, ConfigOp, FilledDefault, Observation, RulesApplied, RulesObserved, TopicCreated
+from events.catalog import (
+    Assignment,
+    Cause,
+    ConfigOp,
+    FilledDefault,
+    Observation,
+    RulesApplied,
+    RulesObserved,
+    TopicCreated,
+)
+from events.codec import encode_event
 from events.names import BrokerId, RequestId, TopicId, TopicName
 from tests.machine.rig import TOPIC_ID, Rig
 
@@ -146,6 +156,15 @@ def test_long_messages_are_truncated() -> None:
     (observed,) = (one for one in create(rig, "t" * 249).events if isinstance(one, RulesObserved))
     assert [len(one.message) for one in observed.warned] == [4096, 4096]
     assert len(observed.warning) == 4096
+
+
+def test_violations_of_a_thousand_rules_fit_in_one_kafka_record() -> None:
+    rule = "[[rule]]\nname = 'r{}'\nmode = 'observe'\npartitions = 1\nhint = '{}'\n"
+    rig = ready("".join(rule.format(number, "é" * 100) for number in range(900)))
+    (observed,) = (event for event in create(rig, "orders").events if isinstance(event, RulesObserved))
+    assert [one.rule for one in observed.observed] == [f"policy:rules/r{number}" for number in range(900)]
+    assert {len(one.message) for one in observed.observed} == {50_000 // 900}
+    assert len(encode_event(0, Cause("", RequestId("")), observed)) < 500_000
 
 
 def test_a_grow_rule_compares_partitions_before_and_after() -> None:
