@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby, islice
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -35,9 +35,6 @@ from controller.store.topic_indexes import (
 from events.catalog import Configs
 from events.logs.log import EventLog, grouped
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
-
-if TYPE_CHECKING:
-    from controller.store.partitioned_store import TopicReader
 
 TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
 
@@ -335,7 +332,13 @@ def parts_of(topics: Sequence[Topic]) -> Iterator[Part]:
                 yield Part((topic,), (first, first + PARTITIONS_PER_SLICE))
 
 
-def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:
+class Sliced(Protocol):
+    """A store whose topics can be read in slices: of one log, or of all partitions."""
+
+    def durable_slice(self, after: str | None, limit: int, partitions_max: int) -> list[Topic]: ...
+
+
+def topic_slices(store: Callable[[], Sliced]) -> Iterator[list[Topic]]:
     """All durable topics in slices; `store` returns the current view for each slice."""
     return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
 

@@ -23,24 +23,18 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
-import msgspec
-
-from controller.policy.runner import PolicyJudge
 from controller.serving.archiving import archive_store
-from controller.settings.load import ServeSettings
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.log.topics import KafkaUnavailable, Topics
+from controller.stream.log.topics import KafkaUnavailable
 from controller.stream.log.transport import Transport
-from controller.stream.worker.owner_tasks import MakeBrokers, PartitionLeader
-from controller.stream.worker.partition_decider import Fault, PartitionBatch, PartitionDecider, RequestCommand, Sourced
-from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
+from controller.stream.worker.context import WorkerContext
+from controller.stream.worker.owner_tasks import PartitionLeader
+from controller.stream.worker.partition_decider import PartitionBatch, PartitionDecider, Sourced
+from events.catalog import EVENT_VERSION, Cause, SettingsChanged
 from events.codec import encode_event
 from events.logs.events_topic import Fence, decode_record, encode_record
 from events.logs.log import LogCorrupted
-from events.logs.tree_heads import HeadSigner
 from events.names import RequestId
 
 DELIVERIES_MAX = 3
@@ -58,52 +52,16 @@ class CommandsMissing(LogCorrupted):
     """Undecided commands were deleted."""
 
 
-class Watcher(Protocol):
-    """Receives the engine's reports, for log lines and metrics."""
-
-    def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None: ...
-    def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None: ...
-    def skipped(self, fault: Fault) -> None: ...
-    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None: ...
-    def lost(self, why: str) -> None: ...
-
-
-class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The dependencies of a worker's engine, and of the leaders of its partitions."""
-
-    data: Path
-    topics: Topics
-    writer: str
-    """Unique to the process."""
-    release: str
-    where: str
-    """The name of the process in messages for people."""
-    settings: ServeSettings
-    decision_settings: Configs
-    """The settings that decisions depend on."""
-    connect: Callable[[], Transport]
-    clock: Callable[[], float]
-    clock_ms: Callable[[], int]
-    new_request_id: Callable[[str], RequestId]
-    """A unique request id; the text names its origin."""
-    watcher: Watcher
-    on_failure: Callable[[BaseException], None]
-    """Called with the exception after a bug: the process must end."""
-    make_brokers: MakeBrokers
-    lead: Callable[[Engine, PartitionState], PartitionLeader] = PartitionLeader
-    """Starts the owner tasks (`owner_tasks`) of a claimed partition."""
-    judge: PolicyJudge | None = None
-    signer: HeadSigner | None = None
-    """Signs tree heads and archives; None without a key."""
-    rules: str | None = None
-    """The text of the rules file; None without one."""
+Lead = Callable[[WorkerContext, PartitionState, Callable[[], Transport], Callable[[str], None]], PartitionLeader]
+"""Starts the owner tasks of a claimed partition; the arguments are those of `PartitionLeader`."""
 
 
 class Engine:
     """Owns the claimed partitions: decides and commits their commands."""
 
-    def __init__(self, context: WorkerContext) -> None:
+    def __init__(self, context: WorkerContext, lead: Lead = PartitionLeader) -> None:
         self.context = context
+        self._lead = lead
         self.leaders: dict[int, PartitionLeader] = {}
         """The claimed partitions whose commands are accepted."""
         self.claim_again: Callable[[], None] = lambda: None
@@ -122,7 +80,7 @@ class Engine:
             self._transport = self.context.connect()
         return self._transport
 
-    def rejected(self, why: str) -> None:
+    def _rejected(self, why: str) -> None:
         """Kafka rejected commands of a leader: the partitions must be claimed again."""
         self.context.watcher.lost(why)
         self.claim_again()
@@ -152,7 +110,8 @@ class Engine:
             if not is_current():
                 return False
             for partition in sorted(partitions):
-                self.leaders[partition] = self.context.lead(self, self._states[partition])
+                state = self._states[partition]
+                self.leaders[partition] = self._lead(self.context, state, lambda: self.transport, self._rejected)
             return True
 
     async def revoke(self) -> None:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import structlog
 from msgspec.structs import replace
@@ -34,7 +33,7 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
-from controller.brokers.port import Brokers, EventTypes, publish, stamp
+from controller.brokers.port import EventTypes, publish, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
@@ -50,6 +49,8 @@ from controller.store.store import TopicStore
 from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
+from controller.stream.log.transport import Transport
+from controller.stream.worker.context import WorkerContext
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
 from events.logs.archive.manifest import Base, ManifestWriter, Writer
@@ -57,9 +58,6 @@ from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import partition_of
 from events.logs.log import read_one, shard_offsets
 from events.names import CLUSTER_SHARD, BrokerId, Offset, TopicName, shard_key
-
-if TYPE_CHECKING:
-    from controller.stream.worker.engine import Engine, WorkerContext
 
 
 class PartitionHistory(Archiving):
@@ -105,18 +103,20 @@ class PartitionHistory(Archiving):
         self._base_start = base.start
 
 
-MakeBrokers = Callable[[PartitionState], Brokers]
-"""The brokers of one partition, as its owner sees them."""
-
-
 class PartitionLeader:
     """The tasks of one owned partition: a `CommandSink` whose commands go to its commands topic."""
 
-    def __init__(self, engine: Engine, partition: PartitionState) -> None:
-        context = engine.context
+    def __init__(
+        self,
+        context: WorkerContext,
+        partition: PartitionState,
+        transport: Callable[[], Transport],
+        rejected: Callable[[str], None],
+    ) -> None:
+        """`transport` returns the present connection to Kafka. `rejected` is called when Kafka rejects commands."""
         self.store: TopicStore = partition.store
         self.new_request_id = context.new_request_id
-        self._engine, self._partition = engine, partition
+        self._transport, self._rejected, self._partition = transport, rejected, partition
         self._decided = partition.reader.next_source
         self._outbox: list[AnyCommand] = []
         self._submitted = self._acknowledged = 0
@@ -212,13 +212,13 @@ class PartitionLeader:
             try:
                 await self._submit(outbox)
             except KafkaUnavailable as error:
-                self._engine.rejected(f"Kafka rejected commands: {error}")
+                self._rejected(f"Kafka rejected commands: {error}")
                 return
             self._acknowledged += len(outbox)
             self._poke()
 
     async def _submit(self, outbox: Sequence[AnyCommand]) -> None:
-        transport, partition = self._engine.transport, self._partition.partition
+        transport, partition = self._transport(), self._partition.partition
         appending = [await transport.put(partition, key_of(each).encode(), encode_command(each)) for each in outbox]
         self._last_offset = max([self._last_offset, *await asyncio.gather(*appending)])
 

@@ -15,14 +15,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import merge
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from events.logs.archive.manifest import Segment, Stored, archive_status, read_stored, segments_of
 from events.logs.archive.segment import SegmentFile, SegmentIndex
 from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, visits
-
-if TYPE_CHECKING:
-    from events.logs.archive.whole_log import WholeLog
+from events.logs.log import StateKeys
 
 FILES_KEPT: Final = 8
 """Segment files to cache, some megabytes each."""
@@ -32,10 +30,17 @@ INDEXES_KEPT: Final = 256
 """Segment indexes to cache: open files of some hundred kilobytes."""
 
 
+class ArchivedLog(StateKeys, Protocol):
+    """The records of a log about its archive."""
+
+    start_offset: int
+    """The first offset in the log itself."""
+
+
 class Archive:
     """The archived events of `log`, from the store that its archive status names."""
 
-    def __init__(self, log: WholeLog) -> None:
+    def __init__(self, log: ArchivedLog) -> None:
         self._log = log
         self._store: ArchiveStore | None = None
         self._known: tuple[tuple[Segment, ...], list[int]] = (), []

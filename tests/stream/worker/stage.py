@@ -14,7 +14,8 @@ from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.engine import Engine, WorkerContext
+from controller.stream.worker.context import WorkerContext
+from controller.stream.worker.engine import Engine
 from controller.stream.worker.owner_tasks import PartitionBrokers, PartitionLeader
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
@@ -32,7 +33,7 @@ ALL = tuple(range(TOPICS.partitions))
 class Nothing:
     """Owner tasks that do nothing, and brokers without commands."""
 
-    def __init__(self, cluster: DryRunner | None, engine: Engine, partition: PartitionState) -> None:
+    def __init__(self, cluster: DryRunner | None, *_: object) -> None:
         self.brokers, self.cluster, self.history = self, cluster, None
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
@@ -87,9 +88,9 @@ class Stage:
                 watcher=self,
                 on_failure=self.failures.append,
                 make_brokers=partial(brokers_of, brokers),
-                lead=PartitionLeader if brokers else none,
                 judge=judge,
-            )
+            ),
+            PartitionLeader if brokers else none,
         )
 
     def _connect(self) -> MemoryTransport:
