@@ -33,6 +33,7 @@ from events.catalog_cluster import (
     RulesApplied,
     SettingsChanged,
 )
+from events.errors import shortened
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 from events.values import (
     Assignment,
@@ -54,8 +55,9 @@ from events.values import (
     Verdict,
 )
 
-WARNING_CHARS_MAX = 4096
-"""Limit for the warning of rules in an answer: before CreateTopics v5 a string has at most 32,767 bytes."""
+MESSAGE_CHARS_MAX = 4096
+"""Limit for the messages of policies and rules: before CreateTopics v5 a string has at most 32,767 bytes, and a
+character takes up to four bytes."""
 ADOPTED_DEADLINE_MS = 0
 """The deadline of a topic that was adopted with its cluster: no request waits for the topic."""
 
@@ -205,7 +207,7 @@ class RulesObserved(Fact, frozen=True, tag=True):
     def warning(self) -> str:
         """All warnings in one text for the requester, truncated; empty without any."""
         text = "warning: " + "; ".join(one.message for one in self.warned) if self.warned else ""
-        return text if len(text) <= WARNING_CHARS_MAX else f"{text[: WARNING_CHARS_MAX - 1]}…"
+        return shortened(text, MESSAGE_CHARS_MAX)
 
 
 class PartitionChanged(Fact, frozen=True, tag=True):

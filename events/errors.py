@@ -1,7 +1,13 @@
-"""The base class of the errors whose message `topicwright` prints to the user of a command."""
+"""The base class of the errors whose message `topicwright` prints to the user of a command, and the truncation of texts
+that messages quote."""
 
 
 class UserError(Exception):
     """An error whose message says what is wrong and what to do: the command line prints it without a stack trace."""
 
     exit_code = 2
+
+
+def shortened(text: str, chars_max: int) -> str:
+    """The text with at most `chars_max` characters; `…` marks a truncated one."""
+    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"

@@ -24,14 +24,11 @@ from controller.machine.rules.judging import filled
 from controller.machine.rules.rule import RulesError
 from controller.machine.state import Settings, State
 from controller.policy.interface import AlterConfigMetadata, PolicyViolation, Request, RequestMetadata
-from events.catalog import Observation, Outcome, Verdict
+from events.catalog import MESSAGE_CHARS_MAX, Observation, Outcome, Verdict
+from events.errors import shortened
 
 ALLOWED = Verdict(outcome="allowed")
 """The verdict if there are no policies, or if every policy allows the request without observations."""
-
-MESSAGE_CHARS_MAX = 4096
-"""Longer messages are truncated: before CreateTopics v5 a string has at most 32,767 bytes, and a character takes up to
-four bytes."""
 
 
 class Policy(Protocol):
@@ -191,8 +188,7 @@ def _rule(policy: str, rule: str) -> str:
 
 def _encodable(text: str) -> str:
     """Returns the text truncated and as valid UTF-8 (no lone surrogates), so that responses and logs can hold it."""
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return text if len(text) <= MESSAGE_CHARS_MAX else text[: MESSAGE_CHARS_MAX - 1] + "…"
+    return shortened(text.encode("utf-8", "replace").decode("utf-8"), MESSAGE_CHARS_MAX)
 
 
 def _read_only(request: Request) -> Request:

@@ -10,8 +10,8 @@ import pytest
 
 from controller.machine.commands.commands import CreateTopic
 from controller.policy import CreateTopicPolicy, Observation, PolicyViolation, RequestMetadata
-from controller.policy.chain import ALLOWED, MESSAGE_CHARS_MAX, LoadedPolicy, PolicyChain, PolicyProbe, request_metadata
-from events.catalog import Outcome, Verdict
+from controller.policy.chain import ALLOWED, LoadedPolicy, PolicyChain, PolicyProbe, request_metadata
+from events.catalog import MESSAGE_CHARS_MAX, Outcome, Verdict
 from tests.machine.tables import command, given
 from tests.policy.requests import request
 

@@ -46,6 +46,7 @@ from controller.store.recorder import Recorder
 from controller.store.store import topic_slices
 from events.catalog import Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
+from events.errors import shortened
 from events.external_decision import ExternalDecision, skipped_snapshot
 from events.logs.log import Commit, EventLog
 from events.names import BrokerId
@@ -312,8 +313,7 @@ def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[Metada
 
 
 def _text(record: MetadataRecord | None) -> str:
-    text = "nothing" if record is None else repr(record)
-    return text if len(text) <= RECORD_CHARACTERS_MAX else text[: RECORD_CHARACTERS_MAX - 1] + "…"
+    return "nothing" if record is None else shortened(repr(record), RECORD_CHARACTERS_MAX)
 
 
 def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:

@@ -36,6 +36,7 @@ from controller.quorum.log.record_kinds import (
 )
 from events import catalog
 from events.access import Acl, AclsCreated, AclsDeleted
+from events.errors import shortened
 from events.names import BrokerId
 
 STEPS_PER_SLICE: Final = 200
@@ -99,8 +100,7 @@ class EventCollector:
         self._events += events
 
     def add_unsupported(self, why: str) -> None:
-        why = why if len(why) <= _CHARACTERS_MAX else why[: _CHARACTERS_MAX - 1] + "…"
-        self._unsupported = self._unsupported or why
+        self._unsupported = self._unsupported or shortened(why, _CHARACTERS_MAX)
 
     def add_unsupported_record(self, record: MetadataRecord, where: str) -> None:
         if not _is_ignored(record):

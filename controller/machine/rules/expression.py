@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from controller.patterns import Pattern
+from events.errors import shortened
 
 CHARS_MAX: Final = 1000
 COMMAS_WITH_MACRO_MAX: Final = 50
@@ -153,5 +154,4 @@ def _matches(text: str, pattern: str) -> bool:
 
 
 def _short(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= _ERROR_CHARS_MAX else f"{text[:_ERROR_CHARS_MAX]}…"
+    return shortened(" ".join(str(error).split()), _ERROR_CHARS_MAX)

@@ -26,9 +26,10 @@ from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import NO_RULES, Example, Rules, read_rules
-from controller.machine.rules.rule import Change, Kind, Rule, RulesError, TopicFacts, shortened
+from controller.machine.rules.rule import Change, Kind, Rule, RulesError, TopicFacts
 from controller.machine.state import BROKERS, Cluster, State, Topic
 from events import catalog
+from events.errors import shortened
 
 KIND_OF: Mapping[type, Kind] = {
     commands.CreateTopic: "create",
@@ -41,8 +42,6 @@ KIND_OF: Mapping[type, Kind] = {
     commands.DiscoverTopic: "discovered",
 }
 """The commands that rules judge."""
-MESSAGE_CHARS_MAX = 4096
-"""Longer messages are truncated: before CreateTopics v5 a string has at most 32,767 bytes."""
 RECORDED_CHARS_MAX = 50_000
 """Characters of all messages about one change: they are one event, which must fit in a record of a Kafka topic."""
 
@@ -63,7 +62,7 @@ class Judgement(msgspec.Struct, frozen=True):
         """The rejection if enforced rules are violated, which names each of those rules; else None."""
         if not self.refused:
             return None
-        message = shortened("; ".join(one.message for one in self.refused), MESSAGE_CHARS_MAX)
+        message = shortened("; ".join(one.message for one in self.refused), catalog.MESSAGE_CHARS_MAX)
         return Rejection(ErrorCode.POLICY_VIOLATION, message, self.refused[0].rule)
 
 
@@ -79,10 +78,10 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     for rule in rules:
         message = rule.violation(change, variables, unchanged)
         if message is not None:
-            violations.append((rule, shortened(message, MESSAGE_CHARS_MAX)))
+            violations.append((rule, shortened(message, catalog.MESSAGE_CHARS_MAX)))
     if not violations:
         return ALLOWED
-    chars_max = min(MESSAGE_CHARS_MAX, RECORDED_CHARS_MAX // len(violations))
+    chars_max = min(catalog.MESSAGE_CHARS_MAX, RECORDED_CHARS_MAX // len(violations))
     broken: dict[str, list[catalog.Observation]] = {"enforce": [], "warn": [], "observe": []}
     for rule, text in violations:
         mode = "observe" if change.kind == "discovered" else rule.mode

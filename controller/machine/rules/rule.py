@@ -19,7 +19,7 @@ from controller.machine.configs.table import BY_NAME
 from controller.machine.configs.values import Bad, Value, read_value, value_text
 from controller.machine.rules.expression import Expression, ExpressionFailed, Message, Variables
 from controller.patterns import Pattern
-from events.errors import UserError
+from events.errors import UserError, shortened
 
 Kind = Literal["create", "grow", "alter", "delete", "reassign", "elect", "defaults", "discovered"]
 """A kind of change. `defaults`: a dynamic config of brokers that topics inherit. `discovered`: a change made directly
@@ -30,11 +30,6 @@ Mode = Literal["enforce", "warn", "observe"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 ERROR_PART_CHARS_MAX = 2000
 """Limit in an error message for each of: the key, the value, the allowed values."""
-
-
-def shortened(text: str, chars_max: int) -> str:
-    """Truncates a text; `…` marks it."""
-    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
 
 
 class RulesError(UserError):

@@ -26,6 +26,7 @@ from controller.machine.state import Cluster
 from controller.release import RELEASE
 from events.catalog import Cause, Event, PartitionsAdded, Recorded, SettingsChanged, TopicCreated
 from events.codec import encode_event
+from events.errors import shortened
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import RecordedRequest, fold_requests
@@ -185,7 +186,7 @@ def _what_differs(recorded: Recorded, now: Recorded) -> tuple[str, str]:
 def _fields(record: Recorded, names: list[str]) -> str:
     kind, values = type(record.event).__name__, {name: getattr(record.event, name) for name in names}
     texts = (f"{kind}.{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items())
-    return _cut("; ".join(texts))
+    return shortened("; ".join(texts), SHOWN_CHARS_MAX)
 
 
 def _envelope(record: Recorded) -> str:
@@ -193,11 +194,7 @@ def _envelope(record: Recorded) -> str:
 
 
 def _words(event: Event) -> str:
-    return _cut(f"{type(event).__name__}: {event_text(event)}")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…"
+    return shortened(f"{type(event).__name__}: {event_text(event)}", SHOWN_CHARS_MAX)
 
 
 # The cause of a difference.

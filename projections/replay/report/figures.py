@@ -15,6 +15,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from events.errors import shortened
 from projections.replay.report.data import OUTCOMES, Report, Row, Rows
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
@@ -165,7 +166,7 @@ def span(milliseconds: int) -> str:
 
 def label(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
     """A text from the log as a label: shortened and escaped."""
-    return escape(text if len(text) <= chars_max else text[: chars_max - 1] + "…")
+    return escape(shortened(text, chars_max))
 
 
 def _bars(colour: str, **bars: Any) -> go.Bar:
