@@ -1,7 +1,7 @@
 """Complete the OpenAPI document, which `app` serves at `/openapi.json`.
 
-Litestar generates the document from the handlers. This module adds what is not in their signatures: all statuses with
-the error format, logins, response headers, idempotency keys, and examples.
+Litestar generates the document from the handlers. This module adds the parts that their signatures lack: all
+statuses with the error format, logins, response headers, idempotency keys, and examples.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from tests.machine.rig import Rig
 from tests.machine.tables import command, given
 
 
-def kept(records: Sequence[Recorded], at_once: int = 1, *, anew: bool = False) -> tuple[InMemoryLog, TopicStore]:
-    """A log with these records and its live store. A commit holds `at_once` records; `anew` replaces the recorder after
-    each."""
+def kept(records: Sequence[Recorded], at_once: int = 1, *, restarts: bool = False) -> tuple[InMemoryLog, TopicStore]:
+    """Returns a log with these records and its live store. A commit holds `at_once` records. With `restarts`, a new
+    recorder writes each commit, as a new process would."""
     log = InMemoryLog("kept")
     recorder = Recorder(log, TopicStore(log))
     for number, record in enumerate(records, 1):
@@ -26,7 +26,7 @@ def kept(records: Sequence[Recorded], at_once: int = 1, *, anew: bool = False) -
             recorder.commit()
             log.flush()
             recorder.store.became_durable(recorder.state)
-            recorder = Recorder(log, recorder.store) if anew else recorder
+            recorder = Recorder(log, recorder.store) if restarts else recorder
     return log, recorder.store
 
 

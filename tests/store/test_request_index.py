@@ -80,8 +80,8 @@ def test_request_index_is_independent_of_commit_sizes(name: str) -> None:
     for at_once in (1, 3):
         log = kept(records, at_once)[0]
         assert (dict(log.scan(b"h")), dict(log.scan(b"f"))) == whole, at_once
-    anew = kept(records, 2, anew=True)[0]
-    assert (dict(anew.scan(b"h")), dict(anew.scan(b"f"))) == whole, "one process per commit"
+    restarted = kept(records, 2, restarts=True)[0]
+    assert (dict(restarted.scan(b"h")), dict(restarted.scan(b"f"))) == whole, "one process per commit"
 
 
 @pytest.mark.parametrize("name", HISTORIES)

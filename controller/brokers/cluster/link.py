@@ -115,7 +115,7 @@ UNKNOWN_SERVER_ERROR = -1
 
 
 class SeenTopic(msgspec.Struct, frozen=True):
-    """A topic as one broker's Metadata response has it."""
+    """A topic in the Metadata response of one broker."""
 
     name: TopicName
     topic_id: TopicId

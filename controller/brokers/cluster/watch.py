@@ -139,7 +139,7 @@ class ClusterWatch:
         return name in self._confirming or self._actions.is_busy(name)
 
     def report(self, topic: Topic | None, seen: SeenTopic, configs: Configs | None = None, why: str = OBSERVED) -> None:
-        """Submit the topic as the cluster has it; `topic` is its state in the log."""
+        """Record the state of a topic in the target cluster; `topic` is its state in the log."""
         self._sink.submit_internal(
             DiscoverTopic(
                 **stamp(self._sink, "observed"),
