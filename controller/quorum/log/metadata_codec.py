@@ -32,12 +32,7 @@ class MalformedRecord(UserError):
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    if isinstance(record, UnknownRecord):
-        return record.value
-    head, write = _writer(type(record), record.version)
-    parts = [head]
-    write(record, parts)
-    return b"".join(parts)
+    return record.value if isinstance(record, UnknownRecord) else _encode(record, record.version)
 
 
 def decode_record(value: bytes) -> MetadataRecord:
@@ -56,14 +51,19 @@ def decode_record(value: bytes) -> MetadataRecord:
 
 
 def encode_control(message: ControlMessage) -> bytes:
-    parts: list[bytes] = []
-    _compiled_writer(type(message), 0)(message, parts)
-    return b"".join(parts)
+    return _encode(message, 0)
 
 
 def decode_control(kind: type[M], value: bytes) -> M:
     """Decode a control record. Raises MalformedRecord."""
     return _decode(kind, 0, value, 0)
+
+
+def _encode(message: Message, version: int) -> bytes:
+    head, write = _writer(type(message), version)
+    parts = [head]
+    write(message, parts)
+    return b"".join(parts)
 
 
 def _decode(kind: type[M], version: int, value: bytes, offset: int) -> M:
@@ -100,14 +100,10 @@ def layout(kind: type[Message], version: int) -> Layout:
 
 
 @functools.cache
-def _writer(kind: type[MetadataRecord], version: int) -> tuple[bytes, Write]:
-    head = b"".join(map(encode_uvarint, (FRAME_VERSION, int(kind.__struct_config__.tag or 0), version)))
-    return head, _compiled_writer(kind, version)
-
-
-@functools.cache
-def _compiled_writer(kind: type[Message], version: int) -> Write:
-    return compile_writer(layout(kind, version), f"{kind.__name__}V{version}")
+def _writer(kind: type[Message], version: int) -> tuple[bytes, Write]:
+    """The bytes before a message, and the function that writes it. Control records have no frame."""
+    frame = (FRAME_VERSION, int(kind.__struct_config__.tag or 0), version) if issubclass(kind, MetadataRecord) else ()
+    return b"".join(map(encode_uvarint, frame)), compile_writer(layout(kind, version), f"{kind.__name__}V{version}")
 
 
 @functools.cache

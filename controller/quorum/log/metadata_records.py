@@ -69,8 +69,6 @@ class UnregisterBrokerRecord(MetadataRecord, frozen=True, tag=1):
 
 
 class TopicRecord(MetadataRecord, frozen=True, tag=2):
-    """A topic was created."""
-
     name: String = ""
     topic_id: Uuid = ZERO_UUID
 
@@ -119,15 +117,13 @@ class PartitionChangeRecord(MetadataRecord, frozen=True, tag=5):
 
 
 class FenceBrokerRecord(MetadataRecord, frozen=True, tag=7):
-    """A broker is fenced. Kafka from 3.3 on writes a BrokerRegistrationChangeRecord instead."""
+    """A broker is fenced. Kafka from 3.3 on writes BrokerRegistrationChangeRecords, not these two."""
 
     id: Int32 = 0
     epoch: Int64 = 0
 
 
 class UnfenceBrokerRecord(MetadataRecord, frozen=True, tag=8):
-    """A broker is no longer fenced. Kafka from 3.3 on writes a BrokerRegistrationChangeRecord instead."""
-
     id: Int32 = 0
     epoch: Int64 = 0
 
@@ -204,8 +200,6 @@ class BrokerRegistrationChangeRecord(MetadataRecord, frozen=True, tag=17):
 
 
 class AccessControlEntryRecord(MetadataRecord, frozen=True, tag=18):
-    """An ACL was created."""
-
     id: Uuid = ZERO_UUID
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -217,8 +211,6 @@ class AccessControlEntryRecord(MetadataRecord, frozen=True, tag=18):
 
 
 class RemoveAccessControlEntryRecord(MetadataRecord, frozen=True, tag=19):
-    """An ACL was removed."""
-
     id: Uuid = ZERO_UUID
 
 
@@ -233,8 +225,6 @@ class ZkMigrationStateRecord(MetadataRecord, frozen=True, tag=21):
 
 
 class RemoveUserScramCredentialRecord(MetadataRecord, frozen=True, tag=22):
-    """A user can no longer log in by this mechanism."""
-
     name: String = ""
     mechanism: Int8 = 0
 
@@ -256,8 +246,6 @@ class AbortTransactionRecord(MetadataRecord, frozen=True, tag=25):
 
 
 class RemoveDelegationTokenRecord(MetadataRecord, frozen=True, tag=26):
-    """A delegation token was removed."""
-
     token_id: String = ""
 
 
@@ -296,22 +284,16 @@ class ControlMessage(Message, frozen=True):
 
 
 class GrantingVoter(Message, frozen=True):
-    """A voter in LeaderChangeMessage."""
-
     voter_id: Int32 = 0
 
 
 class LeaderChangeMessage(ControlMessage, frozen=True):
-    """A leader's epoch begins."""
-
     leader_id: Int32 = 0
     voters: tuple[GrantingVoter, ...] = ()
     granting_voters: tuple[GrantingVoter, ...] = ()
 
 
 class SnapshotHeader(ControlMessage, frozen=True):
-    """A snapshot begins."""
-
     last_contained_log_timestamp: Int64 = 0
 
 
@@ -320,29 +302,21 @@ class SnapshotFooter(ControlMessage, frozen=True):
 
 
 class KRaftVersion(ControlMessage, frozen=True):
-    """The version of the quorum's protocol."""
-
     k_raft_version: Int16 = 0
 
 
 class VoterEndpoint(Message, frozen=True):
-    """A listener of a voter."""
-
     name: String = ""
     host: String = ""
     port: UInt16 = 0
 
 
 class VersionRange(Message, frozen=True):
-    """The protocol versions that a voter supports."""
-
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class Voter(Message, frozen=True):
-    """A voter with its listeners."""
-
     voter_id: Int32 = 0
     voter_directory_id: Uuid = ZERO_UUID
     endpoints: tuple[VoterEndpoint, ...] = ()
