@@ -43,29 +43,22 @@ class FolderError(UserError):
 class NodeFolder:
     """The folder of a node, locked until `close`."""
 
-    def __init__(self, path: Path, directory_id: bytes, lock: int) -> None:
-        self.path = path
-        self.partition = path / PARTITION
-        self.directory_id = directory_id
-        self._lock = lock
-
-    @classmethod
-    def open(cls, path: Path, cluster_id: str, node_id: int, draw_id: Callable[[], bytes]) -> NodeFolder:
+    def __init__(self, path: Path, cluster_id: str, node_id: int, draw_id: Callable[[], bytes]) -> None:
         """Open the folder of a node, or create it. `draw_id` returns sixteen random bytes for a new directory id.
 
         Raises FolderError if the folder belongs to another node or cluster or is in use, and OSError.
         """
-        (path / PARTITION).mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        self.partition = path / PARTITION
+        self.partition.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _take_lock(path, lock)
-            return cls(path, _own_directory_id(path / META_PROPERTIES, cluster_id, node_id, draw_id), lock)
+            _take_lock(path, self._lock)
+            self.directory_id = _own_directory_id(path / META_PROPERTIES, cluster_id, node_id, draw_id)
         except BaseException:
-            os.close(lock)
+            self.close()
             raise
 
     def close(self) -> None:
-        """Release the lock."""
         os.close(self._lock)
 
 

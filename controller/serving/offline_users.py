@@ -116,7 +116,7 @@ def offline_users(data: Path, settings: ServeSettings, release: str) -> Iterator
 def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterator[QuorumFiles]:
     """The metadata log of a stopped node that is the only voter, so that its appends are committed. Raises FolderError
     for a quorum with other voters, and for a node that was killed within a commit."""
-    node = NodeFolder.open(data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
+    node = NodeFolder(data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
     try:
         files = QuorumFiles(node.partition)
         try:

@@ -119,7 +119,7 @@ class Member:
         """Open the node's folder for an event log. Others reach this node `at`; `flush` makes the event log durable.
         Raises FolderError, LogCorrupted, OSError."""
         settings, joining = self._settings, self._joining
-        folder = self._folder = NodeFolder.open(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
+        folder = self._folder = NodeFolder(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
         files = QuorumFiles(folder.partition, retention_bytes=settings.metadata_max_retention_bytes)
         name = CONTROLLER_LISTENER if joining is None else at.name
         me = Voter(settings.node_id, folder.directory_id, (Listener(name=name, host=at.host, port=at.port),))

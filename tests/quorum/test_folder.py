@@ -29,12 +29,12 @@ DIRECTORY = b"d" * 16
 
 
 def _open(path: Path, cluster_id: str = "cluster", node_id: int = 7) -> NodeFolder:
-    return NodeFolder.open(path, cluster_id, node_id, lambda: DIRECTORY)
+    return NodeFolder(path, cluster_id, node_id, lambda: DIRECTORY)
 
 
 def test_a_folder_retains_its_directory_id(tmp_path: Path) -> None:
     _open(tmp_path / "a").close()
-    again = NodeFolder.open(tmp_path / "a", "cluster", 7, lambda: b"e" * 16)
+    again = NodeFolder(tmp_path / "a", "cluster", 7, lambda: b"e" * 16)
     assert again.directory_id == DIRECTORY
     assert read_properties(tmp_path / "a" / "meta.properties") == {
         "version": "1", "cluster.id": "cluster", "node.id": "7", "directory.id": uuid_text(DIRECTORY)
@@ -45,7 +45,7 @@ def test_a_folder_retains_its_directory_id(tmp_path: Path) -> None:
 def test_a_directory_id_is_valid_for_kafka(tmp_path: Path) -> None:
     like_an_option, reserved = b"\xfb" + b"x" * 15, bytes(15) + b"\x63"
     drawn: Iterator[bytes] = iter([like_an_option, bytes(16), reserved, DIRECTORY])
-    folder = NodeFolder.open(tmp_path, "cluster", 7, lambda: next(drawn))
+    folder = NodeFolder(tmp_path, "cluster", 7, lambda: next(drawn))
     assert folder.directory_id == DIRECTORY
     folder.close()
 
@@ -72,7 +72,7 @@ def test_invalid_meta_properties_are_reported(tmp_path: Path, content: bytes) ->
 def test_a_locked_folder_is_rejected(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom controller.quorum.folder import NodeFolder\n"
-        "held = NodeFolder.open(Path(sys.argv[1]), 'cluster', 7, lambda: b'd' * 16)\nprint('held', flush=True)\n"
+        "held = NodeFolder(Path(sys.argv[1]), 'cluster', 7, lambda: b'd' * 16)\nprint('held', flush=True)\n"
         "sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

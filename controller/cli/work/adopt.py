@@ -76,7 +76,7 @@ def handback(options: argparse.Namespace) -> int:
         unreadable = UnreadableConfigs()
         for _ in unreadable.walk(lambda: store):
             pass
-        opened = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
+        opened = NodeFolder(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
         with closing(opened) as node, closing(QuorumFiles(node.partition)) as files:
             _check_alone(options.data, files, quorum)
             left = clear_removed_controllers(files, quorum.node_id, _now_ms())
