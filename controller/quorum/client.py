@@ -8,7 +8,7 @@ just lost the leadership, or is not ready yet, are retried.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -23,14 +23,13 @@ from controller.kafka.messages.cluster import (
     DescribeClusterResponse,
 )
 from controller.kafka.messages.message import CONTROLLER_ENDPOINTS
-from controller.kafka.messages.quorum import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
 from controller.quorum.features import KRAFT_VERSION, Features, priority_of
 from controller.quorum.log.batches import BrokenBatch, RecordBatch, decode_batches, scan_batches, whole_batches
 from controller.quorum.log.metadata_codec import MalformedRecord
 from controller.quorum.peers import API_VERSIONS, Peers
-from controller.quorum.raft.role import topics_of
+from controller.quorum.raft.role import Change, topics_of
 from controller.quorum.raft.voters import Address, Voter
 from controller.quorum.registered import Registered, fold, limits, without_limits
 from events.errors import UserError
@@ -52,8 +51,6 @@ _RETRIABLE: Final = frozenset({
 })  # fmt: skip
 _DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
-Limits = Mapping[str, int]
-"""The highest level of a feature that a registration allows, by name."""
 R = TypeVar("R", bound=Message)
 
 
@@ -130,11 +127,7 @@ class QuorumClient:
     async def describe(self) -> quorum_messages.DescribeQuorumPartitionResult:
         """The leader's description of the quorum. Raises QuorumError."""
         request = quorum_messages.DescribeQuorumRequest(topics=topics_of(quorum_messages.DescribeQuorumPartition()))
-        response = await self._at_leader(
-            request,
-            quorum_messages.DescribeQuorumResponse,
-            lambda each: each if each.error_code else each.topics[0].partitions[0],
-        )
+        response = await self._at_leader(request, quorum_messages.DescribeQuorumResponse)
         return response.topics[0].partitions[0]
 
     async def status(self) -> QuorumStatus:
@@ -209,9 +202,7 @@ class QuorumClient:
         rest, position, size = b"", 0, 1
         while position < size:
             part = quorum_messages.RequestPartitionSnapshot(
-                current_leader_epoch=epoch,
-                snapshot_id=quorum_messages.FetchSnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
-                position=position,
+                current_leader_epoch=epoch, snapshot_id=snapshot, position=position
             )
             request = quorum_messages.FetchSnapshotRequest(
                 cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=topics_of(part)
@@ -264,14 +255,12 @@ class QuorumClient:
                 f"without node {leaver.replica_id} the quorum would have no majority: "
                 f"{len(missing)} of the {len(rest)} other voters do not fetch ({gone}): start or remove them first"
             )
-        request = RemoveRaftVoterRequest(
+        request = quorum_messages.RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=leaver.replica_id, voter_directory_id=leaver.replica_directory_id
         )
-        await self._change(request, RemoveRaftVoterResponse, votes=False)
+        await self._change(request, quorum_messages.RemoveRaftVoterResponse, votes=False)
 
-    async def _change(
-        self, request: quorum_messages.AddRaftVoterRequest | RemoveRaftVoterRequest, kind: type[R], *, votes: bool
-    ) -> None:
+    async def _change(self, request: Change, kind: type[R], *, votes: bool) -> None:
         """Add or remove a voter. Repeats this until the leader's voter set has the change. A Kafka controller whose
         log was truncated misses changes at offsets that its log had before (`KRaftControlRecordStateMachine`). Raises
         QuorumError."""
@@ -310,9 +299,7 @@ class QuorumClient:
         Raises QuorumError."""
         await self._at_leader(without_limits(node_id, features), ControllerRegistrationResponse)
 
-    async def _at_leader(
-        self, request: Message, kind: type[R], error_in: Callable[[Any], Any] = lambda each: each
-    ) -> R:
+    async def _at_leader(self, request: Message, kind: type[R]) -> R:
         """Send a request to the leader; retry while there is none, and after retriable errors."""
         reason = "the quorum has no leader"
         try:
@@ -324,7 +311,9 @@ class QuorumClient:
                         if response is None:
                             reason = self._failure(found.leader)
                         else:
-                            at = error_in(response)
+                            at: Any = response
+                            if isinstance(response, quorum_messages.DescribeQuorumResponse) and not at.error_code:
+                                at = response.topics[0].partitions[0]
                             if not at.error_code:
                                 return response
                             reason = _error_text(at.error_code, at.error_message)
@@ -354,8 +343,8 @@ def running_nodes(quorum: quorum_messages.DescribeQuorumPartitionResult) -> froz
     return frozenset(each.replica_id for each in states if each.last_fetch_timestamp >= now - SILENT_MS)
 
 
-async def all_limits(client: QuorumClient) -> dict[int, Limits]:
-    """The feature limits of each registered controller that has any, by node id. Raises QuorumError."""
+async def all_limits(client: QuorumClient) -> dict[int, dict[str, int]]:
+    """The `limits` of each registered controller that has any, by node id. Raises QuorumError."""
     registered: Registered = {}
     try:
         async for batches in client.committed():

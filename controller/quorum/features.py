@@ -26,8 +26,6 @@ Features = tuple[tuple[str, int], ...]
 
 
 class FeatureRange(msgspec.Struct, frozen=True):
-    """The supported levels of a feature."""
-
     lowest: int
     highest: int
     since: tuple[tuple[int, int], ...] = ()

@@ -29,12 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from controller.quorum.folder import (
-    QUORUM_STATE,
-    read_quorum_state,
-    refuse_the_last_epoch,
-    write_quorum_state,
-)
+from controller.quorum.folder import QUORUM_STATE, read_quorum_state, refuse_the_last_epoch, write_quorum_state
 from controller.quorum.log.batches import BatchHead, RecordBatch, decode_batches, scan_batches
 from controller.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
 from controller.quorum.segment import Epochs, FilePart, Segment, in_order

@@ -61,6 +61,7 @@ class QuorumNode:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._peers = Peers(security, self._peer_reported, _log_failure)
+        self.send = self._peers.send
         self._tasks: set[asyncio.Task[None]] = set()
         self._replies: set[asyncio.Future[Message]] = set()
         self._alarm: asyncio.TimerHandle | None = None
@@ -116,13 +117,11 @@ class QuorumNode:
         await future
 
     def want_leadership(self, wanted: bool) -> None:
-        """Set whether to take over from a live leader."""
         self.quorum.want_leadership(self._loop.time(), wanted)
         if self._alarm is not None:  # it has started
             self._set_alarm()
 
     def set_can_lead(self, can_lead: bool) -> None:
-        """Set whether this node can lead. Otherwise it only follows and votes."""
         self._call(lambda now: self.quorum.set_can_lead(now, can_lead))
 
     def raise_kraft_version(self) -> None:
@@ -231,7 +230,7 @@ class QuorumNode:
     async def _send(self, send: out.Send) -> None:
         response = None
         if await self._supports(send):
-            response = await self._peers.send(send.address, send.purpose, send.request, send.timeout_s)
+            response = await self.send(send.address, send.purpose, send.request, send.timeout_s)
         self._input(lambda now: self.quorum.reply(now, send.token, response))
 
     async def _supports(self, send: out.Send) -> bool:
@@ -240,7 +239,7 @@ class QuorumNode:
         if not (isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote):
             return True
         if send.address not in peers:
-            await self._connect(send.address, send.purpose, min(send.timeout_s, VERSIONS_S))
+            await self.send(send.address, send.purpose, API_VERSIONS, min(send.timeout_s, VERSIONS_S))
         return send.address in peers and peers[send.address].vote_version >= PRE_VOTE_SINCE
 
     async def topicwright_voters(self) -> list[Address]:
@@ -249,22 +248,15 @@ class QuorumNode:
         addresses = [core.address_of(voter) for voter in core.others]
         for address in addresses:
             if address not in core.peers:
-                await self._connect(address, out.VOTE, VERSIONS_S)
+                await self.send(address, out.VOTE, API_VERSIONS, VERSIONS_S)
         return [each for each in addresses if each in core.peers and core.peers[each].priority is not None]
-
-    async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
-        """Send another voter a request from outside the consensus; None if the voter does not respond in time."""
-        return await self._peers.send(address, purpose, request, timeout_s)
 
     def _connect_to_voters(self) -> None:
         """Connect to the other voters before an election needs their votes: a leadership transfer fails if the leader
         appends before the votes arrive. Voters also report their leader priority."""
         core = self.quorum
         for voter in core.others:
-            self._start_task(self._connect(core.address_of(voter), out.VOTE, VERSIONS_S))
-
-    async def _connect(self, address: Address, purpose: str, timeout_s: float) -> None:
-        await self._peers.send(address, purpose, API_VERSIONS, timeout_s)
+            self._start_task(self.send(core.address_of(voter), out.VOTE, API_VERSIONS, VERSIONS_S))
 
     def _peer_reported(
         self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]

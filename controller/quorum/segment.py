@@ -134,7 +134,6 @@ class Segment:
         self.path.unlink()
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._file)
 
     def _take(self, head: BatchHead, start: int) -> None:

@@ -94,7 +94,6 @@ class Consensus(Replica):
             self._run(now, self._role.replied(now, self._sent.pop(token), response))
 
     def flushed(self, now: float) -> None:
-        """A flush of the log succeeded."""
         self.flush_ended()
         self._run(now, self._role.flushed(now))
 
@@ -159,7 +158,6 @@ class Consensus(Replica):
 
     @property
     def role(self) -> Role:
-        """The role in the current epoch."""
         return self._role.kind
 
     @property

@@ -12,14 +12,7 @@ from typing import Any, Final
 
 from controller.kafka.messages import Message, quorum
 from controller.quorum.log.batches import BrokenBatch, scan_batches, whole_batches
-from controller.quorum.raft.effects import (
-    FETCH,
-    LATE_TIMEOUTS,
-    UPDATE,
-    CommittedLost,
-    Role,
-    Warned,
-)
+from controller.quorum.raft.effects import FETCH, LATE_TIMEOUTS, UPDATE, CommittedLost, Role, Warned
 from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.replica import Replica
 from controller.quorum.raft.role import (

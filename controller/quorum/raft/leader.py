@@ -11,7 +11,7 @@ import msgspec
 
 from controller.kafka.messages import Message, quorum
 from controller.machine.errors import ErrorCode
-from controller.quorum.log.batches import Pair, whole_batches
+from controller.quorum.log.batches import Pair, encode_batch, whole_batches
 from controller.quorum.raft.effects import BEGIN, Fetched, Role
 from controller.quorum.raft.follower import FETCH_BYTES_MAX
 from controller.quorum.raft.log import EpochEnd, SnapshotId
@@ -66,7 +66,7 @@ class Leader(RoleState):
         self.epoch_start = replica.log.end
         self.progress = Progress(replica)
         self._schedule = ResponseSchedule(replica, self.progress)
-        self.changes = VoterChanges(replica, self)
+        self.changes = VoterChanges(replica, self.progress, lambda: self.watermark, self.append_control)
         self._observers_wait: tuple[int, float] | None = None
         """Offset and time: observers do not get records from that offset on before that time."""
 
@@ -162,7 +162,7 @@ class Leader(RoleState):
         return last
 
     def append_control(self, now: float, records: Sequence[Pair]) -> None:
-        """Append a control batch. If it changes the voter set, `_count` must follow."""
+        """Append a control batch. Raises OSError. If it changes the voter set, `_count` must follow."""
         self._append(now, records, self._replica.wall_ms(now), is_control=True)
         self._observers_wait = None
 
@@ -170,10 +170,11 @@ class Leader(RoleState):
         for each in [each for each in self._delayed.values() if self._has_news(each)]:
             if self._schedule.has_waited(now, each.replica, each.since):
                 self._answer(now, each)  # without this batch: a delayed voter must not have the longest log
-        last = self._replica.append_batch(records, timestamp_ms, is_control=is_control)
+        log, epoch = self._replica.log, self._replica.epoch
+        self._replica.append_batches(encode_batch(log.end, epoch, timestamp_ms, records, is_control=is_control))
         self._schedule.log_changed(now)
         self._answer_delayed(now)
-        return last
+        return log.end - 1
 
     def flushed(self, now: float) -> Transition | None:
         return self._count(now)

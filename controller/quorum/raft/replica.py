@@ -10,13 +10,12 @@ because the content of the disk is then unknown.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import msgspec
 
 from controller.kafka.messages import ZERO_UUID, Message
-from controller.quorum.log.batches import Pair, encode_batch
 from controller.quorum.raft import effects as out
 from controller.quorum.raft.log import EPOCH_MAX, NOBODY, QuorumLog, QuorumState
 from controller.quorum.raft.voters import Address, Voter, VoterHistory, VoterSet
@@ -121,7 +120,6 @@ class Replica:
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """The current leader, for responses."""
         return LeaderAndEpoch(self.leader_id, self.epoch, self.leader_address)
 
     def address_of(self, voter: Voter) -> Address:
@@ -162,11 +160,6 @@ class Replica:
         self._effects.append(effect)
 
     # --- the log
-
-    def append_batch(self, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
-        """Append a batch of this epoch as the leader; returns the offset of the last record."""
-        self.append_batches(encode_batch(self.log.end, self.epoch, timestamp_ms, records, is_control=is_control))
-        return self.log.end - 1
 
     def append_batches(self, data: bytes) -> None:
         """Append batches. Raises BrokenBatch and OSError."""

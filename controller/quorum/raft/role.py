@@ -6,7 +6,7 @@ A role does not replace itself: its methods return a transition or None, and `co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -19,7 +19,7 @@ from controller.quorum.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
 from controller.quorum.raft.effects import Role
 from controller.quorum.raft.log import NOBODY, is_plausible
 from controller.quorum.raft.replica import LeaderAndEpoch, Replica
-from controller.quorum.raft.voters import Voter
+from controller.quorum.raft.voters import Address, Voter
 
 RETRY_S: Final = 0.05
 """Seconds until the next attempt after a failed one."""
@@ -90,11 +90,9 @@ def discovered_by_request(replica: Replica, request: Message) -> Transition | No
         return ToUnattached(part.replica_epoch) if is_newer else None
     if _leader_error(replica, part):
         return None
-    endpoints = request.leader_endpoints
-    name = replica.me.listeners[0].name
-    found = next((each for each in endpoints if each.name == name), endpoints[0] if endpoints else None)
-    nodes = [] if found is None else [NodeEndpoint(node_id=part.leader_id, host=found.host, port=found.port)]
-    return discovered(replica, leader_at(replica, part.leader_id, part.leader_epoch, nodes))
+    named = Voter(part.leader_id, ZERO_UUID, request.leader_endpoints)
+    address = replica.address_of(named) if named.listeners else None
+    return discovered(replica, leader_at(replica, part.leader_id, part.leader_epoch, address))
 
 
 def discovered_by_response(replica: Replica, response: Any, above: int = -1) -> tuple[Any | None, Transition | None]:
@@ -108,17 +106,17 @@ def discovered_by_response(replica: Replica, response: Any, above: int = -1) -> 
     leader = part.current_leader if hasattr(part, "current_leader") else part
     if leader.leader_epoch <= above:
         return part, None
-    found = leader_at(replica, leader.leader_id, leader.leader_epoch, response.node_endpoints)
-    return part, discovered(replica, found)
+    nodes = response.node_endpoints
+    address = next(((each.host, each.port) for each in nodes if each.node_id == leader.leader_id), None)
+    return part, discovered(replica, leader_at(replica, leader.leader_id, leader.leader_epoch, address))
 
 
-def leader_at(replica: Replica, leader_id: int, epoch: int, nodes: Iterable[Any]) -> LeaderAndEpoch:
-    """A leader with its address: from the given ones, else from the voter set."""
-    for each in nodes:
-        if each.node_id == leader_id:
-            return LeaderAndEpoch(leader_id, epoch, (each.host, each.port))
+def leader_at(replica: Replica, leader_id: int, epoch: int, address: Address | None) -> LeaderAndEpoch:
+    """A leader with its address; if that is None, with the one in the voter set."""
     voter = replica.voters.by_id.get(leader_id)
-    return LeaderAndEpoch(leader_id, epoch, replica.address_of(voter) if voter is not None else None)
+    if address is None and voter is not None:
+        address = replica.address_of(voter)
+    return LeaderAndEpoch(leader_id, epoch, address)
 
 
 def start_election(replica: Replica) -> Transition:

@@ -6,8 +6,8 @@ The checks and their error codes are those of Kafka's `AddVoterHandler`, `Remove
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -28,19 +28,6 @@ CAUGHT_UP_S: Final = 3600.0
 """A new voter must have been caught up within this time (`AddVoterHandler`)."""
 
 
-class LeaderState(Protocol):
-    """The methods of the leader role (`raft.leader`) that a voter change uses."""
-
-    progress: Progress
-
-    @property
-    def watermark(self) -> int:
-        """The high watermark that followers see; -1 until a record of the epoch is committed."""
-
-    def append_control(self, now: float, records: Sequence[Pair]) -> None:
-        """Append a control batch. Raises OSError."""
-
-
 class _Pending(msgspec.Struct):
     """The pending change; `offset` is that of its record, None before the append."""
 
@@ -54,8 +41,16 @@ class _Pending(msgspec.Struct):
 class VoterChanges:
     """The voter changes of one leader in its epoch; at most one is pending."""
 
-    def __init__(self, replica: Replica, leader: LeaderState) -> None:
-        self._replica, self._leader = replica, leader
+    def __init__(
+        self,
+        replica: Replica,
+        progress: Progress,
+        watermark: Callable[[], int],
+        append_control: Callable[[float, Sequence[Pair]], None],
+    ) -> None:
+        """`watermark` and `append_control` are those of the leader role."""
+        self._replica, self._progress = replica, progress
+        self._watermark, self._append_control = watermark, append_control
         self._pending: _Pending | None = None
         self._reported: dict[int, Voter] = {}  # by UpdateRaftVoter, while kraft.version is 0
 
@@ -67,11 +62,11 @@ class VoterChanges:
     def tick(self, now: float) -> None:
         """Answer a change that takes too long with REQUEST_TIMED_OUT. An appended change may still be committed."""
         if now >= self.wake:
-            self._end(int(ErrorCode.REQUEST_TIMED_OUT), "it was not committed in time")
+            self._end(ErrorCode.REQUEST_TIMED_OUT, "it was not committed in time")
 
     def cancel(self) -> None:
         """The epoch of the leader is over: answer the pending change."""
-        self._end(int(ErrorCode.NOT_LEADER_OR_FOLLOWER), None)
+        self._end(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         self._pending = None
 
     def committed(self) -> None:
@@ -106,7 +101,7 @@ class VoterChanges:
         invalid = self._invalid(request)
         if invalid is not None:
             return int(ErrorCode.INVALID_REQUEST), invalid
-        if self._leader.watermark < 0:
+        if self._watermark() < 0:
             return int(ErrorCode.REQUEST_TIMED_OUT), "the leader has not committed a record of its epoch yet"
         if replica.kraft_version == 0 and not isinstance(request, UpdateRaftVoterRequest):
             how = "with kraft.version 0 controller.quorum.voters names the voters; raise it to 1 to change them"
@@ -116,10 +111,9 @@ class VoterChanges:
             return int(ErrorCode.REQUEST_TIMED_OUT), "another change of the voters is not committed yet"
         voters, node_id, directory = replica.voters, request.voter_id, request.voter_directory_id
         if isinstance(request, AddRaftVoterRequest):
-            is_duplicate = node_id in voters.by_id
-            return (
-                (int(ErrorCode.DUPLICATE_VOTER), f"node {node_id} is a voter already") if is_duplicate else (OK, None)
-            )
+            if node_id in voters.by_id:
+                return int(ErrorCode.DUPLICATE_VOTER), f"node {node_id} is a voter already"
+            return OK, None
         if not voters.has(node_id, directory):
             is_update = isinstance(request, UpdateRaftVoterRequest)
             reason = None if is_update else f"no voter {node_id} has the directory id {directory.hex()}"
@@ -147,14 +141,14 @@ class VoterChanges:
         request, version = pending.request, self._replica.kraft_version
         new = _voter(request)
         found = [each for each in response.supported_features if each.name == KRAFT_FEATURE] if response else []
-        caught_up_at = self._leader.progress.of(new).caught_up_at
+        caught_up_at = self._progress.of(new).caught_up_at
         if response is None:
             host, port = self._replica.address_of(new)
-            self._fail(ErrorCode.REQUEST_TIMED_OUT, f"voter {new.id} cannot be reached at {host}:{port}")
+            self._end(ErrorCode.REQUEST_TIMED_OUT, f"voter {new.id} cannot be reached at {host}:{port}")
         elif not found or not found[0].min_version <= version <= found[0].max_version:
-            self._fail(ErrorCode.INVALID_REQUEST, f"voter {new.id} does not support kraft.version {version}")
+            self._end(ErrorCode.INVALID_REQUEST, f"voter {new.id} does not support kraft.version {version}")
         elif now - caught_up_at > CAUGHT_UP_S:
-            self._fail(ErrorCode.REQUEST_TIMED_OUT, f"voter {new.id} has not fetched the whole log yet")
+            self._end(ErrorCode.REQUEST_TIMED_OUT, f"voter {new.id} has not fetched the whole log yet")
         else:
             new = msgspec.structs.replace(new, versions=(found[0].min_version, found[0].max_version))
             self._append(now, self._replica.voters.with_voter(new))
@@ -181,28 +175,24 @@ class VoterChanges:
         replica = self._replica
         if replica.kraft_version >= KRAFT_VERSION_MAX:
             raise Refused(f"kraft.version is already {replica.kraft_version}, the newest that this release supports")
-        if self._leader.watermark < 0:
+        if self._watermark() < 0:
             raise Refused("the leader has not committed a record of its epoch yet")
         known = {**self._reported, replica.me.id: replica.me}
         missing = [each.id for each in replica.voters if each.id not in known]
         if missing:
             raise Refused(f"voters {missing} have not sent their directory ids yet (UpdateRaftVoter)")
         voters = VoterSet.of(known[each.id] for each in replica.voters)
-        self._leader.append_control(now, [kraft_version_record(KRAFT_VERSION_MAX), voters_record(voters)])
+        self._append_control(now, [kraft_version_record(KRAFT_VERSION_MAX), voters_record(voters)])
 
     def _append(self, now: float, voters: VoterSet) -> None:
         assert self._pending is not None
         self._pending.offset = self._replica.log.end
         try:
-            self._leader.append_control(now, [voters_record(voters)])
+            self._append_control(now, [voters_record(voters)])
         except OSError as error:
             self._replica.no_room(error)
             self._pending.offset = None
-            self._fail(ErrorCode.KAFKA_STORAGE_ERROR, f"the leader's disk is full: {error}")
-
-    def _fail(self, code: ErrorCode, reason: str) -> None:
-        self._end(int(code), reason)
-        self._pending = None
+            self._end(ErrorCode.KAFKA_STORAGE_ERROR, f"the leader's disk is full: {error}")
 
     def _end(self, code: int, reason: str | None) -> None:
         """Answer the pending change, once. An appended change is pending until it is committed, even when answered."""
@@ -210,7 +200,7 @@ class VoterChanges:
         if pending is None or pending.is_answered:
             return
         pending.is_answered = True
-        self._replica.respond(pending.token, change_response(self._replica, pending.request, code, reason))
+        self._replica.respond(pending.token, change_response(self._replica, pending.request, int(code), reason))
         if pending.offset is None:
             self._pending = None
 

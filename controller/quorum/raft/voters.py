@@ -77,7 +77,6 @@ class VoterSet(msgspec.Struct, frozen=True):
         return VoterSet.of({**self.by_id, voter.id: voter}.values())
 
     def without(self, node_id: int) -> VoterSet:
-        """This set with a voter removed."""
         return VoterSet.of(each for each in self if each.id != node_id)
 
 
@@ -87,28 +86,23 @@ class VoterHistory:
     def __init__(self, log: QuorumLog, static: Iterable[Voter]) -> None:
         self._log = log
         self._static = VoterSet.of(static)
-        self._sets: list[tuple[int, VoterSet]] = []
-        self._versions: list[tuple[int, int]] = []
         self.read_again()
 
     def read_again(self) -> None:
         """Read everything from the log, for example after a snapshot was installed."""
-        self._sets, self._versions = [], []
+        self._sets: list[tuple[int, VoterSet]] = []
+        self._versions: list[tuple[int, int]] = []
         snapshot = self._log.snapshot
         if snapshot is not None:
             for batch in self._log.snapshot_control_batches():
-                self._take(batch, snapshot.end_offset - 1)
+                self.take(batch, snapshot.end_offset - 1)
         for batch in self._log.control_batches():
             if snapshot is None or batch.base_offset >= snapshot.end_offset:
-                self._take(batch, None)
+                self.take(batch)
 
-    def take(self, batch: RecordBatch) -> None:
-        """Process an appended batch."""
-        if batch.is_control:
-            self._take(batch, None)
-
-    def _take(self, batch: RecordBatch, at: int | None) -> None:
-        for number, (key, value) in enumerate(batch.records):
+    def take(self, batch: RecordBatch, at: int | None = None) -> None:
+        """Process an appended batch, or one of a snapshot, whose records all have the offset `at`."""
+        for number, (key, value) in enumerate(batch.records if batch.is_control else ()):
             offset = batch.base_offset + number if at is None else at
             match control_type(key):
                 case kind if kind == KRAFT_VOTERS:
@@ -138,12 +132,10 @@ class VoterHistory:
 
     @property
     def kraft_version(self) -> int:
-        """The feature level of kraft.version."""
         return self._versions[-1][1] if self._versions else 0
 
 
 def decode_voters(value: bytes) -> VoterSet:
-    """The voter set in a control record."""
     return VoterSet.of(
         Voter(
             each.voter_id,
@@ -156,7 +148,6 @@ def decode_voters(value: bytes) -> VoterSet:
 
 
 def voters_record(voters: VoterSet) -> Pair:
-    """The control record of a voter set."""
     message = kinds.Voters(
         voters=tuple(
             kinds.Voter(
