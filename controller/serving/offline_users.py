@@ -14,7 +14,6 @@ from pathlib import Path
 from controller.access.users import SALT_BYTES
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.kafka.sasl.scram import keys_of, salted_password
-from controller.machine.access.credentials import MECHANISMS
 from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
 from controller.machine.commands.commands import AnyCommand, ChangeSettings
 from controller.machine.decide import decide
@@ -23,6 +22,7 @@ from controller.machine.state import Cluster
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.quorum.log.batches import embedded_events, encode_batch
+from controller.quorum.log.record_kinds import NUMBERS
 from controller.quorum.raft.voters import VoterHistory
 from controller.serving.process import new_cluster_id
 from controller.settings.load import ServeSettings
@@ -33,7 +33,6 @@ from events.names import RequestId
 
 PRINCIPAL = "User:CLI"
 """The principal of changes without the service; everyone who can write the data folder may make such changes."""
-NUMBERS = {name: number for number, name in MECHANISMS.items()}
 
 
 class OfflineUsers:

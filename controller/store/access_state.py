@@ -10,12 +10,12 @@ commit writes only the changed ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.access.acls import Acls, Entries
+from controller.machine.access.acls import Acls, acl_changes
 from controller.machine.access.bucket_map import differing
 from controller.machine.state import Cluster, RulesVersion, ScramCredential
 from controller.store.keys import Puts
@@ -31,7 +31,6 @@ _decode_acl = msgspec.msgpack.Decoder(Acl).decode
 _decode_entity = msgspec.msgpack.Decoder(QuotaEntity).decode
 _decode_values = msgspec.msgpack.Decoder(tuple[tuple[str, float], ...]).decode
 
-_NONE: Final[Entries] = {}
 _Key = TypeVar("_Key")
 
 
@@ -40,11 +39,9 @@ def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
     if after.rules is not before.rules:
         puts[RULES] = _encode(after.rules)
     if after.acls is not before.acls:
-        old, new = before.acls.by_pattern, after.acls.by_pattern
-        changed = [pattern for pattern, entries in new.items() if entries is not old.get(pattern)]
-        changed += [pattern for pattern in old if pattern not in new]
-        for pattern in changed:
-            _put_entries(puts, old.get(pattern, _NONE), new.get(pattern, _NONE))
+        removed, added = acl_changes(before.acls, after.acls)
+        puts.update((ACL + _encode(acl), None) for acl in removed)
+        puts.update((ACL + _encode(acl), b"") for acl in added)
     if after.quotas is not before.quotas:
         _put_values(puts, lambda entity: QUOTA + _encode(entity), before.quotas, after.quotas)
     if after.scram is not before.scram:
@@ -61,15 +58,6 @@ def stored_access(log: EventLog, cluster: Cluster) -> Cluster:
         acls=Acls().with_all(_decode_acl(key[1:]) for key, _ in log.scan(ACL)),
         quotas={_decode_entity(key[1:]): _decode_values(value) for key, value in log.scan(QUOTA)},
     )
-
-
-def _put_entries(puts: Puts, old: Entries, new: Entries) -> None:
-    for acl in old:
-        if acl not in new:
-            puts[ACL + _encode(acl)] = None
-    for acl in new:
-        if acl not in old:
-            puts[ACL + _encode(acl)] = b""
 
 
 def _put_values(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from heapq import merge
 from itertools import chain, islice
+from operator import is_
 
 from msgspec.structs import replace
 
@@ -26,7 +27,7 @@ PartitionOf = Callable[[ShardKey], int]
 
 
 class PartitionedStore:
-    """The durable view of `TopicStore`, over the stores of all partitions."""
+    """The durable view over the stores of all partitions. `TopicStore` documents the methods without a docstring."""
 
     def __init__(self, stores: Sequence[TopicStore], partition_of: PartitionOf) -> None:
         self._stores = tuple(stores)
@@ -40,7 +41,6 @@ class PartitionedStore:
 
     @property
     def durable_counts(self) -> Counts:
-        """The counts over all partitions."""
         counts = [store.durable_counts for store in self._stores]
         return Counts(sum(each.topics for each in counts), sum(each.partitions for each in counts))
 
@@ -48,9 +48,7 @@ class PartitionedStore:
     def durable_cluster(self) -> Cluster:
         """Brokers and settings of the least advanced partition, and everything else of the first partition."""
         clusters = tuple(store.durable_cluster for store in self._stores)
-        if len(clusters) != len(self._clusters) or any(
-            new is not old for new, old in zip(clusters, self._clusters, strict=True)
-        ):
+        if not self._clusters or not all(map(is_, clusters, self._clusters)):
             self._clusters, least, first = clusters, min(clusters, key=_advance), clusters[0]
             least = least.with_all_configs(first.resource_configs)
             self._cluster = replace(
@@ -64,20 +62,14 @@ class PartitionedStore:
         return self._cluster
 
     def durable_named(self, name: str) -> Topic | None:
-        """The topic of exactly this name."""
         return self.of(name).durable_named(name)
 
     def durable_name_of(self, topic_id: bytes) -> TopicName | None:
-        """The name of the topic with this id (KIP-516), or None."""
-        for store in self._stores:
-            name = store.durable_name_of(topic_id)
-            if name is not None:
-                return name
-        return None
+        names = (store.durable_name_of(topic_id) for store in self._stores)
+        return next((name for name in names if name is not None), None)
 
     @property
     def durable_tallies(self) -> Tallies:
-        """The counts of partitions by health and broker."""
         return reduce(Tallies.plus, (store.durable_tallies for store in self._stores), Tallies())
 
     def durable_waiting(self, limit: int) -> list[Topic]:
@@ -87,8 +79,6 @@ class PartitionedStore:
     def durable_slice(
         self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
     ) -> list[Topic]:
-        """Up to `limit` topics ordered by shard key, after the key `after`; fewer if they have `partitions_max`
-        partitions together. The list is empty only at the end."""
         topics = merge(*(store.durable_from(after) for store in self._stores), key=lambda topic: shard_key(topic.name))
         return slice_of(topics, limit, partitions_max)
 

@@ -6,7 +6,6 @@ Every writer of a log uses `Recorder`: the group commit of `serve`, workers and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from controller.machine.apply import apply_all
 from controller.machine.commands.commands import AnyCommand
@@ -24,41 +23,27 @@ from events.logs.log import Commit, Entry, EventLog, read_one
 from events.names import ShardKey
 
 
-class Projector(Protocol):
-    """Applies the events of a commit and derives further state: with KRaft brokers, the records of the metadata log."""
+class Projector:
+    """Applies the events of a commit. A subclass also derives further state: with KRaft brokers, the records of the
+    metadata log."""
 
     def apply(self, state: State, records: Sequence[Recorded]) -> list[ShardKey]:
-        """Apply the events of a command, as `machine.apply.apply_all` does, and derive the further state. An exception
-        leaves everything unchanged."""
-        ...
+        """Apply the events of a command, and derive the further state. An exception leaves everything unchanged."""
+        return apply_all(state, records)
 
     def changes(self) -> Mapping[bytes, bytes | None]:
         """The state keys to write with the events since the last call; None deletes."""
-        ...
-
-    def reload(self) -> None:
-        """Reload the state from the log, for example after a failed write."""
-        ...
-
-
-class EventsAlone:
-    """A projector that derives nothing."""
-
-    apply = staticmethod(apply_all)
-
-    def changes(self) -> Mapping[bytes, bytes | None]:
         return {}
 
     def reload(self) -> None:
-        pass
+        """Reload the state from the log, for example after a failed write."""
 
 
 def cause_of(command: AnyCommand) -> Cause:
-    """The cause of the events of a command."""
     return Cause(type(command).__name__, command.request_id)
 
 
-WITHOUT_METADATA_LOG = EventsAlone()
+WITHOUT_METADATA_LOG = Projector()
 
 
 class Recorder:
@@ -69,8 +54,6 @@ class Recorder:
         """Read the state from `store`. Raises LogError."""
         self.store = store
         self.state = store.state()
-        self.last_ms = 0
-        """The time of the newest event. Later events must not have an earlier time."""
         self._log = log
         self._projector = projector
         self._entries: list[Entry] = []
@@ -79,8 +62,8 @@ class Recorder:
         self._requests = RequestIndex(log)
         self._recorded: list[Recorded] = []
         end = log.next_offset
-        if end:
-            self.last_ms = decode_event(end - 1, read_one(log, end - 1)).at_ms
+        self.last_ms = decode_event(end - 1, read_one(log, end - 1)).at_ms if end else 0
+        """The time of the newest event. Later events must not have an earlier time."""
 
     def record(self, at_ms: int, cause: Cause, events: Sequence[Event]) -> list[Recorded]:
         """Apply and encode the events of a command, at the next offsets of the log. If an event raises, nothing is
@@ -109,12 +92,12 @@ class Recorder:
         """The events since the last commit, with the resulting state and `more` keys."""
         entries, self._entries = self._entries, []
         recorded, self._recorded = self._recorded, []
-        if not entries:
-            return Commit((), {**self.store.changes(self.state), **self._projector.changes(), **(more or {})})
         creations, self._creations = self._creations, {}
-        changes = {**self.store.changes(self.state), **creations, **self._requests.changes(recorded, entries)}
-        tree = self._tree.changes([entry.value for entry in entries])
-        return Commit(entries, {**changes, **tree, **self._projector.changes(), **(more or {})})
+        changes = {**self.store.changes(self.state), **creations}
+        if entries:
+            changes |= self._requests.changes(recorded, entries)
+            changes |= self._tree.changes([entry.value for entry in entries])
+        return Commit(entries, {**changes, **self._projector.changes(), **(more or {})})
 
     def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:
         """Write the events since the last commit; the log's next flush makes them durable. Raises LogError."""

@@ -22,21 +22,12 @@ from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from controller.store.access_state import put_access, stored_access
 from controller.store.keys import Puts, inverted, put_entries, shard_keys
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
-from controller.store.topic_indexes import (
-    CREATED,
-    HealthIndex,
-    Tallies,
-    newest_created,
-    placeholders,
-    put_replicas,
-    topics_of,
-    unhealthy,
-)
+from controller.store.topic_indexes import UNHEALTHY, HealthIndex, of_broker, placeholders, put_replicas
 from events.catalog import Configs
 from events.logs.log import EventLog, grouped
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 
-TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
+TOPIC_ID, WAITING, CREATED, CLUSTER, COUNTS = b"i", b"w", b"z", b"c", b"n"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -80,7 +71,10 @@ class TopicStore:
         """The durable versions of the same topics."""
         stored_counts = log.get(COUNTS)
         self.durable_counts = msgspec.msgpack.decode(stored_counts, type=Counts) if stored_counts else Counts()
+        self._counts = self.durable_counts
         self._health = HealthIndex(log)
+        self.durable_tallies = self._health.tallies
+        """The counts of partitions by health and broker."""
         self.durable_cluster = self._stored_cluster()
         self._written_cluster = self.durable_cluster
 
@@ -110,28 +104,32 @@ class TopicStore:
     def changes(self, state: State) -> Puts:
         """The state keys to write with the next commit."""
         puts: Puts = {}
-        for key, topic in self._fresh.items():
-            before = self._before[key]
-            if topic is not before:
-                put_topic(puts, key, before, topic)
-                _put_index_entries(puts, key, before, topic)
-                put_replicas(puts, key, before, topic)
-        if puts:
-            fresh = ((key, self._before[key], topic) for key, topic in self._fresh.items())
-            self._health.changes(puts, (one for one in fresh if one[1] is not one[2]))
-            counts = self._counts_after()
-            if counts != self.durable_counts:
-                puts[COUNTS] = _encode(counts)
+        topics, partitions = self.durable_counts.topics, self.durable_counts.partitions
+        fresh = ((key, self._before[key], topic) for key, topic in self._fresh.items())
+        changed = [(key, before, after) for key, before, after in fresh if after is not before]
+        for key, before, after in changed:
+            put_topic(puts, key, before, after)
+            _put_index_entries(puts, key, before, after)
+            put_replicas(puts, key, before, after)
+            topics += (after is not None) - (before is not None)
+            partitions += (len(after.partitions) if after else 0) - (len(before.partitions) if before else 0)
+        self._counts = Counts(topics, partitions)
+        if self._counts != self.durable_counts:
+            puts[COUNTS] = _encode(self._counts)
+        self._health.changes(puts, changed)
         if state.cluster is not self._written_cluster:
-            self._put_cluster(puts, self._written_cluster, state.cluster)
+            encoded = _encoded_cluster(state.cluster)
+            if encoded != _encoded_cluster(self._written_cluster) or self._log.get(CLUSTER) is None:
+                puts[CLUSTER] = encoded
+            put_access(puts, self._written_cluster, state.cluster)
             self._written_cluster = state.cluster
         return puts
 
     def became_durable(self, state: State) -> None:
         """Make the changes of a commit that is now on disk visible to readers."""
         if self._fresh:
-            self.durable_counts = self._counts_after()
-            self._health.became_durable()
+            self.durable_counts = self._counts
+            self.durable_tallies = self._health.tallies
             for key, topic in self._fresh.items():
                 if topic is None:
                     self._cache.drop(key)
@@ -146,11 +144,6 @@ class TopicStore:
     def durable(self, key: ShardKey) -> Topic | None:
         """The topic under a shard key as of the last durable commit."""
         return self._before[key] if key in self._before else self._load(key)
-
-    @property
-    def durable_tallies(self) -> Tallies:
-        """The counts of partitions by health and broker."""
-        return self._health.durable
 
     def durable_named(self, name: str) -> Topic | None:
         """The topic of exactly this name as of the last durable commit."""
@@ -189,7 +182,7 @@ class TopicStore:
 
     def durable_keys_of(self, broker_id: BrokerId) -> Iterator[ShardKey]:
         """The keys of topics with a replica on a broker, in order, read in pages as the caller iterates."""
-        return topics_of(self._log, broker_id)
+        return shard_keys(self._log, of_broker(broker_id))
 
     def has_replicas(self, broker_id: BrokerId) -> bool:
         """True if a topic has a replica on a broker, which may be unregistered."""
@@ -210,12 +203,13 @@ class TopicStore:
     def durable_unhealthy(self, after: str | None) -> Iterator[Topic]:
         """The topics that were never ready, or have under-replicated or offline partitions or placeholders, ordered by
         shard key, after the key `after`."""
-        keys = merge(unhealthy(self._log, after), self.durable_keys_waiting(after))
+        keys = merge(shard_keys(self._log, UNHEALTHY, after), self.durable_keys_waiting(after))
         return self._each_durable(key for key, _ in groupby(keys))
 
     def durable_newest(self, before: int) -> Iterator[Topic]:
         """The topics that were created below an offset, the newest first."""
-        return self._each_durable(newest_created(self._log, before))
+        pairs = self._log.scan(CREATED, CREATED + inverted(before))
+        return self._each_durable(ShardKey(key.decode()) for _, key in pairs)
 
     def leads(self, broker_id: BrokerId, keys: Iterable[ShardKey]) -> bool:
         """True if a broker leads a partition under one of these keys."""
@@ -248,22 +242,6 @@ class TopicStore:
             topic = decode_topic(values)
             self._cache.put(key, topic)
         return topic
-
-    def _counts_after(self) -> Counts:
-        topics, partitions = self.durable_counts.topics, self.durable_counts.partitions
-        for key, after in self._fresh.items():
-            before = self._before[key]
-            if after is before:
-                continue
-            topics += (after is not None) - (before is not None)
-            partitions += (len(after.partitions) if after else 0) - (len(before.partitions) if before else 0)
-        return Counts(topics, partitions)
-
-    def _put_cluster(self, puts: Puts, before: Cluster, after: Cluster) -> None:
-        encoded = _encoded_cluster(after)
-        if encoded != _encoded_cluster(before) or self._log.get(CLUSTER) is None:
-            puts[CLUSTER] = encoded
-        put_access(puts, before, after)
 
     def _stored_cluster(self) -> Cluster:
         value = self._log.get(CLUSTER)

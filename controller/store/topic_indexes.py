@@ -1,4 +1,4 @@
-"""Secondary indexes on topics for `store` and queries: by broker, health, age, and offset range of creation.
+"""Secondary indexes on topics for `store` and queries: by broker, health, and offset range of creation.
 
 A commit writes the entries of its topics. The cost depends on the changed partitions, not on the number of all.
 `controller.store.keys` lists the keys. BROKER is the id plus 2^31, of four bytes, so the negative ids of placeholders
@@ -18,13 +18,13 @@ import msgspec
 
 from controller.machine.partitions.blocks import differing
 from controller.machine.state import Topic
-from controller.store.keys import Puts, inverted, shard_keys
+from controller.store.keys import Puts, shard_keys
 from events import catalog
 from events.catalog import Partition
 from events.logs.log import EventLog
 from events.names import NO_LEADER, BrokerId, ShardKey, is_placeholder
 
-UNHEALTHY, TALLIES, CREATED, REPLICAS, CREATED_IN = b"x", b"y", b"z", b"r", b"b"
+UNHEALTHY, TALLIES, REPLICAS, CREATED_IN = b"x", b"y", b"r", b"b"
 _ID = struct.Struct(">I")
 _ZERO = 1 << 31
 RANGE_SIZE = 1 << 16
@@ -43,12 +43,12 @@ def put_replicas(puts: Puts, key: ShardKey, before: Topic | None, after: Topic |
             return
         added = _added_replicas(before.partitions, after.partitions)
         if added is not None:
-            puts.update((_of_broker(broker_id) + name, b"") for broker_id in added)
+            puts.update((of_broker(broker_id) + name, b"") for broker_id in added)
             return
     had = set() if before is None else _brokers(before.partitions)
     has = set() if after is None else _brokers(after.partitions)
     for broker_id in had ^ has:
-        puts[_of_broker(broker_id) + name] = b"" if broker_id in has else None
+        puts[of_broker(broker_id) + name] = b"" if broker_id in has else None
 
 
 def _added_replicas(before: Sequence[Partition], after: Sequence[Partition]) -> set[BrokerId] | None:
@@ -65,11 +65,6 @@ def _added_replicas(before: Sequence[Partition], after: Sequence[Partition]) -> 
     return added
 
 
-def topics_of(log: EventLog, broker_id: BrokerId) -> Iterator[ShardKey]:
-    """The shard keys of the topics with a replica on a broker, in order."""
-    return shard_keys(log, _of_broker(broker_id))
-
-
 def placeholders(log: EventLog) -> Iterator[BrokerId]:
     """The ids of placeholders that topics have, in order (KIP-409)."""
     last = b""
@@ -78,11 +73,12 @@ def placeholders(log: EventLog) -> Iterator[BrokerId]:
         if broker_id >= 0:
             return
         yield BrokerId(broker_id)
-        last = _of_broker(broker_id) + b"\xff"  # after every name
+        last = of_broker(broker_id) + b"\xff"  # after every name
 
 
 @lru_cache(maxsize=4096)
-def _of_broker(broker_id: int) -> bytes:
+def of_broker(broker_id: int) -> bytes:
+    """The prefix of the entries of a broker."""
     return REPLICAS + _ID.pack(broker_id + _ZERO)
 
 
@@ -122,14 +118,6 @@ def creation_offsets(log: EventLog, before: int) -> Iterator[int]:
 
 def _created_in(number: int) -> bytes:
     return CREATED_IN + number.to_bytes(8, "big")
-
-
-# --- by age
-
-
-def newest_created(log: EventLog, before: int) -> Iterator[ShardKey]:
-    """The shard keys of topics that were created below an offset, the newest first."""
-    return (ShardKey(value.decode()) for _, value in log.scan(CREATED, CREATED + inverted(before)))
 
 
 # --- by health, with the sums over all topics
@@ -179,24 +167,12 @@ class HealthIndex:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         stored = log.get(TALLIES)
-        self.durable = Tallies() if stored is None else _decode_tallies(stored)
-        """The sums as of the last durable commit."""
-        self._written = self.durable
+        self.tallies = Tallies() if stored is None else _decode_tallies(stored)
+        """The sums as of the last `changes`."""
 
     def changes(self, puts: Puts, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]) -> None:
         """Add the entries of changed topics, given before and after the change."""
-        tallies = self._tallies_after(puts, changed)
-        if tallies != self._written:
-            puts[TALLIES] = _encode(tallies)
-            self._written = tallies
-
-    def became_durable(self) -> None:
-        """Make the sums of the last commit visible to readers."""
-        self.durable = self._written
-
-    def _tallies_after(self, puts: Puts, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]) -> Tallies:
-        tallies = self._written
-        health = tallies.health
+        health = self.tallies.health
         all_removed: list[Partition] = []
         all_added: list[Partition] = []
         for key, before, after in changed:
@@ -205,32 +181,27 @@ class HealthIndex:
                 continue
             all_removed += removed
             all_added += added
-            was = self._health_of(key) if before is not None else HEALTHY
-            gained = _health(added)
-            if was is HEALTHY and gained is HEALTHY:
+            entry, gained = UNHEALTHY + key.encode(), _health(added)
+            stored = None if before is None else self._log.get(entry)
+            if stored is None and gained is HEALTHY:
                 continue
+            was = HEALTHY if stored is None else _decode_health(stored)
             now = HEALTHY if after is None else was.plus(_health(removed), -1).plus(gained)
             if now != was:
-                puts[UNHEALTHY + key.encode()] = _encode(now) if now != HEALTHY else None
+                puts[entry] = _encode(now) if now != HEALTHY else None
                 health = health.plus(was, -1).plus(now)
         if not all_removed and not all_added:
-            return tallies
-        return Tallies(health, _loads(tallies.brokers, all_removed, all_added))
-
-    def _health_of(self, key: ShardKey) -> Health:
-        value = self._log.get(UNHEALTHY + key.encode())
-        return HEALTHY if value is None else _decode_health(value)
+            return
+        tallies = Tallies(health, _loads(self.tallies.brokers, all_removed, all_added))
+        if tallies != self.tallies:
+            puts[TALLIES] = _encode(tallies)
+            self.tallies = tallies
 
 
 def tallied(partitions: Iterable[Partition]) -> Tallies:
     """The sums over some partitions."""
     some = tuple(partitions)
     return Tallies(_health(some), _loads({}, (), some))
-
-
-def unhealthy(log: EventLog, after: str | None = None) -> Iterator[ShardKey]:
-    """The shard keys of topics with under-replicated or offline partitions or placeholders, after `after`."""
-    return shard_keys(log, UNHEALTHY, after)
 
 
 def _changed_partitions(before: Topic | None, after: Topic | None) -> tuple[list[Partition], list[Partition]]:

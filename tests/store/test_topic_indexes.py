@@ -18,7 +18,7 @@ from controller.store import (
     tree,
 )
 from controller.store.store import TopicStore
-from controller.store.topic_indexes import Health, Tallies, placeholders, topics_of
+from controller.store.topic_indexes import Health, Tallies, placeholders
 from controller.stream.log import partition
 from events.codec import encode_event
 from events.logs.archive import manifest
@@ -93,7 +93,7 @@ def test_the_index_by_broker_matches_the_topics_after_every_event(given: str) ->
         topics = store.durable_slice(None, 1000)
         for broker_id in map(BrokerId, range(-3, 5)):
             having = [t.name.replace(".", "_") for t in topics if any(broker_id in p.replicas for p in t.partitions)]
-            assert list(topics_of(log, broker_id)) == having, f"after {end} events, broker {broker_id}"
+            assert list(store.durable_keys_of(broker_id)) == having, f"after {end} events, broker {broker_id}"
             leads = any(p.leader == broker_id for t in topics for p in t.partitions)
             assert broker_id < 0 or store.leads(broker_id, store.durable_keys_of(broker_id)) == leads
         missing = {replica for t in topics for p in t.partitions for replica in p.replicas if replica < 0}
@@ -130,7 +130,7 @@ OF_A_LOG = {
     "facets": request_index.FACET,
     "unhealthy": topic_indexes.UNHEALTHY,
     "tallies": topic_indexes.TALLIES,
-    "created": topic_indexes.CREATED,
+    "created": store.CREATED,
     "created in a range": topic_indexes.CREATED_IN,
     "tree": tree.HEAD,
     "archive": manifest.ARCHIVE_KEY,

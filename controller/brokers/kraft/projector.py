@@ -27,6 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.brokers.kraft import projection
+from controller.machine.access.acls import acl_changes
 from controller.machine.access.bucket_map import BucketMap, changed, differing
 from controller.machine.apply import apply, concerns_topic
 from controller.machine.state import Cluster, State, Topic
@@ -35,6 +36,7 @@ from controller.quorum.log.batches import Pair, embed_events
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.log.metadata_records import MetadataRecord, ProducerIdsRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
+from controller.store.recorder import Projector
 from controller.store.tree import stored_head
 from events import catalog
 from events.access import Acl
@@ -108,7 +110,7 @@ class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
     """Unsupported content written by another controller; a node with unsupported content must not lead."""
 
 
-class MetadataProjector:
+class MetadataProjector(Projector):
     """The projector of one event log. `mark` is durable; all other state belongs to the commit being decided."""
 
     def __init__(self, log: EventLog) -> None:
@@ -243,7 +245,7 @@ class MetadataProjector:
             *record_kinds.kind_records(record_kinds.CREDENTIALS, before, after),
             *record_kinds.kind_records(record_kinds.QUOTAS, before, after),
         ]
-        removed, new = record_kinds.acl_changes(before.acls, after.acls)
+        removed, new = acl_changes(before.acls, after.acls)
         for acl in removed:
             records.append(record_kinds.acl_record(self._acl_ids[acl], "", None))
             self._acl_ids = changed(self._acl_ids, acl, None)

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from controller.machine.access.bucket_map import differing
 from controller.machine.commands.access import AclFilter
 from events.access import Acl
 
@@ -103,6 +104,17 @@ class Acls(msgspec.Struct, frozen=True):
             if pattern[1] == PREFIXED and bool(before) != bool(after):
                 lengths = _with_length(lengths, pattern, 1 if after else -1)
         return Acls(patterns, lengths, count)
+
+
+def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
+    """The removed and the added ACLs; each sorted."""
+    removed: list[Acl] = []
+    added: list[Acl] = []
+    for pattern in differing(before.by_pattern, after.by_pattern):
+        old, new = before.by_pattern.get(pattern, {}), after.by_pattern.get(pattern, {})
+        removed += old.keys() - new.keys()
+        added += new.keys() - old.keys()
+    return sorted(removed), sorted(added)
 
 
 def pattern_of(acl: Acl) -> Pattern:

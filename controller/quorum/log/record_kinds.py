@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
-from controller.machine.access.acls import Acls
 from controller.machine.access.bucket_map import differing
 from controller.machine.access.credentials import MECHANISMS
 from controller.machine.access.quotas import canonical_entity
@@ -62,42 +61,15 @@ class Kind(NamedTuple):
     """Returns the value by which a key is sorted."""
 
 
-def _feature_record(_: str, name: str, level: int | None) -> MetadataRecord:
-    return kinds.FeatureLevelRecord(name=name, feature_level=level or 0)
-
-
-def _feature_of(record: kinds.FeatureLevelRecord) -> tuple[str, str, int | None]:
-    return "", record.name, record.feature_level or None
-
-
-def _features_event(author: Author, _: str, old: Mapping[str, int], new: Mapping[str, int]) -> Event:
-    return catalog.FeaturesChanged(tuple(sorted(new.items())), author.reason)
-
-
-def _config_record(resource: tuple[int, str], name: str, value: str | None) -> MetadataRecord:
-    return kinds.ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
-
-
-def _config_of(record: kinds.ConfigRecord) -> tuple[tuple[int, str], str, str | None]:
-    return (record.resource_type, record.resource_name), record.name, record.value
-
-
-def _configs_event(author: Author, resource: tuple[int, str], old: Mapping[str, str], new: Mapping[str, str]) -> Event:
-    configs = tuple(sorted(new.items()))
-    return catalog.ResourceConfigsChanged(author.request_id, *resource, configs, author.principal, None)
-
-
 NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 """Kafka's numbers of SCRAM mechanisms (ScramMechanism.type)."""
-_KEYS: Final = ("iterations", "salt", "stored_key", "server_key")
 
 
 def _credential_record(login: tuple[str, str], _: str, value: ScramCredential | None) -> MetadataRecord:
     user, mechanism = login[0], NUMBERS[login[1]]
     if value is None:
         return kinds.RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)
-    keys = {key: getattr(value, key) for key in _KEYS}
-    return kinds.UserScramCredentialRecord(name=user, mechanism=mechanism, **keys)
+    return kinds.UserScramCredentialRecord(name=user, mechanism=mechanism, **asdict(value))
 
 
 def _credential_of(
@@ -106,7 +78,7 @@ def _credential_of(
     """Raises KeyError for an unknown mechanism."""
     value = None
     if isinstance(record, kinds.UserScramCredentialRecord):
-        value = ScramCredential(*(getattr(record, key) for key in _KEYS))
+        value = ScramCredential(record.iterations, record.salt, record.stored_key, record.server_key)
     return (record.name, MECHANISMS[record.mechanism]), "", value
 
 
@@ -115,8 +87,7 @@ def _credential_event(
 ) -> Event:
     if new:
         iterations, salt, stored, server = astuple(new[""])
-        who = (author.principal, None)
-        return ScramCredentialSet(author.request_id, *login, iterations, salt, stored, server, *who)
+        return ScramCredentialSet(author.request_id, *login, iterations, salt, stored, server, author.principal, None)
     return ScramCredentialRemoved(author.request_id, *login, author.principal, None)
 
 
@@ -152,25 +123,23 @@ def acl_of(record: kinds.AccessControlEntryRecord) -> Acl:
     return Acl(*(getattr(record, name) for name in _ACL_FIELDS))
 
 
-def _keyed_acl(
-    record: kinds.AccessControlEntryRecord | kinds.RemoveAccessControlEntryRecord,
-) -> tuple[bytes, str, Acl | None]:
-    return record.id, "", acl_of(record) if isinstance(record, kinds.AccessControlEntryRecord) else None
-
-
 FEATURES: Final = Kind(
     kinds.FeatureLevelRecord,
     lambda cluster: {"": cluster.features},
-    _feature_record,
-    _feature_of,
-    _features_event,
+    lambda _, name, level: kinds.FeatureLevelRecord(name=name, feature_level=level or 0),
+    lambda record: ("", record.name, record.feature_level or None),
+    lambda author, _, old, new: catalog.FeaturesChanged(tuple(sorted(new.items())), author.reason),
 )
 CONFIGS: Final = Kind(
     kinds.ConfigRecord,
     lambda cluster: cluster.resource_configs,
-    _config_record,
-    _config_of,
-    _configs_event,
+    lambda resource, name, value: kinds.ConfigRecord(
+        resource_type=resource[0], resource_name=resource[1], name=name, value=value
+    ),
+    lambda record: ((record.resource_type, record.resource_name), record.name, record.value),
+    lambda author, resource, _, new: catalog.ResourceConfigsChanged(
+        author.request_id, resource[0], resource[1], tuple(sorted(new.items())), author.principal, None
+    ),
 )
 CREDENTIALS: Final = Kind(
     kinds.UserScramCredentialRecord,
@@ -187,7 +156,13 @@ QUOTAS: Final = Kind(
     _quotas_event,
     order=lambda entity: [(kind, name or "") for kind, name in entity],
 )
-ACLS: Final = Kind(kinds.AccessControlEntryRecord, lambda _: {}, acl_record, _keyed_acl, None)
+ACLS: Final = Kind(
+    kinds.AccessControlEntryRecord,
+    lambda _: {},
+    acl_record,
+    lambda record: (record.id, "", acl_of(record) if isinstance(record, kinds.AccessControlEntryRecord) else None),
+    None,
+)
 """Keyed by the id of the ACL. `Cluster` does not have these ids, so `values` returns nothing."""
 KIND_OF: Final[Mapping[type[MetadataRecord], Kind]] = {
     kinds.FeatureLevelRecord: FEATURES,
@@ -223,17 +198,6 @@ def kind_records(kind: Kind, before: Cluster, after: Cluster) -> Iterator[Metada
     old, new = kind.values(before), kind.values(after)
     for key in sorted(differing(old, new), key=kind.order):
         yield from key_records(kind, key, old.get(key), new.get(key))
-
-
-def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
-    """The removed and the added ACLs; each sorted."""
-    removed: list[Acl] = []
-    new: list[Acl] = []
-    for pattern in differing(before.by_pattern, after.by_pattern):
-        old_entries, entries = before.by_pattern.get(pattern, {}), after.by_pattern.get(pattern, {})
-        removed += old_entries.keys() - entries.keys()
-        new += entries.keys() - old_entries.keys()
-    return sorted(removed), sorted(new)
 
 
 def partition_record_version(level: int) -> int:
