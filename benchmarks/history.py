@@ -82,14 +82,16 @@ class Growing(Generator):
         self.sizes: list[int] = []
         self.query = Query(self.log, lambda: self._store)
         interval = load_settings().log_snapshot_interval_events
-        self.snapshots = Snapshotting(self.log, interval, self.taking.run, self.query.snapshot_pairs, self)
+        self.snapshots = Snapshotting(
+            self.log, interval, self.taking.run, self.query.snapshot_pairs, self._taken, self._failed
+        )
         self._names = [topic.name for topic in self._store.durable_from(None)]
         self._known = set(self._names)
 
-    def snapshot_taken(self, offset: int, size: int) -> None:
+    def _taken(self, offset: int, size: int) -> None:
         self.sizes.append(size)
 
-    def snapshot_failed(self, why: str) -> None:
+    def _failed(self, why: str) -> None:
         raise AssertionError(why)
 
     def grow(self, events: int, topics: int) -> None:

@@ -87,9 +87,9 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
 def _leave(log: RocksDbLog) -> None:
     segments = list(segments_of(log))
     retention.drop(log, segments, _FAR_MS, 0, -1)
-    while (one := retention.IndexCleanup.next(log, segments)) is not None:
-        for piece in one.slices(log.archive.index(one.segment)):
-            piece()
+    while (one := retention.next_to_clean_up(log, segments)) is not None:
+        for step in retention.clean_up(log, one, log.archive.index(one)):
+            step()
 
 
 def snapshot_offset(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:

@@ -158,16 +158,16 @@ class Archiving:
             self._lines.info("archived", events=f"{segment.start} to {segment.end - 1}", bytes=segment.events.size)
 
     async def _drop(self) -> None:
-        from controller.store.archived.retention import IndexCleanup, drop  # imports pyarrow
+        from controller.store.archived.retention import clean_up, drop, next_to_clean_up  # imports pyarrow
 
         log, settings = self._log, self._settings
         old = [one for one in self._segments if one.end <= log.durable_offset - self._retained_events]
         now_ms = self._clock_ms()
         if drop(log, old, now_ms, settings.log_events_retention_ms, settings.log_events_retention_bytes):
             self._lines.info("archived events dropped", start=log.start_offset)
-        while (cleanup := IndexCleanup.next(log, self._segments)) is not None:
-            index = await self._in_thread(partial(log.archive.index, cleanup.segment))
-            for remove_slice in cleanup.slices(index):
+        while (dropped := next_to_clean_up(log, self._segments)) is not None:
+            index = await self._in_thread(partial(log.archive.index, dropped))
+            for remove_slice in clean_up(log, dropped, index):
                 remove_slice()
                 await asyncio.sleep(REST_S)
         write_base = self._next_base()
@@ -266,8 +266,14 @@ class LogSnapshots:
         self._lines = structlog.get_logger("topicwright")
         self._closed = threading.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
-        pairs = Query(log, store).snapshot_pairs
-        self._snapshotting = Snapshotting(log, interval_events, self._thread.submit, pairs, self)
+        self._snapshotting = Snapshotting(
+            log,
+            interval_events,
+            self._thread.submit,
+            Query(log, store).snapshot_pairs,
+            lambda offset, size: self._lines.info("snapshot taken", offset=offset, bytes=size),
+            lambda why: self._lines.warning("no snapshot", why=why),
+        )
         self._snapshotting.begin(rebuild=rebuild)
         if archive is not None and interval_events:
             self._thread.submit(self._copy, archive)
@@ -286,12 +292,6 @@ class LogSnapshots:
         self._closed.set()
         self._snapshotting.close()
         self._thread.shutdown(wait=wait)
-
-    def snapshot_taken(self, offset: int, size: int) -> None:
-        self._lines.info("snapshot taken", offset=offset, bytes=size)
-
-    def snapshot_failed(self, why: str) -> None:
-        self._lines.warning("no snapshot", why=why)
 
     def _copy(self, archive: ArchiveStore) -> None:
         from events.logs.archive.base import download_snapshots  # imports pyarrow

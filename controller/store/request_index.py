@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from heapq import merge
 from itertools import chain, groupby
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -181,10 +181,10 @@ def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
     value = log.get(key)
     if value is None and first < log.start_offset:
         value = next((keys.get(key) for segment, keys in archived_requests(log, first + 1) if segment <= first), None)
-    return None if value is None else _decode(value)
+    return None if value is None else decode_request(value)
 
 
-_decode = msgspec.msgpack.Decoder(IndexedRequest).decode
+decode_request = msgspec.msgpack.Decoder(IndexedRequest).decode
 
 
 def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = None) -> Iterator[int]:
@@ -211,14 +211,9 @@ def requests_between(log: EventLog, start: int, end: int) -> dict[bytes, bytes]:
     for key, value in log.scan(REQUEST, REQUEST + inverted(end)):
         if offset_at_end(key) < start:
             break
-        found |= dict.fromkeys(facets_of(key, value), b"")
+        found |= facets_of(decode_request(value))
         found[key] = value
     return found
-
-
-def facets_of(key: bytes, value: bytes) -> list[bytes]:
-    """The `f` keys of a request, by its `h` key and summary."""
-    return [_facet(*one) + key[len(REQUEST) :] for one in index_values(_decode(value))]
 
 
 def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
@@ -280,52 +275,42 @@ def answer_outcome(code: int) -> str:
 
 
 def _begun(record: Recorded) -> IndexedRequest:
-    event = record.event
+    event: Any = record.event
     request = getattr(event, "request", event)
-    api: str = getattr(request, "api", record.cause.command)
     return IndexedRequest(
-        event.request_id,  # type: ignore[union-attr]
+        getattr(event, "request_id", record.cause.request_id),
         record.at_ms,
         record.offset,
         record.offset,
-        event.principal,  # type: ignore[union-attr]
-        event.client_id,  # type: ignore[union-attr]
-        api,
+        event.principal,
+        event.client_id,
+        getattr(request, "api", record.cause.command),
         host=getattr(request, "host", ""),
     )
 
 
 def _counted(record: Recorded, event: access.RequestsRefused) -> IndexedRequest:
     topics = tuple(name for name in (event.resource.removeprefix("Topic:"),) if name != event.resource)
-    return IndexedRequest(
-        record.cause.request_id,
-        record.at_ms,
-        record.offset,
-        record.offset,
-        event.principal,
-        event.client_id,
-        event.api,
-        topics,
-        len(topics),
-        {"rejected": event.count},
-        (event.rule,),
-        host=event.host,
-        counted=True,
-    )
+    outcomes = {"rejected": event.count}
+    summary = _begun(record)
+    return replace(summary, topics=topics, num_topics=len(topics), outcomes=outcomes, rules=(event.rule,), counted=True)
 
 
 # --- keys
 
 
 def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> None:
-    at = inverted(entry.requested_offset)
-    puts[REQUEST + at] = _encode(entry)
+    puts[REQUEST + inverted(entry.requested_offset)] = _encode(entry)
     if before is None:
-        for one in index_values(entry):
-            puts[_facet(*one) + at] = b""
+        puts |= facets_of(entry)
     elif (before.outcomes.keys(), before.rules) != (entry.outcomes.keys(), entry.rules):
-        had = {_facet(*one) + at: b"" for one in index_values(before)}
-        put_entries(puts, had, {_facet(*one) + at: b"" for one in index_values(entry)})
+        put_entries(puts, facets_of(before), facets_of(entry))
+
+
+def facets_of(entry: IndexedRequest) -> dict[bytes, bytes]:
+    """The `f` keys of a request, with empty values."""
+    at = inverted(entry.requested_offset)
+    return {_facet(*one) + at: b"" for one in index_values(entry)}
 
 
 def index_values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:

@@ -23,7 +23,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
-from typing import Protocol
 
 from controller.machine.apply import apply
 from controller.store.access_state import ACL, QUOTA, RULES, SCRAM
@@ -58,16 +57,6 @@ REST_S = 0.0005
 Pairs = Iterator[tuple[bytes, bytes]]
 
 
-class Reports(Protocol):
-    def snapshot_taken(self, offset: int, size: int) -> None:
-        """A snapshot of `size` bytes was written."""
-        ...
-
-    def snapshot_failed(self, why: str) -> None:
-        """A snapshot could not be written, or was damaged and removed; a later attempt follows."""
-        ...
-
-
 class _Stopped(Exception):
     pass
 
@@ -81,14 +70,19 @@ class Snapshotting:
         interval_events: int,
         run: Callable[[Callable[[], None]], object],
         with_views: Callable[[int, Pairs], Pairs],
-        reports: Reports,
+        taken: Callable[[int, int], object],
+        failed: Callable[[str], object],
     ) -> None:
-        """With `interval_events` 0 no snapshots are taken."""
+        """With `interval_events` 0 no snapshots are taken.
+
+        `taken` gets the offset and the size in bytes of a written snapshot. `failed` gets the reason if a snapshot
+        could not be written, or was damaged and removed; a later attempt follows.
+        """
         self._log = log
         self._interval = interval_events
         self._run = run
         self._with_views = with_views
-        self._reports = reports
+        self._taken, self._failed = taken, failed
         self._stopped = threading.Event()
         self._busy = False
         self.next_at = 0
@@ -130,7 +124,7 @@ class Snapshotting:
             pass
         except Exception as error:  # snapshots are optional: deciding must go on
             if not self._stopped.is_set():
-                self._reports.snapshot_failed(f"{type(error).__name__}: {error}")
+                self._failed(f"{type(error).__name__}: {error}")
         finally:
             self._busy = False
 
@@ -145,7 +139,7 @@ class Snapshotting:
     def _put(self, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         size = store_snapshot(self._log, about, self._with_views(about.offset, resting(pairs, self._rest)))
         self.newest = max(self.newest, about.offset)
-        self._reports.snapshot_taken(about.offset, size)
+        self._taken(about.offset, size)
 
     def _rest(self) -> None:
         if self._stopped.wait(REST_S):
@@ -159,7 +153,7 @@ class Snapshotting:
                 with open_snapshot(self._log, offset) as snapshot:
                     snapshot.check()
             except SnapshotDamaged as error:
-                self._reports.snapshot_failed(f"{error}; it was removed")
+                self._failed(f"{error}; it was removed")
                 remove_snapshot(self._log, offset)
         self._remove_surplus()
 
@@ -218,8 +212,6 @@ SNAPSHOT_KINDS = tuple(sorted((ACL, CLUSTER, QUOTA, RULES, SCRAM, TOPIC, WAITING
 EVENTS_PER_COMMIT = 500
 PARTITIONS_CACHED = 25_000
 
-_NO_CAUSE = Cause("", "")  # type: ignore[arg-type]
-
 
 class StateRebuild:
     """Rebuilds the state keys of a log at increasing offsets. `rest` is called now and then, and may raise."""
@@ -235,7 +227,7 @@ class StateRebuild:
         """Go to an offset, not below the last one, or to the end of the command there; returns the offset reached.
         Raises LogError, SnapshotDamaged, CannotApply."""
         self._start_near(offset)
-        cause = _NO_CAUSE
+        cause: Cause | None = None
         for number, value in self._log.read(self._at):
             record = decode_event(number, value)
             if number >= offset and record.cause != cause:

@@ -15,7 +15,7 @@ all of it with all events. With a tree head that was saved elsewhere, events can
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from controller.store.keys import Puts
@@ -112,11 +112,6 @@ def stored_subtree(log: EventLog, level: int, index: int) -> bytes:
         first, last = index << level, ((index + 1) << level) - 1
         raise LogCorrupted(f"the log is damaged: its tree lacks the hash over events {first} to {last}; restore it")
     return value
-
-
-def stored_subtrees(log: EventLog, level: int) -> Iterator[bytes]:
-    """The hashes of the stored subtrees of a level, in order. Raises LogError."""
-    return (value for _, value in log.scan(HEAD + bytes((level,))))
 
 
 def range_root(log: EventLog, start: int, end: int) -> bytes:

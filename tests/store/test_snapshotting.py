@@ -42,11 +42,11 @@ class Notes:
         self.taken: list[int] = []
         self.failed: list[str] = []
 
-    def snapshot_taken(self, offset: int, size: int) -> None:
+    def on_taken(self, offset: int, size: int) -> None:
         assert size > 0
         self.taken.append(offset)
 
-    def snapshot_failed(self, why: str) -> None:
+    def on_failed(self, why: str) -> None:
         self.failed.append(why)
 
 
@@ -62,7 +62,10 @@ class Kept:
         self.query = Query(self.log, lambda: self.store)
         self.notes = Notes()
         self.waiting: list[Work] = []
-        self.snapshotting = Snapshotting(self.log, interval, self.waiting.append, self.query.snapshot_pairs, self.notes)
+        notes, pairs = self.notes, self.query.snapshot_pairs
+        self.snapshotting = Snapshotting(
+            self.log, interval, self.waiting.append, pairs, notes.on_taken, notes.on_failed
+        )
 
     def commit(self, records: list[Recorded]) -> None:
         """Write the records of a commit; takes a snapshot if one is due."""

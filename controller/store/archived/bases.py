@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from controller.store.snapshotting import SNAPSHOT_KINDS, StateRebuild
-from controller.store.tree import BLOCK, STORED_LEVEL, LogTree, range_root, root_over, stored_head, stored_subtrees
+from controller.store.tree import BLOCK, HEAD, STORED_LEVEL, LogTree, range_root, root_over, stored_head
 from events.logs.archive.manifest import ArchiveDamaged, Base, Segment, read_manifest, segments_of
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
@@ -50,7 +50,7 @@ def _check_own(log: EventLog) -> None:
 
 
 def _level(log: EventLog, level: int, size: int) -> list[bytes]:
-    found = list(stored_subtrees(log, level))
+    found = [value for _, value in log.scan(HEAD + bytes((level,)))]
     if len(found) != size >> level:
         raise LogCorrupted(f"its tree has {len(found)} hashes at level {level}, of {size} events")
     return found

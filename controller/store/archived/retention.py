@@ -5,7 +5,7 @@ any later one needs the events. The log reads dropped events from its archive. S
 before each snapshot, the Merkle subtrees and the creation index stay forever: together a few bytes an event.
 
 `drop` removes the events in one write; from then on readers find them, and the requests that began among them, in the
-archive. Then, for each segment, `IndexCleanup` removes its index entries and its requests from the log in slices. The
+archive. Then, for each segment, `clean_up` removes its index entries and its requests from the log in slices. The
 log stores the progress (`ArchiveStatus`), so this continues after a crash.
 
 Non-goals: reading a clock, or choosing threads.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -72,34 +72,26 @@ def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int
     return True
 
 
-class IndexCleanup:
-    """Removes the index entries of one segment whose events were dropped. All methods raise LogError."""
+def next_to_clean_up(log: RocksDbLog, segments: Iterable[Segment]) -> Segment | None:
+    """The next segment whose events were dropped, and not yet its index entries. Raises LogError."""
+    cleaned = archive_status(log).cleaned
+    return next((one for one in segments if cleaned <= one.start and one.end <= log.start_offset), None)
 
-    def __init__(self, log: RocksDbLog, segment: Segment) -> None:
-        self.segment = segment
-        self._log = log
 
-    @classmethod
-    def next(cls, log: RocksDbLog, segments: Iterable[Segment]) -> Self | None:
-        """The next segment to clean up, if any."""
-        cleaned = archive_status(log).cleaned
-        found = (one for one in segments if cleaned <= one.start and one.end <= log.start_offset)
-        return next((cls(log, one) for one in found), None)
+def clean_up(log: RocksDbLog, segment: Segment, index: SegmentIndex) -> Iterator[Callable[[], object]]:
+    """Steps for the writing thread that remove a dropped segment from the log's indexes, each about `EVENTS_PER_SLICE`
+    events. `index` is the index of the segment. The steps raise LogError."""
+    for some in grouped(_pieces(index), EVENTS_PER_SLICE, lambda run: len(run[1])):
+        yield partial(log.forget, some)
+    requests = index.scan(request_index.REQUEST)
+    while archived := list(islice(requests, EVENTS_PER_SLICE // 4)):
+        yield partial(_forget_requests, log, archived)
+    yield lambda: log.write(Commit(own=status_changes(replace(archive_status(log), cleaned=segment.end))))
 
-    def slices(self, index: SegmentIndex) -> Iterator[Callable[[], object]]:
-        """Steps for the writing thread that remove the segment from the indexes, each about `EVENTS_PER_SLICE` events.
-        `index` is the index of the segment."""
-        for some in grouped(_pieces(index), EVENTS_PER_SLICE, lambda run: len(run[1])):
-            yield partial(self._log.forget, some)
-        requests = index.scan(request_index.REQUEST)
-        while archived := list(islice(requests, EVENTS_PER_SLICE // 4)):
-            yield partial(self._forget_requests, archived)
-        end = self.segment.end
-        yield lambda: self._log.write(Commit(own=status_changes(replace(archive_status(self._log), cleaned=end))))
 
-    def _forget_requests(self, archived: Iterable[tuple[bytes, bytes]]) -> None:
-        same = (one for one in archived if self._log.get(one[0]) == one[1])
-        self._log.forget((), [each for key, value in same for each in (key, *request_index.facets_of(key, value))])
+def _forget_requests(log: RocksDbLog, archived: Iterable[tuple[bytes, bytes]]) -> None:
+    same = {key: request_index.decode_request(value) for key, value in archived if log.get(key) == value}
+    log.forget((), [each for key, request in same.items() for each in (key, *request_index.facets_of(request))])
 
 
 def _pieces(index: SegmentIndex) -> Iterator[Run]:

@@ -79,9 +79,9 @@ def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> li
 
 def forget_all(log: RocksDbLog) -> None:
     """Remove all dropped segments from the indexes."""
-    while (leaving := retention.IndexCleanup.next(log, segments_of(log))) is not None:
-        for piece in leaving.slices(log.archive.index(leaving.segment)):
-            piece()
+    while (dropped := retention.next_to_clean_up(log, segments_of(log))) is not None:
+        for step in retention.clean_up(log, dropped, log.archive.index(dropped)):
+            step()
 
 
 def take_snapshot(log: RocksDbLog, offset: int) -> None:

@@ -213,12 +213,10 @@ def test_a_crash_while_events_are_dropped_loses_nothing(folder: Path, whole: Roc
 
 def _leave(segment: Segment, last: int, log: RocksDbLog) -> None:
     """Run the first steps that remove a segment from the indexes. Finished steps are repeated, as after a crash."""
-    leaving = retention.IndexCleanup.next(log, segments_of(log))
-    assert leaving is not None
-    assert leaving.segment == segment
-    pieces = list(leaving.slices(log.archive.index(segment)))
-    for piece in pieces[: {0: 1, 1: 2, 2: len(pieces) - 1}.get(last, len(pieces))]:
-        piece()
+    assert retention.next_to_clean_up(log, segments_of(log)) == segment
+    steps = list(retention.clean_up(log, segment, log.archive.index(segment)))
+    for step in steps[: {0: 1, 1: 2, 2: len(steps) - 1}.get(last, len(steps))]:
+        step()
 
 
 def _requests(log: RocksDbLog) -> list[object]:
