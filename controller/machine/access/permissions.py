@@ -1,5 +1,4 @@
-"""Decides on CreateAcls and DeleteAcls (KIP-140, KIP-290), like Kafka's AclControlManager, and records refusals that
-were only counted so far.
+"""Decides on CreateAcls and DeleteAcls (KIP-140, KIP-290), like Kafka's AclControlManager.
 
 The API handler has checked before that the principal may alter the cluster.
 """
@@ -9,7 +8,7 @@ from __future__ import annotations
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import address_range, is_range
 from controller.machine.commands import NO_TOPIC
-from controller.machine.commands.access import CreateAcls, DeleteAcls, RecordRefusals
+from controller.machine.commands.access import CreateAcls, DeleteAcls
 from controller.machine.decision import Answer, Decision, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
@@ -45,10 +44,6 @@ def delete_acls(state: State, command: DeleteAcls) -> Decision:
     if len(gone) > CHANGES_PER_REQUEST_MAX:
         return _too_many(command, "remove")
     return _decided(command, details, tuple(sorted(gone)))
-
-
-def record_refusals(state: State, command: RecordRefusals) -> Decision:
-    return Decision(command.refusals)
 
 
 def _decided(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], changed: tuple[Acl, ...]) -> Decision:
