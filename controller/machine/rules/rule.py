@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import msgspec
 
 from controller.machine.configs.table import BY_NAME
-from controller.machine.configs.values import Bad, Value, read_value, value_text
+from controller.machine.configs.values import Bad, Value, value_text
 from controller.machine.rules.expression import Expression, ExpressionFailed, Message, Variables
 from controller.patterns import Pattern
 from events.errors import UserError, shortened
@@ -65,8 +65,7 @@ class TopicFacts(msgspec.Struct, frozen=True):
     def value(self, name: str) -> Value | Bad:
         """The parsed value of an explicit config."""
         if name not in self.parsed:
-            row = BY_NAME[name]
-            self.parsed[name] = read_value(name, row.kind, row.allowed, self.configs[name])
+            self.parsed[name] = BY_NAME[name].read(self.configs[name])
         return self.parsed[name]
 
 
@@ -82,11 +81,6 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None = None
     host: str = ""
     at_ms: int
-
-    @property
-    def changes_partitions(self) -> bool:
-        """True if the number of partitions of an existing topic changes."""
-        return self.before is not None and self.after is not None and self.before.partitions != self.after.partitions
 
 
 NO_LIMIT_AT_MINUS_ONE = frozenset({"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"})
@@ -232,10 +226,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         violation = self._check_violation(check, variables)
         if violation is None:
             return []
-        may_have_been = change.after is not None and unchanged is not None and check.is_of_topic
-        may_have_been = may_have_been and not (change.changes_partitions and "partitions" in check.names)
-        if may_have_been and self._check_violation(check, unchanged):  # type: ignore[arg-type]
-            return []
+        before, after = change.before, change.after
+        if before is not None and after is not None and unchanged is not None and check.is_of_topic:
+            is_fresh = before.partitions != after.partitions and "partitions" in check.names
+            if not is_fresh and self._check_violation(check, unchanged):
+                return []
         return [violation]
 
     def _check_violation(self, check: Expression, variables: Variables) -> str | None:
