@@ -67,29 +67,16 @@ def _check(cluster: Cluster, change: _Change) -> Detail:
 
 
 def _event(command: AlterUserScramCredentials, change: _Change) -> ScramCredentialSet | ScramCredentialRemoved:
-    mechanism = MECHANISMS[change.mechanism]
+    mechanism, who = MECHANISMS[change.mechanism], (command.principal, command.client_id, command.host)
     if isinstance(change, ScramRemoval):
-        who = (command.principal, command.client_id, command.host)
         return ScramCredentialRemoved(command.request_id, change.user, mechanism, *who)
-    return ScramCredentialSet(
-        command.request_id,
-        change.user,
-        mechanism,
-        change.iterations,
-        change.salt,
-        change.stored_key,
-        change.server_key,
-        command.principal,
-        command.client_id,
-        command.host,
-    )
+    keys = (change.iterations, change.salt, change.stored_key, change.server_key)
+    return ScramCredentialSet(command.request_id, change.user, mechanism, *keys, *who)
 
 
 def apply_credential(cluster: Cluster, event: ScramCredentialSet | ScramCredentialRemoved) -> Cluster:
     """Returns the cluster after a credential event."""
-    key = event.user, event.mechanism
-    if isinstance(event, ScramCredentialRemoved):
-        credential = None
-    else:
+    credential = None
+    if isinstance(event, ScramCredentialSet):
         credential = ScramCredential(event.iterations, event.salt, event.stored_key, event.server_key)
-    return replace(cluster, scram=changed(cluster.scram, key, credential))
+    return replace(cluster, scram=changed(cluster.scram, (event.user, event.mechanism), credential))

@@ -116,11 +116,8 @@ def _wrong_with_entity(entity: QuotaEntity) -> str:
 
 def _wrong_with_values(entity: QuotaEntity, alteration: QuotaAlteration) -> str:
     keys = _IP_KEYS if entity[0][0] == IP else _USER_KEYS
-    for key, value in alteration.ops:
-        wrong = "" if value is None else _wrong_with_value(keys, key, value)
-        if wrong:
-            return wrong
-    return ""
+    wrong = (_wrong_with_value(keys, key, value) for key, value in alteration.ops if value is not None)
+    return next(filter(None, wrong), "")
 
 
 def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) -> str:
