@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import MappingProxyType, ModuleType
 from typing import cast
 
-from controller.policy.chain import LoadedPolicy, Policy, PolicyChain, close_all, error_text
+from controller.policy.chain import LoadedPolicy, PolicyChain, close_all, error_text
 from events.errors import UserError
 
 SETTING = "create.topic.policy.class.name"
@@ -103,11 +103,10 @@ def _import(name: str, module_name: str) -> ModuleType:
         return importlib.import_module(module_name)
     except KeyboardInterrupt:
         raise
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise PolicyLoadError(name, f"there is no module '{error.name}'", _where()) from error
-        raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", _importable()) from error
     except BaseException as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+            raise PolicyLoadError(name, f"there is no module '{missing}'", _where()) from error
         raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", _importable()) from error
 
 
@@ -117,7 +116,7 @@ def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPo
     assert validate is not None, "a required method is there or an error was raised"
     if configure is not None:
         _called(name, "configure", lambda: configure(settings))
-    return LoadedPolicy(name=name, policy=cast("Policy", policy), close=close)
+    return LoadedPolicy(name=name, validate=validate, close=close)
 
 
 def _called(name: str, what: str, call: Callable[[], object], allowed: str = "") -> object:
