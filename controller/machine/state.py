@@ -7,7 +7,7 @@ topic exists and whether another topic collides with its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -100,9 +100,7 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def supports(self, feature: str, level: int) -> bool:
         """True if the broker supports this level of a feature. Level 0 means disabled."""
-        ranges = {each.name: each for each in self.features}
-        known = ranges.get(feature)
-        return level == 0 if known is None else known.lowest <= level <= known.highest or level == 0
+        return level == 0 or any(one.name == feature and one.lowest <= level <= one.highest for one in self.features)
 
 
 class QuorumLeader(QuorumEpochBegun, frozen=True):
@@ -283,26 +281,16 @@ class Topics(Protocol):
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         """Stores a topic; None removes it."""
-        ...
 
 
-class DictTopics:
+class DictTopics(dict[ShardKey, Topic]):
     """Topics in memory, for tests and replay."""
-
-    def __init__(self) -> None:
-        self.by_key: dict[ShardKey, Topic] = {}
-
-    def get(self, key: ShardKey) -> Topic | None:
-        return self.by_key.get(key)
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         if topic is None:
-            self.by_key.pop(key, None)
+            self.pop(key, None)
         else:
-            self.by_key[key] = topic
-
-    def __iter__(self) -> Iterator[Topic]:
-        return iter(self.by_key.values())
+            self[key] = topic
 
 
 class State:
