@@ -4,7 +4,7 @@ metadata propagation, deadlines."""
 from __future__ import annotations
 
 from controller.machine import readiness
-from controller.machine.commands import NO_TOPIC, commands
+from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode
@@ -39,11 +39,11 @@ def change_broker(state: State, command: commands.RegisteredCommand) -> Decision
     a KRaft broker has the broker's epoch."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None:
-        return Decision((), (Answer(command.request_id, NO_TOPIC, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
+        return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
     if (refused := requests.stale(state.cluster, command)) is not None:
         return refused
     event = _change_of_broker(known, command)
-    answers = (Answer(command.request_id, NO_TOPIC, 0, number=known.broker_epoch),) if known.features else ()
+    answers = (Answer(command.request_id, command.topic, 0, number=known.broker_epoch),) if known.features else ()
     return Decision(() if event is None else (event,), answers)
 
 

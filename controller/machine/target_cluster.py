@@ -29,29 +29,21 @@ RECREATED = "deleted and recreated in the cluster"
 def discover(state: State, command: commands.DiscoverTopic) -> Decision:
     """Records the observed state of a topic; no events if it is already known."""
     topic = state.topics.get(shard_key(command.topic))
-    if topic is None:
-        if command.known is not None or command.configs is None:
-            return NOTHING
-        partitions = tuple(_new(seen, state.cluster) for seen in command.partitions)
-        return Decision((_discovered(command, partitions, command.configs),))
-    if topic.name != command.topic or command.known != (len(topic.partitions), topic.configs):
+    known = None if topic is None else (len(topic.partitions), topic.configs)
+    if command.known != known or (topic is not None and topic.name != command.topic):
         return NOTHING
-    if topic.topic_id != command.topic_id and not is_provisional(topic):
-        return _recreated(topic, command, state.cluster)
-    return _seen_again(topic, command, state.cluster)
+    if topic is not None and (topic.topic_id == command.topic_id or is_provisional(topic)):
+        return _seen_again(topic, command, state.cluster)
+    if command.configs is None:
+        return NOTHING
+    gone = NOTHING if topic is None else vanish(topic, RECREATED, command.at_ms)
+    partitions = tuple(_new(seen, state.cluster) for seen in command.partitions)
+    return Decision((*gone.events, _discovered(command, partitions, command.configs)), gone.answers)
 
 
 def is_provisional(topic: Topic) -> bool:
     """True if the target cluster has not assigned its own topic id to the topic yet."""
     return topic.ready_at_ms is None and not topic.propagated
-
-
-def _recreated(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
-    if command.configs is None:
-        return NOTHING
-    gone = vanish(topic, RECREATED, command.at_ms)
-    partitions = tuple(_new(seen, cluster) for seen in command.partitions)
-    return Decision((*gone.events, _discovered(command, partitions, command.configs)), gone.answers)
 
 
 def _seen_again(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:

@@ -140,12 +140,16 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
         return rejected(command, rejection or _UNKNOWN)
     if _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
-    partitions = _added_partitions(topic, command, cluster)
+    first, factor = len(topic.partitions), topic.replication_factor
+    if command.assignments is None:
+        partitions = placement.new_partitions(cluster, topic.name, first, command.count - first, factor)
+    else:
+        partitions = tuple(placement.new_partition(replicas, cluster) for replicas in command.assignments)
     grown = replace(topic, partitions=extended(topic.partitions, partitions))
     answer = Answer(command.request_id, topic.name, 0, topic=grown)
     if command.validate_only:
         return Decision((), (answer,))
-    first, who = len(topic.partitions), (command.principal, command.client_id)
+    who = (command.principal, command.client_id)
     event = catalog.PartitionsAdded(
         command.request_id, topic.name, first, partitions, *who, cluster.live, _details(command), cluster.cordoned
     )
@@ -311,15 +315,6 @@ def _check_assignments(
         if rejection is not None:
             return rejection
     return None
-
-
-def _added_partitions(
-    topic: Topic, command: commands.CreatePartitions, cluster: Cluster
-) -> tuple[catalog.Partition, ...]:
-    if command.assignments is not None:
-        return tuple(placement.new_partition(replicas, cluster) for replicas in command.assignments)
-    first = len(topic.partitions)
-    return placement.new_partitions(cluster, topic.name, first, command.count - first, topic.replication_factor)
 
 
 # DeleteTopics.

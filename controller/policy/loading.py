@@ -44,27 +44,19 @@ def load_policies(class_names: str, settings: Mapping[str, str], of_configs: str
     `configure` of each policy receives all `settings`, read-only. If a policy cannot be used, those already configured
     are closed. Raises PolicyLoadError.
     """
-    policies = _loaded(SETTING, class_names, settings)
-    try:
-        return PolicyChain(policies, _loaded(ALTER_SETTING, of_configs, settings))
-    except BaseException:
-        close_all(policies)
-        raise
-
-
-def _loaded(setting: str, class_names: str, settings: Mapping[str, str]) -> list[LoadedPolicy]:
-    loaded: list[LoadedPolicy] = []
-    try:
-        names = _split(class_names)
-        with _working_folder_importable():
-            classes = [(name, _find(name)) for name in names]
-            loaded.extend(_configured(name, found, MappingProxyType(dict(settings))) for name, found in classes)
-    except BaseException as error:
-        close_all(loaded)
-        if isinstance(error, PolicyLoadError):
-            error.args = (f"{setting}: {error}",)
-        raise
-    return loaded
+    loaded: dict[str, list[LoadedPolicy]] = {SETTING: [], ALTER_SETTING: []}
+    for setting, names in ((SETTING, class_names), (ALTER_SETTING, of_configs)):
+        try:
+            with _working_folder_importable():
+                classes = [(name, _find(name)) for name in _split(names)]
+                own = MappingProxyType(dict(settings))
+                loaded[setting].extend(_configured(name, found, own) for name, found in classes)
+        except BaseException as error:
+            close_all([*loaded[SETTING], *loaded[ALTER_SETTING]])
+            if isinstance(error, PolicyLoadError):
+                error.args = (f"{setting}: {error}",)
+            raise
+    return PolicyChain(loaded[SETTING], loaded[ALTER_SETTING])
 
 
 def _split(class_names: str) -> tuple[str, ...]:
@@ -107,7 +99,10 @@ def _import(name: str, module_name: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
             raise PolicyLoadError(name, f"there is no module '{missing}'", _where()) from error
-        raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", _importable()) from error
+        allowed = (
+            "a policy's module is imported once, at the start, and may import what is installed with the controller"
+        )
+        raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", allowed) from error
 
 
 def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPolicy:
@@ -176,10 +171,6 @@ def _where() -> str:
         "allowed: module.Class, a Python class on PYTHONPATH or in the working folder "
         f"{os.getcwd()}, several separated by commas"
     )
-
-
-def _importable() -> str:
-    return "a policy's module is imported once, at the start, and may import what is installed with the controller"
 
 
 def _methods() -> str:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Final
 
-from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, TopicCommand
 from controller.machine.decision import Answer, Decision, Detail, topic_named
@@ -52,7 +51,7 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
         if not wrong:
             event = _changes(state.cluster.quotas.get(entity, ()), entity, alteration, command)
             events += [] if event is None else [event]
-    answer = Answer(command.request_id, NO_TOPIC, 0, details=tuple(details))
+    answer = Answer(command.request_id, command.topic, 0, details=tuple(details))
     return Decision(() if command.validate_only else tuple(events), (answer,))
 
 

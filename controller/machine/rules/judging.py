@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.commands import NO_TOPIC, commands
+from controller.machine.commands import commands
 from controller.machine.commands.access import ApplyRules
 from controller.machine.configs.changes import altered
 from controller.machine.configs.table import BY_NAME
@@ -230,7 +230,7 @@ def apply_rules(state: State, command: ApplyRules) -> Decision:
 
 
 def _answered(command: ApplyRules, number: int, code: int = 0, message: str = "") -> Decision:
-    return Decision((), (Answer(command.request_id, NO_TOPIC, int(code), message, number=number),))
+    return Decision((), (Answer(command.request_id, command.topic, int(code), message, number=number),))
 
 
 # Examples.

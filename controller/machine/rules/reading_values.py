@@ -251,10 +251,9 @@ def toml_text(value: object) -> str:
         case str():
             return f"'{value}'"
         case dict():
-            pairs = cast("dict[str, object]", value).items()
-            return (
-                "{ " + ", ".join(f"{_quoted(key)} = {toml_text(one)}" for key, one in pairs) + " }" if pairs else "{}"
-            )
+            given = cast("dict[str, object]", value).items()
+            pairs = ", ".join(f"{_quoted(key)} = {toml_text(one)}" for key, one in given)
+            return f"{{ {pairs} }}" if pairs else "{}"
         case list():
             return f"[{', '.join(toml_text(one) for one in cast('Sequence[object]', value))}]"
         case _:
