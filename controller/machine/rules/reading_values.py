@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
+from math import inf, isfinite
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -83,9 +83,11 @@ def table_values(place: Place, table: dict[str, object], readers: Mapping[str, _
 
 
 def scoped(values: dict[str, Any]) -> dict[str, Any]:
-    principals = Scope(values.pop("principals", None), values.pop("except_principals", None))
-    topics = Scope(values.pop("topics", None), values.pop("except_topics", None))
-    return {**values, "principals": principals, "topics": topics}
+    for name in ("principals", "topics"):
+        only, but = values.pop(name, None), values.pop(f"except_{name}", None)
+        if only is not None or but is not None:
+            values[name] = Scope(only, but)
+    return values
 
 
 # Each function parses one value of the TOML text into the form that `Rule` has, or raises an error with the place.
@@ -185,7 +187,7 @@ def _config_range(place: Place, row: TopicConfig, ends: dict[str, Any]) -> Range
     allowed = f"{{ min = …, max = … }}, each {allowed_text(row.kind, row.allowed)}"
     _check_ends(place, ends, ends, allowed)
     for key, end in ends.items():
-        if type(end) not in (int, float) or (isinstance(end, float) and not math.isfinite(end)):
+        if type(end) not in (int, float) or (isinstance(end, float) and not isfinite(end)):
             place.fail(ends, f"{toml_text(end)} is not a number", allowed)
         if end == -1 and row.name in NO_LIMIT_AT_MINUS_ONE:
             place.fail(ends, "-1 means no limit here", "omit it")
@@ -226,10 +228,10 @@ def _check_ends(place: Place, value: object, ends: Mapping[str, Any], allowed: s
 
 
 def _range(place: Place, value: object, ends: Mapping[str, Any], allowed: str) -> Range:
-    low, high = ends.get("min"), ends.get("max")
-    if low is not None and high is not None and low > high:
+    given = Range(ends.get("min", -inf), ends.get("max", inf))
+    if given.low > given.high:
         place.fail(value, "min is over max", allowed)
-    return Range(low, high)
+    return given
 
 
 def _quoted(name: str) -> str:
