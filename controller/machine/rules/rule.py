@@ -170,7 +170,10 @@ class Exemption(msgspec.Struct, frozen=True, kw_only=True):
     """The topics and principals, as written in the rules."""
 
     def covers(self, change: Change) -> bool:
-        return change.at_ms < self.until_ms and change.topic in self.topics and change.principal in self.principals
+        if change.at_ms >= self.until_ms or change.principal not in self.principals:
+            return False
+        # The defaults are of all topics, and no exemption of topics covers them.
+        return self.topics is ALL if change.kind == "defaults" else change.topic in self.topics
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
