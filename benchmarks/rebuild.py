@@ -35,7 +35,7 @@ def rebuild(data: Path) -> tuple[int, int, float, float]:
     elapsed, core_s = time.perf_counter() - started, time.process_time() - core
     gc.enable()
     log.close()
-    return events, len(topics.by_key), elapsed, core_s
+    return events, len(topics), elapsed, core_s
 
 
 def run() -> list[Figure]:

@@ -80,7 +80,7 @@ def plain_loop(ref: LogRef) -> int:
                 apply(state, decode_event(offset, value))
     finally:
         gc.enable()
-    return len(topics.by_key)
+    return len(topics)
 
 
 def rebuild_with_hashes(runner: Runner, ref: LogRef, events: int) -> int:

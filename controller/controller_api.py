@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from controller.access.authorizer import OPERATION_CODES, AllowAll, Authorizer, Operation, Requester, ResourceType
+from controller.access.authorizer import OPERATION_CODES, Authorizer, Operation, Requester, ResourceType
 from controller.access.refusals import RefusalRecords
 from controller.machine.access.permissions import CLUSTER_NAME
 from controller.machine.commands.access import ClusterCommand
@@ -100,34 +100,27 @@ class ControllerPort(Protocol):
     @property
     def store(self) -> TopicReader:
         """Topics, brokers and settings as of the newest visible event."""
-        ...
 
     @property
     def cluster_id(self) -> str:
         """The id of the cluster whose log this is."""
-        ...
 
     def status(self) -> ControllerStatus:
         """The current status, for health and metrics."""
-        ...
 
     @property
     def refusals(self) -> RefusalRecords:
         """The recorder of denied requests for which no command is submitted; it only counts similar denials."""
-        ...
 
     def now_ms(self) -> int:
         """The time to stamp on a command."""
-        ...
 
     def new_request_id(self, origin: str = "") -> RequestId:
         """A unique request id; `origin` names the source of the request."""
-        ...
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
         """Submit the commands of one request, one per topic. With `timeout_ms` above 0, commands without an answer by
         then are answered REQUEST_TIMED_OUT."""
-        ...
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -166,7 +159,8 @@ class ControllerApi:
         self.advertised = advertised
         self._listener: str | None = None
         self.broker_listeners = broker_listeners
-        self.authorizer: Authorizer = authorizer or AllowAll()
+        self.authorizer = authorizer
+        """None if everything is allowed, as in Kafka without `authorizer.class.name`."""
         self.partitions_per_response_max = partitions_per_response_max
         self._applied: Callable[[], int] | None = None
         self.turns = asyncio.Lock()
@@ -282,16 +276,15 @@ class ControllerApi:
 
     # --- permissions
 
-    @property
-    def has_authorizer(self) -> bool:
-        """True if permissions are checked; without an authorizer there are no ACLs to manage."""
-        return not isinstance(self.authorizer, AllowAll)
-
     def allows(self, requester: Requester, operation: Operation, topic: str | None = None) -> bool:
         """True if the requester may do this to a topic, or to the cluster if `topic` is None."""
         if topic is None:
-            return self.authorizer.allows(requester, operation, "Cluster", CLUSTER_NAME)
-        return self.authorizer.allows(requester, operation, "Topic", topic)
+            return self.allows_on(requester, operation, "Cluster", CLUSTER_NAME)
+        return self.allows_on(requester, operation, "Topic", topic)
+
+    def allows_on(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Like `allows`, for any resource."""
+        return self.authorizer is None or self.authorizer.allows(requester, operation, resource_type, name)
 
     def grants(self, requester: Requester, operation: Operation, topic: str | None = None) -> bool:
         """Like `allows`, for an operation that the client explicitly requests: a denial is recorded in the log."""
@@ -303,18 +296,15 @@ class ControllerApi:
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, refusal: ErrorCode
     ) -> bool:
         """Like `grants`, for any resource; `refusal` is the error code of the denial."""
-        if self.authorizer.allows(requester, operation, resource_type, name):
+        if self.allows_on(requester, operation, resource_type, name):
             return True
         self.controller.refusals.record_denial(requester, operation, f"{resource_type}:{name}", int(refusal))
         return False
 
-    def may_create(self, requester: Requester, topic: str) -> bool:
-        """True if the requester may create a topic: this needs `Create` on the cluster or on the topic (KIP-277)."""
-        return self.allows(requester, "Create") or self.allows(requester, "Create", topic)
-
     def denial_of_create(self, requester: Requester, topic: str) -> int:
-        """The error code if the requester may not create the topic, else 0."""
-        return 0 if self.may_create(requester, topic) else int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        """The error code if the requester may not create the topic, else 0. This needs `Create` on the cluster or on
+        the topic (KIP-277)."""
+        return 0 if self.allows(requester, "Create") else self.denial(requester, "Create", topic)
 
     def denial(self, requester: Requester, operation: Operation, topic: str) -> int:
         """The error code if the requester may not do this to the topic, else 0."""

@@ -77,21 +77,9 @@ class Requester(Protocol):
 class Authorizer(Protocol):
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """True if the requester may perform the operation on the resource."""
-        ...
 
     def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """True if there may be a resource of the type on which the requester may perform the operation (KIP-679)."""
-        ...
-
-
-class AllowAll:
-    """Allows everything, as Kafka does without `authorizer.class.name`."""
-
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return True
-
-    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        return True
 
 
 class StandardAuthorizer:

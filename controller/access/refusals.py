@@ -111,19 +111,16 @@ class RefusalRecords:
         resource = f"Topic:{command.topic}"
         kind = _refusal_key(command, operation, resource, rejection.rule, int(rejection.code))
         group, size = _group(kind), len(_encode(decision.events))
-        if not decision.events or self._bytes[group] + size > RECORDED_BYTES_MAX:
+        is_full = not decision.events or self._bytes[group] + size > RECORDED_BYTES_MAX
+        is_only_once = rejection.rule == AUTHORIZER or command.denied or command.api == AUTO_CREATION
+        if is_full or (not is_only_once and self._recorded[group] >= RECORDED_MAX):
             self._count(kind, command.client_id, "")
             return False
-        if rejection.rule == AUTHORIZER or command.denied or command.api == AUTO_CREATION:
-            is_recorded = self._is_first(kind, command.client_id, "")
-        elif self._recorded[group] < RECORDED_MAX:
-            is_recorded = True
-            self._recorded[group] += 1
-        else:
-            is_recorded = False
-            self._count(kind, command.client_id, "")
-        self._bytes[group] += size if is_recorded else 0
-        return is_recorded
+        if is_only_once and not self._is_first(kind, command.client_id, ""):
+            return False
+        self._recorded[group] += not is_only_once
+        self._bytes[group] += size
+        return True
 
     def record_denial(
         self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER

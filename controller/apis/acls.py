@@ -95,7 +95,7 @@ async def delete_acls(
 def _denial(api: ControllerApi, context: RequestContext, operation: Operation) -> Detail | None:
     if not api.grants(context, operation):
         return DENIED
-    return None if api.has_authorizer else DISABLED
+    return DISABLED if api.authorizer is None else None
 
 
 def _filter(requested: access.DescribeAclsRequest | access.DeleteAclsFilter) -> AclFilter:

@@ -28,7 +28,7 @@ from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
 from controller.machine.configs.changes import check_resources
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, GroupConfig
-from controller.machine.configs.values import ConfigType, canonical_text
+from controller.machine.configs.values import ConfigType
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym, described_configs
 from controller.machine.errors import ErrorCode, Rejection
 from events.catalog import ConfigOp
@@ -249,7 +249,7 @@ def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry
         value, doc = row.default, row.documentation
         chain = () if value is None else (ConfigSynonym(row.name, value, ConfigSource.DEFAULT_CONFIG),)
     if own is not None:
-        value = canonical_text(row.name, row.kind, row.allowed, own)
+        value = row.canonical(own)
         chain = (ConfigSynonym(row.name, value, ConfigSource.GROUP_CONFIG), *chain)
     source = chain[0].source if chain else ConfigSource.DEFAULT_CONFIG
     return ConfigEntry(row.name, value, source, ConfigType(row.kind), doc, chain)

@@ -146,7 +146,7 @@ class MetadataHandler:
             return topic
         wrong = validation.name(name)
         if self._creates(request, name):
-            if not api.may_create(context, name):
+            if api.denial_of_create(context, name):
                 api.grants(context, "Create", name)
                 return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
             to_create += [name] if wrong is None else []

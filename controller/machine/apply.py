@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec.structs import astuple, replace
 
-from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
 from controller.machine.partitions.blocks import changed, extended
 from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, RulesVersion, State, Topic
@@ -141,7 +140,7 @@ def _with_logins(
         return replace(cluster, login_secret=event.secret)
     if isinstance(event, access.ScramCredentialRemoved) and (event.user, event.mechanism) not in cluster.scram:
         raise CannotApply(record, f"user {event.user!r} has no credential for {event.mechanism}")
-    return apply_credential(cluster, event)
+    return cluster.with_credential(event)
 
 
 def _quorum(cluster: Cluster, record: Recorded) -> QuorumLeader:

@@ -85,9 +85,9 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.DeleteTopic: topics.delete_topic,
     commands.AlterTopicConfigs: topics.alter_configs,
     commands.RegisterBroker: observing.register,
-    commands.UnregisterBroker: observing.unregister,
-    commands.FenceBroker: observing.fence,
-    commands.UnfenceBroker: observing.unfence,
+    commands.UnregisterBroker: observing.change_broker,
+    commands.FenceBroker: observing.change_broker,
+    commands.UnfenceBroker: observing.change_broker,
     commands.ReconcileTopics: observing.reconcile,
     commands.AlterPartition: requests.alter_partition,
     access.AlterUserScramCredentials: credentials.alter_credentials,
@@ -111,11 +111,11 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     access.CreateAcls: permissions.create_acls,
     access.DeleteAcls: permissions.delete_acls,
     access.AlterClientQuotas: quotas.alter_client_quotas,
-    access.RecordRefusals: permissions.record_refusals,
+    access.RecordRefusals: lambda state, command: Decision(command.refusals),
     commands.BeginQuorumEpoch: observing.begin_epoch,
     commands.ChangeFeatures: observing.change_features,
-    commands.BeginShutdown: observing.begin_shutdown,
-    commands.ChangeLogDirs: observing.change_log_dirs,
+    commands.BeginShutdown: observing.change_broker,
+    commands.ChangeLogDirs: observing.change_broker,
 }
 COMMANDS = tuple(_DECIDERS)
 """All concrete types of commands."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import cast
 
 import msgspec
 
@@ -65,11 +64,6 @@ class ErrorCode(IntEnum):
     VOTER_NOT_FOUND = 127
     REBOOTSTRAP_REQUIRED = 129
     CONTROLLER_ID_NOT_REGISTERED = 136
-
-
-def external_error(code: int) -> ErrorCode:
-    """Returns an error code that Kafka's controller sent unchanged, even if ErrorCode does not name it."""
-    return cast(ErrorCode, code)
 
 
 class Rejection(msgspec.Struct, frozen=True):

@@ -3,10 +3,8 @@ metadata propagation, deadlines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from controller.machine import readiness
-from controller.machine.commands import NO_TOPIC, commands
+from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode
@@ -16,7 +14,7 @@ from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Broker, State, settings_from_pairs
 from events import catalog
 from events.catalog import Event
-from events.names import BrokerId, ShardKey
+from events.names import ShardKey
 
 
 def register(state: State, command: commands.RegisterBroker) -> Decision:
@@ -36,57 +34,35 @@ def register(state: State, command: commands.RegisterBroker) -> Decision:
     return Decision((catalog.BrokerFenced(command.broker_id, known.broker_epoch, "registered again"), event), answers)
 
 
-def unregister(state: State, command: commands.UnregisterBroker) -> Decision:
-    """Unregisters a broker (KIP-746). Its replicas stay in the topics' replica lists, as in Kafka."""
-    return _of_broker(state, command, lambda known: catalog.BrokerUnregistered(*_id(known), command.reason))
-
-
-def fence(state: State, command: commands.FenceBroker) -> Decision:
-    """Fences a broker. `reconcile` then elects other leaders."""
-    return _of_broker(
-        state, command, lambda known: None if known.fenced else catalog.BrokerFenced(*_id(known), command.reason)
-    )
-
-
-def unfence(state: State, command: commands.UnfenceBroker) -> Decision:
-    """Unfences a broker. `reconcile` then elects leaders and fills placeholders."""
-    return _of_broker(
-        state, command, lambda known: catalog.BrokerUnfenced(*_id(known), command.reason) if known.fenced else None
-    )
-
-
-def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
-    """Starts the controlled shutdown of a broker. `reconcile` then moves its leaderships."""
-    return _of_broker(state, command, lambda known: catalog.BrokerLeaving(*_id(known)) if known.is_live else None)
-
-
-def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
-    """Records the online and cordoned log directories of a broker. `reconcile` then updates the topics."""
-    dirs = command.log_dirs, command.cordoned
-    return _of_broker(
-        state,
-        command,
-        lambda known: None if (known.log_dirs, known.cordoned) == dirs else catalog.LogDirsChanged(*_id(known), *dirs),
-    )
-
-
-def _of_broker(
-    state: State, command: commands.RegisteredCommand, event_of: Callable[[Broker], Event | None]
-) -> Decision:
-    """The decision on a command about a registered broker. `event_of` returns the event, or None if nothing changes.
-    The answer to a KRaft broker has the broker's epoch."""
+def change_broker(state: State, command: commands.RegisteredCommand) -> Decision:
+    """Decides on a command about a registered broker. `reconcile` then brings the topics in line with it. The answer to
+    a KRaft broker has the broker's epoch."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None:
-        return Decision((), (Answer(command.request_id, NO_TOPIC, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
-    if command.broker_epoch not in (None, known.broker_epoch):
-        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
-    event = event_of(known)
-    answers = (Answer(command.request_id, NO_TOPIC, 0, number=known.broker_epoch),) if known.features else ()
+        return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
+    if (refused := requests.stale(state.cluster, command)) is not None:
+        return refused
+    event = _change_of_broker(known, command)
+    answers = (Answer(command.request_id, command.topic, 0, number=known.broker_epoch),) if known.features else ()
     return Decision(() if event is None else (event,), answers)
 
 
-def _id(broker: Broker) -> tuple[BrokerId, int]:
-    return broker.broker_id, broker.broker_epoch
+def _change_of_broker(known: Broker, command: commands.RegisteredCommand) -> Event | None:
+    """The event of the command, or None if nothing changes."""
+    broker = (known.broker_id, known.broker_epoch)
+    match command:
+        case commands.UnregisterBroker():  # KIP-746: its replicas stay in the topics' replica lists, as in Kafka
+            return catalog.BrokerUnregistered(*broker, command.reason)
+        case commands.FenceBroker() if not known.fenced:
+            return catalog.BrokerFenced(*broker, command.reason)
+        case commands.UnfenceBroker() if known.fenced:
+            return catalog.BrokerUnfenced(*broker, command.reason)
+        case commands.BeginShutdown() if known.is_live:
+            return catalog.BrokerLeaving(*broker)
+        case commands.ChangeLogDirs() if (known.log_dirs, known.cordoned) != (command.log_dirs, command.cordoned):
+            return catalog.LogDirsChanged(*broker, command.log_dirs, command.cordoned)
+        case _:
+            return None
 
 
 def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
@@ -94,16 +70,8 @@ def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
     cluster = state.cluster
     last = cluster.quorum.leader_epoch if cluster.quorum is not None else 0
     epoch = max(last + 1, command.epoch_min)
-    begun = catalog.QuorumEpochBegun(
-        epoch,
-        command.node_id,
-        command.kraft_version,
-        command.host,
-        command.port,
-        command.directory_id,
-        command.priority,
-    )
-    events: list[Event] = [begun]
+    leader = (command.node_id, command.kraft_version, command.host, command.port, command.directory_id)
+    events: list[Event] = [catalog.QuorumEpochBegun(epoch, *leader, command.priority)]
     if not cluster.features:
         events.append(catalog.FeaturesChanged(command.features, "initial features"))
         events += with_one_min_isr(cluster, command.features, command.request_id)

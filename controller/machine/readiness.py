@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import filterfalse
 
-from controller.machine.decision import NOTHING, Answer, Decision
-from controller.machine.errors import ErrorCode
+from controller.machine.decision import Answer, Decision
 from controller.machine.state import Cluster, PendingCreate, Topic
 from events.catalog import CreateAnswered, Event, MetadataPropagated, TopicReady
 from events.names import BrokerId
@@ -51,12 +50,12 @@ def progress_text(topic: Topic, cluster: Cluster) -> str:
     )
 
 
-def answer_pending_create(topic: Topic, code: ErrorCode, message: str, at_ms: int) -> Decision:
-    """Answers the pending create, if there is one, with an error."""
+def answer_pending_create(topic: Topic, code: int, message: str, at_ms: int, *before: Event) -> Decision:
+    """Returns the events `before`, and the answer to the pending create, if there is one, with an error."""
     if topic.pending_create is None:
-        return NOTHING
+        return Decision(before)
     event, answer = _answered(topic, topic.pending_create, int(code), message, at_ms)
-    return Decision((event,), (answer,))
+    return Decision((*before, event), (answer,))
 
 
 def _answered(

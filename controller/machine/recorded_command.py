@@ -34,19 +34,15 @@ def recall(records: Sequence[catalog.Recorded]) -> TopicCommand | None:
     return None
 
 
-def _dry_run_of(outcome: object) -> DryRunResult:
-    """The dry-run result of the command: the target cluster's error, or success. Unused without a target cluster."""
-    if isinstance(outcome, _REFUSALS) and outcome.rule == BY_CLUSTER:
-        return DryRunResult(outcome.error_code, outcome.message)
-    return DryRunResult()
-
-
-def _throttle_ms(outcome: object) -> int:
-    """1 if the events record that a mutation quota was exhausted, else 0; they do not record the time (KIP-599)."""
-    return int(isinstance(outcome, _REFUSALS) and outcome.rule == QUOTA)
-
-
-_REFUSALS = catalog.CreateRejected | catalog.ChangeRejected
+def _outside(outcome: object) -> dict[str, Any]:
+    """The dry-run result and the throttle time of the command. Events do not record that time (KIP-599): it is 1 if a
+    quota was exhausted. Without a target cluster the dry-run result is unused."""
+    dry_run, throttle_ms = DryRunResult(), 0
+    if isinstance(outcome, catalog.CreateRejected | catalog.ChangeRejected):
+        if outcome.rule == BY_CLUSTER:
+            dry_run = DryRunResult(outcome.error_code, outcome.message)
+        throttle_ms = int(outcome.rule == QUOTA)
+    return {"dry_run": dry_run, "throttle_ms": throttle_ms}
 
 
 def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalog.Recorded]) -> commands.CreateTopic:
@@ -55,9 +51,8 @@ def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalo
     return commands.CreateTopic(
         **_shared(commands.CreateTopic, event),
         at_ms=at_ms,
+        **_outside(outcome),
         verdict=None if outcome is None else outcome.verdict,
-        dry_run=_dry_run_of(outcome),
-        throttle_ms=_throttle_ms(outcome),
     )
 
 
@@ -68,9 +63,8 @@ def _change(at_ms: int, change: Change) -> TopicCommand:
         **_shared(TopicCommand, change),
         **_shared(TopicCommand, details),
         **asdict(details.change),
+        **_outside(change),
         at_ms=at_ms,
-        dry_run=_dry_run_of(change),
-        throttle_ms=_throttle_ms(change),
     )
 
 

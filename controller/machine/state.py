@@ -7,7 +7,7 @@ topic exists and whether another topic collides with its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from msgspec.structs import force_setattr, replace
 from controller.machine.access.acls import Acls
 from controller.machine.access.bucket_map import changed
 from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
-from events.access import QuotaEntity
+from events.access import QuotaEntity, ScramCredentialRemoved, ScramCredentialSet
 from events.catalog import Configs, Endpoint, Partition, QuorumEpochBegun, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 from events.values import are_cordoned
@@ -100,9 +100,7 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def supports(self, feature: str, level: int) -> bool:
         """True if the broker supports this level of a feature. Level 0 means disabled."""
-        ranges = {each.name: each for each in self.features}
-        known = ranges.get(feature)
-        return level == 0 if known is None else known.lowest <= level <= known.highest or level == 0
+        return level == 0 or any(one.name == feature and one.lowest <= level <= one.highest for one in self.features)
 
 
 class QuorumLeader(QuorumEpochBegun, frozen=True):
@@ -257,6 +255,13 @@ class Cluster(msgspec.Struct, frozen=True):
         """Replaces the quotas of an entity; without values the entity is removed."""
         return replace(self, quotas=changed(self.quotas, entity, values or None))
 
+    def with_credential(self, event: ScramCredentialSet | ScramCredentialRemoved) -> Cluster:
+        """Returns the cluster after a credential was set or removed."""
+        credential = None
+        if isinstance(event, ScramCredentialSet):
+            credential = ScramCredential(event.iterations, event.salt, event.stored_key, event.server_key)
+        return replace(self, scram=changed(self.scram, (event.user, event.mechanism), credential))
+
     def with_broker(self, broker: Broker) -> Cluster:
         epoch = max(self.last_broker_epoch, broker.broker_epoch)
         return replace(self.with_brokers({**self.brokers, broker.broker_id: broker}), last_broker_epoch=epoch)
@@ -283,26 +288,16 @@ class Topics(Protocol):
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         """Stores a topic; None removes it."""
-        ...
 
 
-class DictTopics:
+class DictTopics(dict[ShardKey, Topic]):
     """Topics in memory, for tests and replay."""
-
-    def __init__(self) -> None:
-        self.by_key: dict[ShardKey, Topic] = {}
-
-    def get(self, key: ShardKey) -> Topic | None:
-        return self.by_key.get(key)
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         if topic is None:
-            self.by_key.pop(key, None)
+            self.pop(key, None)
         else:
-            self.by_key[key] = topic
-
-    def __iter__(self) -> Iterator[Topic]:
-        return iter(self.by_key.values())
+            self[key] = topic
 
 
 class State:

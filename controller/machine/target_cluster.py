@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from controller.machine.commands import commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
-from controller.machine.errors import ErrorCode, external_error
+from controller.machine.errors import ErrorCode
 from controller.machine.readiness import answer_pending_create, complete
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.validation import BY_CLUSTER
@@ -24,35 +24,26 @@ from events.names import NO_LEADER, BrokerId, is_placeholder, shard_key
 
 OBSERVED = "observed in the cluster"
 RECREATED = "deleted and recreated in the cluster"
-DELETED_BEFORE_COMPLETE = "The topic was deleted in the cluster before it was complete."
 
 
 def discover(state: State, command: commands.DiscoverTopic) -> Decision:
     """Records the observed state of a topic; no events if it is already known."""
     topic = state.topics.get(shard_key(command.topic))
-    if topic is None:
-        if command.known is not None or command.configs is None:
-            return NOTHING
-        partitions = tuple(_new(seen, state.cluster) for seen in command.partitions)
-        return Decision((_discovered(command, partitions, command.configs),))
-    if topic.name != command.topic or command.known != (len(topic.partitions), topic.configs):
+    known = None if topic is None else (len(topic.partitions), topic.configs)
+    if command.known != known or (topic is not None and topic.name != command.topic):
         return NOTHING
-    if topic.topic_id != command.topic_id and not is_provisional(topic):
-        return _recreated(topic, command, state.cluster)
-    return _seen_again(topic, command, state.cluster)
+    if topic is not None and (topic.topic_id == command.topic_id or is_provisional(topic)):
+        return _seen_again(topic, command, state.cluster)
+    if command.configs is None:
+        return NOTHING
+    gone = NOTHING if topic is None else vanish(topic, RECREATED, command.at_ms)
+    partitions = tuple(_new(seen, state.cluster) for seen in command.partitions)
+    return Decision((*gone.events, _discovered(command, partitions, command.configs)), gone.answers)
 
 
 def is_provisional(topic: Topic) -> bool:
     """True if the target cluster has not assigned its own topic id to the topic yet."""
     return topic.ready_at_ms is None and not topic.propagated
-
-
-def _recreated(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
-    if command.configs is None:
-        return NOTHING
-    gone = vanish(topic, RECREATED, command.at_ms)
-    partitions = tuple(_new(seen, cluster) for seen in command.partitions)
-    return Decision((*gone.events, _discovered(command, partitions, command.configs)), gone.answers)
 
 
 def _seen_again(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
@@ -108,11 +99,8 @@ def _replicas(before: Partition, seen: tuple[BrokerId, ...]) -> tuple[BrokerId, 
 
 def _steps(before: Topic, after: Topic) -> list[PartitionChanged]:
     """The changes of leaders and ISRs from `before` to `after`; empty if anything else changed or a step was missed."""
-    if (before.topic_id, before.configs, len(before.partitions)) != (
-        after.topic_id,
-        after.configs,
-        len(after.partitions),
-    ):
+    is_same_topic = (before.topic_id, before.configs) == (after.topic_id, after.configs)
+    if not is_same_topic or len(before.partitions) != len(after.partitions):
         return []
     pairs = zip(before.partitions, after.partitions, strict=True)
     steps = [PartitionChanged(before.name, n, old, new, OBSERVED) for n, (old, new) in enumerate(pairs) if new != old]
@@ -135,8 +123,8 @@ def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decis
 def vanish(topic: Topic, reason: str, at_ms: int) -> Decision:
     """Removes a topic that the target cluster no longer has, and answers the topic's pending create."""
     vanished = catalog.TopicVanished(topic.name, topic.topic_id, reason)
-    answered = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DELETED_BEFORE_COMPLETE, at_ms)
-    return Decision((vanished, *answered.events), answered.answers)
+    message = "The topic was deleted in the cluster before it was complete."
+    return answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, at_ms, vanished)
 
 
 def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
@@ -145,8 +133,7 @@ def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
     if topic is None or topic.topic_id != command.topic_id or not is_provisional(topic):
         return NOTHING
     refused = catalog.CreationRefused(topic.name, topic.topic_id, command.error_code, command.message)
-    answered = answer_pending_create(topic, external_error(command.error_code), command.message, command.at_ms)
-    return Decision((refused, *answered.events), answered.answers)
+    return answer_pending_create(topic, command.error_code, command.message, command.at_ms, refused)
 
 
 def finish_change(state: State, command: commands.FinishChange) -> Decision:

@@ -22,10 +22,13 @@ from events import catalog
 from events.names import BrokerId, Offset, shard_key
 from events.values import RequestedChange, RequestedConfigs, RequestedDeletion, RequestedPartitions
 
-TopicChange = commands.CreatePartitions | commands.DeleteTopic | commands.AlterTopicConfigs
-"""Commands that change an existing topic."""
-_NOT_LOGGED = Offset(-1)
-"""The creation offset of a topic in an answer when the creation is not in the log yet."""
+ELECTED_AT_ONCE_MAX = 1_000
+"""A config change elects leaders in the same decision for topics of up to this many partitions."""
+DELETION_DISABLED_SINCE = 3
+"""The first DeleteTopics version with a code for disabled deletion; older ones get INVALID_REQUEST."""
+_UNKNOWN = Rejection(
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.", "validation:unknown-topic"
+)
 
 
 def create_topic(state: State, command: commands.CreateTopic) -> Decision:
@@ -66,33 +69,22 @@ def _check_brokers(cluster: Cluster, command: commands.CreateTopic) -> Rejection
     rejection = validation.enough_brokers(factor, floor, cluster) or validation.placeholders(count, factor, cluster)
     if rejection is None or command.replication_factor != -1:
         return rejection
-    return Rejection(rejection.code, f"{rejection.message} {_FACTOR_BY_DEFAULT}", rejection.rule)
-
-
-_FACTOR_BY_DEFAULT = "The request has no factor, so default.replication.factor is used."
+    why = "The request has no factor, so default.replication.factor is used."
+    return replace(rejection, message=f"{rejection.message} {why}")
 
 
 def _created(cluster: Cluster, command: commands.CreateTopic) -> Decision:
     partitions = _planned_partitions(cluster, command)
-    factor = len(partitions[0].replicas)
     configs = explicit_configs(command.configs) if command.configs else ()
     name, request_id, at_ms = command.topic, command.request_id, command.at_ms
     deadline_ms = at_ms + max(0, command.timeout_ms)
+    facts = (command.topic_id, partitions, len(partitions[0].replicas), configs)
     created = catalog.TopicCreated(
-        request_id,
-        name,
-        command.topic_id,
-        partitions,
-        factor,
-        configs,
-        command.verdict,
-        cluster.live,
-        deadline_ms,
-        cordoned_brokers=cluster.cordoned,
+        request_id, name, *facts, command.verdict, cluster.live, deadline_ms, cordoned_brokers=cluster.cordoned
     )
     if command.timeout_ms > 0 and not command.validate_only:
         return Decision((requested(command, deadline_ms), created))
-    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
+    topic = Topic(name, command.topic_id, partitions, configs, at_ms, Offset(-1))  # the creation is not in the log yet
     if command.validate_only:
         return Decision((), (Answer(request_id, name, 0, topic=topic),))
     code = ErrorCode.REQUEST_TIMED_OUT
@@ -134,12 +126,6 @@ def requested(command: commands.CreateTopic, deadline_ms: int) -> catalog.Create
     )
 
 
-ELECTED_AT_ONCE_MAX = 1_000
-"""A config change elects leaders in the same decision for topics of up to this many partitions."""
-DELETION_DISABLED_SINCE = 3
-"""The first DeleteTopics version with a code for disabled deletion; older ones get INVALID_REQUEST."""
-
-
 def create_partitions(state: State, command: commands.CreatePartitions) -> Decision:
     """Adds partitions to a topic (KIP-195), with placeholders for missing brokers (KIP-409)."""
     cluster = state.cluster
@@ -154,21 +140,18 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
         return rejected(command, rejection or _UNKNOWN)
     if _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
-    partitions = _added_partitions(topic, command, cluster)
+    first, factor = len(topic.partitions), topic.replication_factor
+    if command.assignments is None:
+        partitions = placement.new_partitions(cluster, topic.name, first, command.count - first, factor)
+    else:
+        partitions = tuple(placement.new_partition(replicas, cluster) for replicas in command.assignments)
     grown = replace(topic, partitions=extended(topic.partitions, partitions))
     answer = Answer(command.request_id, topic.name, 0, topic=grown)
     if command.validate_only:
         return Decision((), (answer,))
+    who = (command.principal, command.client_id)
     event = catalog.PartitionsAdded(
-        command.request_id,
-        topic.name,
-        len(topic.partitions),
-        partitions,
-        command.principal,
-        command.client_id,
-        cluster.live,
-        _details(command),
-        cluster.cordoned,
+        command.request_id, topic.name, first, partitions, *who, cluster.live, _details(command), cluster.cordoned
     )
     return Decision((event,), _immediate_answer(answer, cluster))
 
@@ -189,10 +172,9 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
     deleted = catalog.TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, _details(command))
-    answers = _immediate_answer(answer, state.cluster)
     message = "The topic was deleted before it was complete."
-    gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
-    return Decision((deleted, *gone.events), (*answers, *gone.answers))
+    gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms, deleted)
+    return Decision(gone.events, (*_immediate_answer(answer, state.cluster), *gone.answers))
 
 
 def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision:
@@ -206,7 +188,7 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
     if isinstance(configs, Rejection):
         return rejected(command, configs)
     if topic is None:
-        return rejected(command, _unknown_topic(f"The topic '{command.topic}' does not exist."))
+        return rejected(command, replace(_UNKNOWN, message=f"The topic '{command.topic}' does not exist."))
     refused = validation.refused_by_policies(command.verdict) or validation.dry_run_rejection(command)
     if refused is not None:
         return rejected(command, refused)
@@ -241,7 +223,9 @@ def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
     return () if cluster.settings.has_target_cluster else (answer,)
 
 
-def _details(command: TopicChange) -> RequestedChange:
+def _details(
+    command: commands.CreatePartitions | commands.DeleteTopic | commands.AlterTopicConfigs,
+) -> RequestedChange:
     change: RequestedPartitions | RequestedDeletion | RequestedConfigs
     match command:
         case commands.CreatePartitions():
@@ -259,13 +243,6 @@ def _check_request(command: commands.TopicCommand) -> Rejection | None:
 
 def _check_quota(topic: Topic | None, command: commands.TopicCommand) -> Rejection | None:
     return None if topic is None else validation.throttled(command)
-
-
-def _unknown_topic(message: str) -> Rejection:
-    return Rejection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, "validation:unknown-topic")
-
-
-_UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
 def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:
@@ -308,8 +285,13 @@ def _named_partitions(command: commands.TopicCommand) -> tuple[int, ...]:
 def _check_partitions(topic: Topic | None, command: commands.CreatePartitions, cluster: Cluster) -> Rejection | None:
     if topic is None:
         return None
-    more = command.count - len(topic.partitions)
-    rejection = _no_increase(topic, command.count) or validation.size(more, kind="additional partitions")
+    have = len(topic.partitions)
+    more = command.count - have
+    if more <= 0:
+        message = f"The topic {topic.name} currently has {have} partition(s); {command.count} would not be an increase."
+        message = f"Topic already has {have} partition(s)." if more == 0 else message
+        return Rejection(ErrorCode.INVALID_PARTITIONS, message, "validation:partitions")
+    rejection = validation.size(more, kind="additional partitions")
     if rejection is not None:
         return rejection
     if command.assignments is not None:
@@ -317,17 +299,6 @@ def _check_partitions(topic: Topic | None, command: commands.CreatePartitions, c
     factor = topic.replication_factor
     floor = min_insync_replicas(topic.configs, cluster.settings)
     return validation.enough_brokers(factor, floor, cluster) or validation.placeholders(more, factor, cluster)
-
-
-def _no_increase(topic: Topic, count: int) -> Rejection | None:
-    have = len(topic.partitions)
-    if count > have:
-        return None
-    if count == have:
-        message = f"Topic already has {have} partition(s)."
-    else:
-        message = f"The topic {topic.name} currently has {have} partition(s); {count} would not be an increase."
-    return Rejection(ErrorCode.INVALID_PARTITIONS, message, "validation:partitions")
 
 
 def _check_assignments(
@@ -344,15 +315,6 @@ def _check_assignments(
         if rejection is not None:
             return rejection
     return None
-
-
-def _added_partitions(
-    topic: Topic, command: commands.CreatePartitions, cluster: Cluster
-) -> tuple[catalog.Partition, ...]:
-    if command.assignments is not None:
-        return tuple(placement.new_partition(replicas, cluster) for replicas in command.assignments)
-    first = len(topic.partitions)
-    return placement.new_partitions(cluster, topic.name, first, command.count - first, topic.replication_factor)
 
 
 # DeleteTopics.

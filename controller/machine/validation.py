@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 from controller.machine.commands.commands import CreateTopic, TopicCommand
-from controller.machine.errors import ErrorCode, Rejection, external_error
+from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Cluster, Settings, Topic
 from events.catalog import Assignment, Verdict
 from events.names import BrokerId
@@ -60,10 +61,8 @@ def dry_run_rejection(command: TopicCommand) -> Rejection | None:
     dry_run = command.dry_run
     if dry_run is None or not dry_run.error_code:
         return None
-    return Rejection(external_error(dry_run.error_code), dry_run.message, BY_CLUSTER)
-
-
-POLICY_FAILED = "The policy failed; the controller's log has the cause."
+    code = cast(ErrorCode, dry_run.error_code)  # Kafka's controller may send a code that ErrorCode does not name
+    return Rejection(code, dry_run.message, BY_CLUSTER)
 
 
 def refused_by_policies(verdict: Verdict | None) -> Rejection | None:
@@ -72,7 +71,8 @@ def refused_by_policies(verdict: Verdict | None) -> Rejection | None:
         return None
     if verdict.outcome == "refused":
         return Rejection(ErrorCode.POLICY_VIOLATION, verdict.message, verdict.rule)
-    return Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, POLICY_FAILED, verdict.rule)
+    message = "The policy failed; the controller's log has the cause."
+    return Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, message, verdict.rule)
 
 
 def duplicate(command: TopicCommand) -> Rejection | None:
@@ -84,23 +84,17 @@ def duplicate(command: TopicCommand) -> Rejection | None:
 
 def name(topic: str) -> Rejection | None:
     """The rejection if a topic name violates Kafka's rules for names."""
-    why = _wrong_with_name(topic)
-    return None if why is None else Rejection(ErrorCode.INVALID_TOPIC_EXCEPTION, why, "validation:name")
-
-
-def _wrong_with_name(topic: str) -> str | None:
     if not topic:
-        return "Topic name is invalid: the empty string is not allowed"
-    if topic in {".", ".."}:
-        return f"Topic name is invalid: '{topic}' is not allowed"
-    if len(topic) > NAME_LENGTH_MAX:
-        return f"Topic name is invalid: the length of '{topic}' is longer than the max allowed length {NAME_LENGTH_MAX}"
-    if not _LEGAL_NAME.fullmatch(topic):
-        return (
-            f"Topic name is invalid: '{topic}' contains one or more characters other than "
-            "ASCII alphanumerics, '.', '_' and '-'"
-        )
-    return None
+        why = "the empty string is not allowed"
+    elif topic in {".", ".."}:
+        why = f"'{topic}' is not allowed"
+    elif len(topic) > NAME_LENGTH_MAX:
+        why = f"the length of '{topic}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif not _LEGAL_NAME.fullmatch(topic):
+        why = f"'{topic}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return None
+    return Rejection(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}", "validation:name")
 
 
 def internal(topic: str) -> Rejection | None:
@@ -137,33 +131,26 @@ def counts(command: CreateTopic) -> Rejection | None:
     """The rejection of counts that are not positive. -1 is allowed as the default (KIP-464) or with a manual
     assignment."""
     if command.assignments:
-        return _no_counts_with_assignment(command)
+        for what, value in (
+            ("replication factor", command.replication_factor),
+            ("numPartitions", command.num_partitions),
+        ):
+            if value != -1:
+                message = f"A manual partition assignment was specified, but {what} was not set to -1."
+                return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:counts-and-assignment")
+        return None
     factor, partitions = command.replication_factor, command.num_partitions
     if factor > 0 and partitions > 0:
         return None
-    least = -1 if _knows_defaults(command) else 1
+    knows_defaults = command.api != CREATE_TOPICS or command.api_version >= DEFAULT_COUNTS_SINCE
+    least = -1 if knows_defaults else 1
+    hint = "" if knows_defaults else f" The default needs CreateTopics version {DEFAULT_COUNTS_SINCE}."
     if factor < least or factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
-        return Rejection(ErrorCode.INVALID_REPLICATION_FACTOR, message + _too_old(command), "validation:factor")
+        return Rejection(ErrorCode.INVALID_REPLICATION_FACTOR, message + hint, "validation:factor")
     if partitions < least or partitions == 0:
         message = "Number of partitions was set to an invalid non-positive value."
-        return Rejection(ErrorCode.INVALID_PARTITIONS, message + _too_old(command), "validation:partitions")
-    return None
-
-
-def _knows_defaults(command: CreateTopic) -> bool:
-    return command.api != CREATE_TOPICS or command.api_version >= DEFAULT_COUNTS_SINCE
-
-
-def _too_old(command: CreateTopic) -> str:
-    return "" if _knows_defaults(command) else f" The default needs CreateTopics version {DEFAULT_COUNTS_SINCE}."
-
-
-def _no_counts_with_assignment(command: CreateTopic) -> Rejection | None:
-    for what, value in (("replication factor", command.replication_factor), ("numPartitions", command.num_partitions)):
-        if value != -1:
-            message = f"A manual partition assignment was specified, but {what} was not set to -1."
-            return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:counts-and-assignment")
+        return Rejection(ErrorCode.INVALID_PARTITIONS, message + hint, "validation:partitions")
     return None
 
 

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -31,18 +31,11 @@ ALLOWED = Verdict(outcome="allowed")
 """The verdict if there are no policies, or if every policy allows the request without observations."""
 
 
-class Policy(Protocol):
-    """The interface of a loaded policy, whatever its class."""
-
-    def validate(self, request: Any, /) -> object:
-        """See `CreateTopicPolicy.validate`."""
-
-
 class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A configured policy and its class name in the settings. `close` is None if the policy has no such method."""
+    """The methods of a configured policy, and its class name in the settings. `close` is None if it has none."""
 
     name: str
-    policy: Policy
+    validate: Callable[[Any], object]
     close: Callable[[], object] | None = None
 
 
@@ -124,7 +117,7 @@ def error_text(error: BaseException) -> str:
 def _judge(loaded: LoadedPolicy, request: Request, probe: PolicyProbe) -> Verdict:
     began = probe.clock()
     try:
-        verdict = _returned(loaded.name, loaded.policy.validate(request))
+        verdict = _returned(loaded.name, loaded.validate(request))
     except PolicyViolation as violation:
         verdict = _refused(loaded.name, violation)
     except KeyboardInterrupt:
@@ -196,12 +189,9 @@ def _read_only(request: Request) -> Request:
     configs = MappingProxyType(dict(request.configs))
     if isinstance(request, AlterConfigMetadata):
         return msgspec.structs.replace(request, configs=configs)
-    assignments = request.replicas_assignments
-    return msgspec.structs.replace(
-        request,
-        configs=configs,
-        replicas_assignments=None if assignments is None else MappingProxyType(dict(assignments)),
-    )
+    given = request.replicas_assignments
+    assignments = None if given is None else MappingProxyType(dict(given))
+    return msgspec.structs.replace(request, configs=configs, replicas_assignments=assignments)
 
 
 JudgedCommand = CreateTopic | AlterTopicConfigs | AlterResourceConfigs

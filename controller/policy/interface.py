@@ -37,10 +37,8 @@ class RequestMetadata(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None = None
 
     def __post_init__(self) -> None:
-        needs_counts = self.replicas_assignments is None
-        if (self.num_partitions is not None) is not needs_counts or (
-            self.replication_factor is not None
-        ) is not needs_counts:
+        has_assignment = self.replicas_assignments is not None
+        if (self.num_partitions is None, self.replication_factor is None) != (has_assignment, has_assignment):
             raise ValueError(
                 f"topic {self.topic!r}: num_partitions={self.num_partitions}, replication_factor="
                 f"{self.replication_factor} and replicas_assignments={self.replicas_assignments}; "

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import MappingProxyType, ModuleType
 from typing import cast
 
-from controller.policy.chain import LoadedPolicy, Policy, PolicyChain, close_all, error_text
+from controller.policy.chain import LoadedPolicy, PolicyChain, close_all, error_text
 from events.errors import UserError
 
 SETTING = "create.topic.policy.class.name"
@@ -44,27 +44,19 @@ def load_policies(class_names: str, settings: Mapping[str, str], of_configs: str
     `configure` of each policy receives all `settings`, read-only. If a policy cannot be used, those already configured
     are closed. Raises PolicyLoadError.
     """
-    policies = _loaded(SETTING, class_names, settings)
-    try:
-        return PolicyChain(policies, _loaded(ALTER_SETTING, of_configs, settings))
-    except BaseException:
-        close_all(policies)
-        raise
-
-
-def _loaded(setting: str, class_names: str, settings: Mapping[str, str]) -> list[LoadedPolicy]:
-    loaded: list[LoadedPolicy] = []
-    try:
-        names = _split(class_names)
-        with _working_folder_importable():
-            classes = [(name, _find(name)) for name in names]
-            loaded.extend(_configured(name, found, MappingProxyType(dict(settings))) for name, found in classes)
-    except BaseException as error:
-        close_all(loaded)
-        if isinstance(error, PolicyLoadError):
-            error.args = (f"{setting}: {error}",)
-        raise
-    return loaded
+    loaded: dict[str, list[LoadedPolicy]] = {SETTING: [], ALTER_SETTING: []}
+    for setting, names in ((SETTING, class_names), (ALTER_SETTING, of_configs)):
+        try:
+            with _working_folder_importable():
+                classes = [(name, _find(name)) for name in _split(names)]
+                own = MappingProxyType(dict(settings))
+                loaded[setting].extend(_configured(name, found, own) for name, found in classes)
+        except BaseException as error:
+            close_all([*loaded[SETTING], *loaded[ALTER_SETTING]])
+            if isinstance(error, PolicyLoadError):
+                error.args = (f"{setting}: {error}",)
+            raise
+    return PolicyChain(loaded[SETTING], loaded[ALTER_SETTING])
 
 
 def _split(class_names: str) -> tuple[str, ...]:
@@ -103,12 +95,14 @@ def _import(name: str, module_name: str) -> ModuleType:
         return importlib.import_module(module_name)
     except KeyboardInterrupt:
         raise
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise PolicyLoadError(name, f"there is no module '{error.name}'", _where()) from error
-        raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", _importable()) from error
     except BaseException as error:
-        raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", _importable()) from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+            raise PolicyLoadError(name, f"there is no module '{missing}'", _where()) from error
+        allowed = (
+            "a policy's module is imported once, at the start, and may import what is installed with the controller"
+        )
+        raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", allowed) from error
 
 
 def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPolicy:
@@ -117,7 +111,7 @@ def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPo
     assert validate is not None, "a required method is there or an error was raised"
     if configure is not None:
         _called(name, "configure", lambda: configure(settings))
-    return LoadedPolicy(name=name, policy=cast("Policy", policy), close=close)
+    return LoadedPolicy(name=name, validate=validate, close=close)
 
 
 def _called(name: str, what: str, call: Callable[[], object], allowed: str = "") -> object:
@@ -177,10 +171,6 @@ def _where() -> str:
         "allowed: module.Class, a Python class on PYTHONPATH or in the working folder "
         f"{os.getcwd()}, several separated by commas"
     )
-
-
-def _importable() -> str:
-    return "a policy's module is imported once, at the start, and may import what is installed with the controller"
 
 
 def _methods() -> str:

@@ -96,7 +96,7 @@ def _id(text: str) -> RequestId:
 def topics_of(state: State) -> list[Topic]:
     """Returns all topics of a state by shard key."""
     assert isinstance(state.topics, DictTopics), "the rig stores topics in a dict"
-    return [state.topics.by_key[key] for key in sorted(state.topics.by_key)]
+    return [state.topics[key] for key in sorted(state.topics)]
 
 
 def fold(records: Sequence[Recorded], state: State | None = None) -> State:
@@ -142,7 +142,7 @@ def restored(value: bytes) -> State:
     kept = msgspec.msgpack.decode(value, type=_Stored)
     topics = DictTopics()
     for topic in kept.topics:
-        topics.by_key[ShardKey(topic.name.replace(".", "_"))] = topic
+        topics[ShardKey(topic.name.replace(".", "_"))] = topic
     cluster = Cluster(settings_from_pairs(kept.settings), kept.settings, kept.release)
     cluster = msgspec.structs.replace(
         cluster,

@@ -27,7 +27,9 @@ class _Calling:
 
 
 def chain_of(**answers: Callable[[RequestMetadata], object]) -> PolicyChain:
-    return PolicyChain([LoadedPolicy(name=f"my.{name}", policy=_Calling(answer)) for name, answer in answers.items()])
+    return PolicyChain(
+        [LoadedPolicy(name=f"my.{name}", validate=_Calling(answer).validate) for name, answer in answers.items()]
+    )
 
 
 def raising(error: BaseException) -> Callable[[RequestMetadata], object]:
@@ -196,10 +198,10 @@ def test_close_closes_every_policy_and_collects_exceptions() -> None:
         return close
 
     policies = [
-        LoadedPolicy(name="my.A", policy=_Calling(allow), close=lambda: closed.append("A")),
-        LoadedPolicy(name="my.B", policy=_Calling(allow), close=fails(OSError("gone"))),
-        LoadedPolicy(name="my.C", policy=_Calling(allow)),
-        LoadedPolicy(name="my.D", policy=_Calling(allow), close=fails(SystemExit(1))),
+        LoadedPolicy(name="my.A", validate=_Calling(allow).validate, close=lambda: closed.append("A")),
+        LoadedPolicy(name="my.B", validate=_Calling(allow).validate, close=fails(OSError("gone"))),
+        LoadedPolicy(name="my.C", validate=_Calling(allow).validate),
+        LoadedPolicy(name="my.D", validate=_Calling(allow).validate, close=fails(SystemExit(1))),
     ]
     chain = PolicyChain(policies)
     assert chain.names == ("my.A", "my.B", "my.C", "my.D")

@@ -44,7 +44,7 @@ class _Gated:
         self.closed_on.append(threading.current_thread().name)
 
     def chain(self) -> PolicyChain:
-        return PolicyChain([LoadedPolicy(name="my.Gated", policy=self, close=self.close)])
+        return PolicyChain([LoadedPolicy(name="my.Gated", validate=self.validate, close=self.close)])
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ async def test_close_reports_exceptions_of_policies(gated_policy: _Gated, error:
     def close() -> None:
         raise error
 
-    runner = PolicyRunner(PolicyChain([LoadedPolicy(name="my.P", policy=gated_policy, close=close)]))
+    runner = PolicyRunner(PolicyChain([LoadedPolicy(name="my.P", validate=gated_policy.validate, close=close)]))
     (failure,) = await runner.close(LONG_S)
     assert type(error).__name__ in failure
 

@@ -108,7 +108,7 @@ def _check_requests(
     A copy has no answer. If the request left no event, workers cannot recognize its copy and may answer it too.
     """
     waiting: set[tuple[str, str]] = set()
-    for topic in state.topics:  # type: ignore[attr-defined]
+    for topic in state.topics.values():  # type: ignore[attr-defined]
         if topic.pending_create is not None:
             waiting.add((topic.pending_create.request_id, topic.name))
     terminal = Counter((e.request_id, e.topic) for r in records if isinstance(e := r.event, CreateAnswered))

@@ -97,7 +97,8 @@ async def topics(
     """
     which = TopicFilter(_pattern(name), status, placeholders, principal)
     page = _Page(reader, which, limit)
-    if not reader.api.authorizer.allows_any(reader.caller, "Describe", "Topic"):
+    authorizer = reader.api.authorizer
+    if authorizer is not None and not authorizer.allows_any(reader.caller, "Describe", "Topic"):
         return await page.empty(at)
     if order == "newest":
         if at is not None:

@@ -72,10 +72,11 @@ class Acls(msgspec.Struct, frozen=True):
 
     def matching(self, wanted: AclFilter) -> list[Acl]:
         """Returns the ACLs that match a filter, sorted. A filter without an exact pattern scans all patterns."""
-        exact = exact_pattern(wanted)
-        found: Iterable[Entries] = (self.by_pattern.get(exact, {}),) if exact is not None else ()
-        if exact is None:
-            found = (entries for pattern, entries in self.by_pattern.items() if covers(wanted, pattern))
+        if wanted.name is not None and wanted.resource_type != ANY and wanted.pattern_type in (LITERAL, PREFIXED):
+            exact = (wanted.resource_type, wanted.pattern_type, wanted.name)
+            found = [self.by_pattern.get(exact, {})]
+        else:
+            found = [entries for pattern, entries in self.by_pattern.items() if covers(wanted, pattern)]
         return sorted(acl for entries in found for acl in entries if _matches_entry(wanted, acl))
 
     def with_all(self, acls: Iterable[Acl]) -> Acls:
@@ -119,13 +120,6 @@ def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
 
 def pattern_of(acl: Acl) -> Pattern:
     return acl.resource_type, acl.pattern_type, acl.name
-
-
-def exact_pattern(wanted: AclFilter) -> Pattern | None:
-    """Returns the only pattern that a filter can match, or None."""
-    if wanted.name is None or wanted.resource_type == ANY or wanted.pattern_type not in (LITERAL, PREFIXED):
-        return None
-    return wanted.resource_type, wanted.pattern_type, wanted.name
 
 
 def covers(wanted: AclFilter, pattern: Pattern) -> bool:
@@ -187,6 +181,7 @@ def is_range(host: str) -> bool:
     return "/" in host
 
 
+@lru_cache(maxsize=4096)
 def address_range(text: str) -> AddressRange:
     """Parses a range. Raises ValueError with Kafka's message."""
     return _ipv6_range(text) if ":" in text else _ipv4_range(text)
@@ -194,19 +189,10 @@ def address_range(text: str) -> AddressRange:
 
 def in_range(host: str, text: str) -> bool:
     """True if the address `host` is in the range `text`. False if either text is invalid."""
-    found = _known(text)
     try:
-        return found is not None and ip_address(host) in found
+        return ip_address(host) in address_range(text)
     except ValueError:
         return False
-
-
-@lru_cache(maxsize=4096)
-def _known(text: str) -> AddressRange | None:
-    try:
-        return address_range(text)
-    except ValueError:
-        return None
 
 
 def _ipv4_range(text: str) -> AddressRange:

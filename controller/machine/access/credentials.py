@@ -10,14 +10,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from msgspec.structs import replace
-
-from controller.machine.access.bucket_map import changed
-from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramRemoval, ScramUpsert
 from controller.machine.decision import NOTHING, Answer, Decision, Detail
 from controller.machine.errors import ErrorCode
-from controller.machine.state import Cluster, ScramCredential, State
+from controller.machine.state import Cluster, State
 from events.access import LoginSecretDrawn, ScramCredentialRemoved, ScramCredentialSet
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -46,7 +42,7 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
             outcomes[change.user] = _TWICE
     events = tuple(_event(command, change) for change in changes if not outcomes[change.user].code)
     details = tuple(outcomes[change.user] for change in changes)
-    return Decision(events, (Answer(command.request_id, NO_TOPIC, 0, details=details),))
+    return Decision(events, (Answer(command.request_id, command.topic, 0, details=details),))
 
 
 def draw_secret(state: State, command: DrawLoginSecret) -> Decision:
@@ -67,29 +63,8 @@ def _check(cluster: Cluster, change: _Change) -> Detail:
 
 
 def _event(command: AlterUserScramCredentials, change: _Change) -> ScramCredentialSet | ScramCredentialRemoved:
-    mechanism = MECHANISMS[change.mechanism]
+    mechanism, who = MECHANISMS[change.mechanism], (command.principal, command.client_id, command.host)
     if isinstance(change, ScramRemoval):
-        who = (command.principal, command.client_id, command.host)
         return ScramCredentialRemoved(command.request_id, change.user, mechanism, *who)
-    return ScramCredentialSet(
-        command.request_id,
-        change.user,
-        mechanism,
-        change.iterations,
-        change.salt,
-        change.stored_key,
-        change.server_key,
-        command.principal,
-        command.client_id,
-        command.host,
-    )
-
-
-def apply_credential(cluster: Cluster, event: ScramCredentialSet | ScramCredentialRemoved) -> Cluster:
-    """Returns the cluster after a credential event."""
-    key = event.user, event.mechanism
-    if isinstance(event, ScramCredentialRemoved):
-        credential = None
-    else:
-        credential = ScramCredential(event.iterations, event.salt, event.stored_key, event.server_key)
-    return replace(cluster, scram=changed(cluster.scram, key, credential))
+    keys = (change.iterations, change.salt, change.stored_key, change.server_key)
+    return ScramCredentialSet(command.request_id, change.user, mechanism, *keys, *who)

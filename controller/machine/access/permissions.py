@@ -1,5 +1,4 @@
-"""Decides on CreateAcls and DeleteAcls (KIP-140, KIP-290), like Kafka's AclControlManager, and records refusals that
-were only counted so far.
+"""Decides on CreateAcls and DeleteAcls (KIP-140, KIP-290), like Kafka's AclControlManager.
 
 The API handler has checked before that the principal may alter the cluster.
 """
@@ -8,8 +7,7 @@ from __future__ import annotations
 
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import address_range, is_range
-from controller.machine.commands import NO_TOPIC
-from controller.machine.commands.access import CreateAcls, DeleteAcls, RecordRefusals
+from controller.machine.commands.access import CreateAcls, DeleteAcls
 from controller.machine.decision import Answer, Decision, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
@@ -47,12 +45,8 @@ def delete_acls(state: State, command: DeleteAcls) -> Decision:
     return _decided(command, details, tuple(sorted(gone)))
 
 
-def record_refusals(state: State, command: RecordRefusals) -> Decision:
-    return Decision(command.refusals)
-
-
 def _decided(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], changed: tuple[Acl, ...]) -> Decision:
-    answer = Answer(command.request_id, NO_TOPIC, 0, details=details)
+    answer = Answer(command.request_id, command.topic, 0, details=details)
     if not changed:
         return Decision((), (answer,))
     event = AclsCreated if isinstance(command, CreateAcls) else AclsDeleted
@@ -62,7 +56,7 @@ def _decided(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], chan
 
 def _too_many(command: CreateAcls | DeleteAcls, verb: str) -> Decision:
     message = f"Cannot {verb} more than {CHANGES_PER_REQUEST_MAX} acls in a single operation."
-    return Decision((), (Answer(command.request_id, NO_TOPIC, int(ErrorCode.POLICY_VIOLATION), message),))
+    return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.POLICY_VIOLATION), message),))
 
 
 def _wrong_with(acl: Acl) -> Detail | None:

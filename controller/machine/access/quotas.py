@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Final
 
-from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, TopicCommand
 from controller.machine.decision import Answer, Decision, Detail, topic_named
@@ -52,7 +51,7 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
         if not wrong:
             event = _changes(state.cluster.quotas.get(entity, ()), entity, alteration, command)
             events += [] if event is None else [event]
-    answer = Answer(command.request_id, NO_TOPIC, 0, details=tuple(details))
+    answer = Answer(command.request_id, command.topic, 0, details=tuple(details))
     return Decision(() if command.validate_only else tuple(events), (answer,))
 
 
@@ -116,11 +115,8 @@ def _wrong_with_entity(entity: QuotaEntity) -> str:
 
 def _wrong_with_values(entity: QuotaEntity, alteration: QuotaAlteration) -> str:
     keys = _IP_KEYS if entity[0][0] == IP else _USER_KEYS
-    for key, value in alteration.ops:
-        wrong = "" if value is None else _wrong_with_value(keys, key, value)
-        if wrong:
-            return wrong
-    return ""
+    wrong = (_wrong_with_value(keys, key, value) for key, value in alteration.ops if value is not None)
+    return next(filter(None, wrong), "")
 
 
 def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command
@@ -19,10 +21,7 @@ class ClusterCommand(Command, frozen=True, kw_only=True, gc=False):
     client_id: str | None = None
     host: str = ""
     """The client's address."""
-
-    @property
-    def topic(self) -> TopicName:
-        return NO_TOPIC
+    topic: ClassVar[TopicName] = NO_TOPIC
 
 
 class CreateAcls(ClusterCommand, frozen=True, kw_only=True, gc=False):

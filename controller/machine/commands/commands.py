@@ -7,6 +7,8 @@ the same command on the same state always leads to the same decision.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command, access
@@ -95,9 +97,7 @@ class MembershipCommand(Command, frozen=True, kw_only=True, gc=False):
     Commands of KRaft brokers are answered with the broker epoch in `number`. Others get no answer.
     """
 
-    @property
-    def topic(self) -> TopicName:
-        return NO_TOPIC
+    topic: ClassVar[TopicName] = NO_TOPIC
 
 
 class RegisterBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
@@ -213,7 +213,7 @@ class BrokerCommand(Command, frozen=True, kw_only=True, gc=False):
 
     broker_id: BrokerId
     broker_epoch: int
-    topic: TopicName = TopicName("")
+    topic: TopicName = NO_TOPIC
 
 
 class AssignDirectories(BrokerCommand, frozen=True, kw_only=True, gc=False):

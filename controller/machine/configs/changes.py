@@ -69,7 +69,17 @@ def altered_topic_configs(
 
 def check_ops(ops: Sequence[ConfigOp]) -> Rejection | None:
     """Checks the operations of an alter request for any type of resource. Returns the first error, or None."""
-    return _duplicate_keys(op.name for op in ops) or _null_values(ops) or _unknown_operation(ops)
+    repeated = [name for name, times in Counter(op.name for op in ops).items() if times > 1]
+    if repeated:
+        return _invalid_request(f"Error due to duplicate config keys: {', '.join(repeated)}")
+    missing = [op.name for op in ops if op.value is None and op.op != OpType.DELETE]
+    if missing:
+        return _invalid_request(f"Null value not supported for : {', '.join(missing)}")
+    for op in ops:
+        if not OpType.SET <= op.op <= OpType.SUBTRACT:
+            allowed = ", ".join(f"{known.name} {int(known)}" for known in OpType)
+            return _invalid_request(f"Unknown operations type {op.op} for key {op.name}; allowed: {allowed}")
+    return None
 
 
 def check_resources(resources: Sequence[tuple[int, str]], others: Collection[int] = ()) -> tuple[Rejection | None, ...]:
@@ -94,24 +104,6 @@ def _bad_resource(kind: int, name: str, times: int, others: Collection[int]) -> 
 
 def _invalid_request(message: str) -> Rejection:
     return Rejection(ErrorCode.INVALID_REQUEST, message, _RULE)
-
-
-def _duplicate_keys(names: Iterable[str]) -> Rejection | None:
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    return _invalid_request(f"Error due to duplicate config keys: {', '.join(repeated)}") if repeated else None
-
-
-def _null_values(ops: Sequence[ConfigOp]) -> Rejection | None:
-    missing = [op.name for op in ops if op.value is None and op.op != OpType.DELETE]
-    return _invalid_request(f"Null value not supported for : {', '.join(missing)}") if missing else None
-
-
-def _unknown_operation(ops: Sequence[ConfigOp]) -> Rejection | None:
-    for op in ops:
-        if not OpType.SET <= op.op <= OpType.SUBTRACT:
-            allowed = ", ".join(f"{known.name} {int(known)}" for known in OpType)
-            return _invalid_request(f"Unknown operations type {op.op} for key {op.name}; allowed: {allowed}")
-    return None
 
 
 def _after_ops(
@@ -245,7 +237,7 @@ def _refused(command: AlterResourceConfigs, cluster: Cluster) -> Rejection | Non
         return _unknown_broker(command.name, cluster) or check_ops(command.ops)
     if not command.name:
         kind = "group" if command.kind == GROUPS else "client metrics"
-        return Rejection(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.", _RULE)
+        return _invalid_request(f"Default {kind} resources are not allowed.")
     return check_ops(command.ops)
 
 
@@ -253,7 +245,7 @@ def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
     if not name:
         return None
     if not (name.isascii() and name.isdigit()):
-        return Rejection(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}; allowed: a broker's id", _RULE)
+        return _invalid_request(f"Invalid broker name {name}; allowed: a broker's id")
     if int(name) in cluster.brokers:
         return None
     return Rejection(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.", _RULE)
@@ -273,7 +265,7 @@ def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Conf
 def _canonical(name: str, text: str) -> str:
     row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name)
     if row is not None:
-        return canonical_text(name, row.kind, row.allowed, text)
+        return row.canonical(text)
     return canonical_text(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, text)
 
 

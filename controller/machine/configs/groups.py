@@ -17,11 +17,12 @@ from controller.machine.configs.values import (
     AtLeast,
     Bad,
     Between,
+    ConfigRow,
     ConfigType,
     OneOf,
     Value,
     allowed_from,
-    read_value,
+    read_values,
 )
 from controller.machine.errors import ErrorCode, Rejection
 from events.catalog import Configs
@@ -30,11 +31,7 @@ GROUPS = 32
 """Kafka's config resource type GROUP."""
 
 
-class GroupConfig(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    kind: ConfigType
-    default: str | None
-    allowed: Allowed
+class GroupConfig(ConfigRow, frozen=True, gc=False):
     within: Allowed
     internal: bool
     documentation: str
@@ -44,6 +41,17 @@ class GroupConfig(msgspec.Struct, frozen=True, gc=False):
     def synonym(self) -> str | None:
         """The broker-level config that has the default; None without one."""
         return None if self.documentation else f"group.{self.name}"
+
+    def read(self, text: str) -> Value | Bad:
+        value = super().read(text)
+        if isinstance(value, tuple) and len(set(value)) < len(value):
+            return Bad(f"{self.name} must not contain duplicate tag keys.")
+        is_reset = self.name == _RESET and not isinstance(value, Bad)
+        if is_reset and value not in ("earliest", "latest") and not _is_ago(str(value)):
+            why = f"Invalid value `{value}` for configuration {self.name}. The value must be either 'earliest', "
+            why += "'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+            return Bad(f"Invalid value {value} for configuration {self.name}: {why}")
+        return value
 
 
 _Stored = tuple[str, str, str | None, str, str, bool, str]
@@ -79,27 +87,11 @@ def invalid_group_configs(configs: Configs, *, within: bool) -> Rejection | None
     unknown = next((name for name in texts if name not in GROUP_CONFIGS), None)
     if unknown is not None:
         return _invalid(f"Unknown group config name: {unknown}")
-    values: dict[str, Value] = {}
-    for row in GROUP_CONFIGS.values():
-        if row.name in texts:
-            value = _read(row, texts[row.name])
-            if isinstance(value, Bad):
-                return _invalid(value.message)
-            values[row.name] = value
+    values = read_values(GROUP_CONFIGS.values(), texts)
+    if isinstance(values, Bad):
+        return _invalid(values.message)
     beyond = (_beyond(row, values[row.name]) for row in GROUP_CONFIGS.values() if within and row.name in values)
     return next((each for each in beyond if each is not None), None) or _contradiction(values)
-
-
-def _read(row: GroupConfig, text: str) -> Value | Bad:
-    value = read_value(row.name, row.kind, row.allowed, text)
-    if isinstance(value, tuple) and len(set(value)) < len(value):
-        return Bad(f"{row.name} must not contain duplicate tag keys.")
-    if row.name == _RESET and isinstance(value, str) and value not in ("earliest", "latest") and not _is_ago(value):
-        return Bad(
-            f"Invalid value {value} for configuration {row.name}: Invalid value `{value}` for configuration {row.name}."
-            " The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
-        )
-    return value
 
 
 def _is_ago(text: str) -> bool:

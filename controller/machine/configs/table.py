@@ -12,35 +12,27 @@ from importlib.resources import files
 
 import msgspec
 
-from controller.machine.configs.values import Allowed, ConfigType, allowed_from
+from controller.machine.configs.values import ConfigRow, ConfigType, allowed_from
 
 KAFKA_VERSION = "4.4"
 
 
-class Synonym(msgspec.Struct, frozen=True, gc=False):
+class Synonym(ConfigRow, frozen=True, gc=False):
     """A broker-level setting that is a default of topics.
 
     `unit` converts its number to the topic's unit (hours to ms). `default` is Kafka's default of the broker-level
     setting; None if another synonym of the row has it.
     """
 
-    name: str
-    kind: ConfigType
-    default: str | None
-    allowed: Allowed
     unit: int = 1
 
 
-class TopicConfig(msgspec.Struct, frozen=True, gc=False):
+class TopicConfig(ConfigRow, frozen=True, gc=False):
     """A topic config. `default` is the text that DescribeConfigs returns; None for internal configs.
 
     `internal` configs are for tests of brokers: clients may set them, and responses have them only if they are set.
     """
 
-    name: str
-    kind: ConfigType
-    default: str | None
-    allowed: Allowed
     synonyms: tuple[Synonym, ...]
     documentation: str
 

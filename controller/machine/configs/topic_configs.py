@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS, Synonym, TopicConfig
-from controller.machine.configs.values import Bad, Value, canonical_text, read_value
+from controller.machine.configs.values import Bad, Value, read_values
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Settings
 from events.catalog import Configs
@@ -51,9 +51,12 @@ def validate_topic_configs(
     if len(explicit) < len(wanted):
         missing = ",".join(name for name, value in wanted.items() if value is None)
         return invalid_config(f"Null value not supported for topic configs: {missing}")
-    values = too_long(explicit) or _unknown_name(explicit) or _explicit_values(explicit)
-    if isinstance(values, Rejection):
-        return values
+    rejection = too_long(explicit) or _unknown_name(explicit)
+    if rejection is not None:
+        return rejection
+    values = read_values(TOPIC_CONFIGS if len(explicit) > 1 else (BY_NAME[name] for name in explicit), explicit)
+    if isinstance(values, Bad):
+        return invalid_config(values.message)
     in_force = {**values_in_force(broker_defaults), **values}
     tiered = dict(broker_defaults).get(TIERED_STORAGE_KEY, "").strip().lower() == "true"
     return _contradiction(in_force, dict(existing), tiered)
@@ -65,10 +68,9 @@ def invalid_config(message: str) -> Rejection:
 
 def topic_config(name: str, explicit: Iterable[tuple[str, str | None]], broker_defaults: Configs) -> Value | None:
     """Returns the effective value of a config, by the type in the table. None if it has no valid value."""
-    row = BY_NAME[name]
     for key, text in explicit:
         if key == name and text is not None:
-            value = read_value(name, row.kind, row.allowed, text)
+            value = BY_NAME[name].read(text)
             return None if isinstance(value, Bad) else value
     return values_in_force(broker_defaults).get(name)
 
@@ -81,21 +83,14 @@ def contradicting_defaults(broker_defaults: Configs) -> str | None:
 
 def explicit_configs(configs: Iterable[tuple[str, str | None]]) -> Configs:
     """Returns configs as they are stored: sorted, in canonical form, the last value of a duplicate name."""
-    return tuple(sorted((name, _canonical(name, value)) for name, value in dict(configs).items() if value is not None))
-
-
-def _canonical(name: str, text: str) -> str:
-    row = BY_NAME[name]
-    return canonical_text(name, row.kind, row.allowed, text)
+    given = dict(configs).items()
+    return tuple(sorted((name, BY_NAME[name].canonical(value)) for name, value in given if value is not None))
 
 
 def readable_configs(configs: Configs) -> Configs:
     """Returns the configs that are valid individually. A log written by Kafka may have others."""
-    return tuple(
-        (name, text)
-        for name, text in configs
-        if (row := BY_NAME.get(name)) is not None and not isinstance(read_value(name, row.kind, row.allowed, text), Bad)
-    )
+    known = (pair for pair in configs if pair[0] in BY_NAME)
+    return tuple((name, text) for name, text in known if not isinstance(BY_NAME[name].read(text), Bad))
 
 
 def min_insync_replicas(configs: Configs, settings: Settings) -> int:
@@ -133,19 +128,6 @@ def _unknown_name(explicit: Mapping[str, str]) -> Rejection | None:
             hint = f". Did you mean {' or '.join(near)}?" if near else ""
             return invalid_config(f"Unknown topic config name: {name}{hint}")
     return None
-
-
-def _explicit_values(explicit: Mapping[str, str]) -> dict[str, Value] | Rejection:
-    values: dict[str, Value] = {}
-    for row in TOPIC_CONFIGS if len(explicit) > 1 else (BY_NAME[name] for name in explicit):
-        text = explicit.get(row.name)
-        if text is None:
-            continue
-        value = read_value(row.name, row.kind, row.allowed, text)
-        if isinstance(value, Bad):
-            return invalid_config(value.message)
-        values[row.name] = value
-    return values
 
 
 def _contradiction(in_force: Mapping[str, Value], existing: Mapping[str, str], tiered: bool) -> Rejection | None:
@@ -240,7 +222,7 @@ def operators_default(row: TopicConfig, broker_defaults: Mapping[str, str]) -> s
 
 
 def _in_topic_unit(synonym: Synonym, text: str) -> str:
-    value = read_value(synonym.name, synonym.kind, synonym.allowed, text)
+    value = synonym.read(text)
     if synonym.unit == 1 or not isinstance(value, int):
         return text
     return str(value * synonym.unit) if value >= 0 else "-1"
@@ -254,7 +236,7 @@ def values_in_force(broker_defaults: Configs) -> Mapping[str, Value]:
     values: dict[str, Value] = {}
     for row in TOPIC_CONFIGS:
         for text in (operators_default(row, chosen), row.default):
-            value = None if text is None else read_value(row.name, row.kind, row.allowed, text)
+            value = None if text is None else row.read(text)
             if value is not None and not isinstance(value, Bad):
                 values[row.name] = value
                 break

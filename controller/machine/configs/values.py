@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import IntEnum
 
@@ -75,6 +76,36 @@ class Bad(msgspec.Struct, frozen=True, gc=False):
     """Why a text is invalid; names the key, the text and the allowed values."""
 
     message: str
+
+
+class ConfigRow(msgspec.Struct, frozen=True, gc=False):
+    """A config in a table. `default` is Kafka's, as text."""
+
+    name: str
+    kind: ConfigType
+    default: str | None
+    allowed: Allowed
+
+    def read(self, text: str) -> Value | Bad:
+        """Parses and validates a value."""
+        return read_value(self.name, self.kind, self.allowed, text)
+
+    def canonical(self, text: str) -> str:
+        """Returns the text to store; see `canonical_text`."""
+        return canonical_text(self.name, self.kind, self.allowed, text)
+
+
+def read_values(rows: Iterable[ConfigRow], texts: Mapping[str, str]) -> dict[str, Value] | Bad:
+    """Parses the texts of these rows, by name. Returns the first error in the order of the rows."""
+    values: dict[str, Value] = {}
+    for row in rows:
+        text = texts.get(row.name)
+        if text is not None:
+            value = row.read(text)
+            if isinstance(value, Bad):
+                return value
+            values[row.name] = value
+    return values
 
 
 _BLANKS = "".join(map(chr, range(0x21)))
@@ -142,7 +173,10 @@ def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Valu
     trimmed = text.strip(_BLANKS)
     match kind:
         case ConfigType.BOOLEAN:
-            return _boolean(name, text, trimmed)
+            lowered = trimmed.lower()
+            if lowered in ("true", "false"):
+                return lowered == "true"
+            return _bad(name, text, "Expected value to be either true or false")
         case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG | ConfigType.DOUBLE:
             number = _decimal(trimmed) if kind is ConfigType.DOUBLE else _integer(trimmed, _BITS[kind])
             if number is None:
@@ -183,13 +217,6 @@ def _bad(name: str, value: str, why: str) -> Bad:
     return Bad(f"Invalid value {value} for configuration {name}: {why}")
 
 
-def _boolean(name: str, text: str, trimmed: str) -> bool | Bad:
-    lowered = trimmed.lower()
-    if lowered in ("true", "false"):
-        return lowered == "true"
-    return _bad(name, text, "Expected value to be either true or false")
-
-
 def _integer(trimmed: str, bits: int) -> int | None:
     if _INTEGER.fullmatch(trimmed) is None:
         return None
@@ -226,7 +253,14 @@ def _beyond(allowed: Allowed, number: float) -> str | None:
 def _listed(name: str, allowed: Allowed, text: str, items: tuple[str, ...]) -> tuple[str, ...] | Bad:
     match allowed:
         case ListOf(values):
-            return _list_of(name, values, text, tuple(dict.fromkeys(items)))
+            distinct = tuple(dict.fromkeys(items))
+            for item in distinct:
+                if not item:
+                    why = f"values must not be empty. Value: {text}; allowed: {allowed_text(ConfigType.LIST, allowed)}"
+                    return Bad(f"Configuration '{name}' {why}")
+                if item not in values:
+                    return _bad(name, item, f"String must be one of: {', '.join(values)}")
+            return distinct
         case ReplicaList():
             if "".join(items) == "*" or all(_REPLICA.fullmatch(item) for item in items):
                 return items
@@ -235,16 +269,6 @@ def _listed(name: str, allowed: Allowed, text: str, items: tuple[str, ...]) -> t
             return _bad(name, shown, why)
         case _:
             return items
-
-
-def _list_of(name: str, values: tuple[str, ...], text: str, items: tuple[str, ...]) -> tuple[str, ...] | Bad:
-    for item in items:
-        if not item:
-            allowed = allowed_text(ConfigType.LIST, ListOf(values))
-            return Bad(f"Configuration '{name}' values must not be empty. Value: {text}; allowed: {allowed}")
-        if item not in values:
-            return _bad(name, item, f"String must be one of: {', '.join(values)}")
-    return items
 
 
 def _java_decimal(value: float) -> str:

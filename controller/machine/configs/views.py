@@ -16,7 +16,7 @@ import msgspec
 
 from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS, TopicConfig
 from controller.machine.configs.topic_configs import operators_default, values_in_force
-from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
+from controller.machine.configs.values import Bad, ConfigType, value_text
 from controller.machine.state import in_force
 from events.catalog import Configs
 
@@ -67,7 +67,8 @@ def effective_configs(explicit: Configs, broker_defaults: Configs, dynamic: Conf
     Texts are as given, except that hours and minutes are converted. There are no synonyms, as in Kafka. `dynamic` are
     the dynamic configs of all brokers, which take precedence over `broker_defaults`.
     """
-    return _overlaid(_effective_base(broker_defaults, dynamic), [_effective_entry(*pair) for pair in explicit])
+    entries = [_entry(_row(name), text, ConfigSource.DYNAMIC_TOPIC_CONFIG) for name, text in explicit]
+    return _overlaid(_effective_base(broker_defaults, dynamic), entries)
 
 
 @lru_cache(maxsize=256)
@@ -109,10 +110,6 @@ def _effective_base(broker_defaults: Configs, dynamic: Configs) -> tuple[ConfigE
     return tuple(sorted(entries, key=lambda entry: entry.name))
 
 
-def _effective_entry(name: str, text: str) -> ConfigEntry:
-    return _entry(BY_NAME.get(name) or _unknown_row(name), text, ConfigSource.DYNAMIC_TOPIC_CONFIG)
-
-
 def _entry(
     row: TopicConfig, value: str | None, source: ConfigSource, synonyms: tuple[ConfigSynonym, ...] = ()
 ) -> ConfigEntry:
@@ -132,8 +129,8 @@ def _described_base(broker_defaults: Configs, dynamic: Configs) -> tuple[ConfigE
 
 
 def _described_entry(name: str, text: str, chain: tuple[ConfigSynonym, ...]) -> ConfigEntry:
-    row = BY_NAME.get(name) or _unknown_row(name)
-    value = read_value(name, row.kind, row.allowed, text)
+    row = _row(name)
+    value = row.read(text)
     shown = text if isinstance(value, Bad) else value_text(value)
     source = ConfigSource.DYNAMIC_TOPIC_CONFIG
     return _entry(row, shown, source, (ConfigSynonym(name, shown, source), *chain))
@@ -160,6 +157,6 @@ def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynony
     return chain if chain and chain[0].name == row.synonyms[0].name else ()
 
 
-def _unknown_row(name: str) -> TopicConfig:
-    """A row for a config in the log that is not in the table: without type and documentation, as in Kafka."""
-    return TopicConfig(name, ConfigType.UNKNOWN, None, None, (), "")
+def _row(name: str) -> TopicConfig:
+    """The row of a config. If only the log has the config, it is without type and documentation, as in Kafka."""
+    return BY_NAME.get(name) or TopicConfig(name, ConfigType.UNKNOWN, None, None, (), "")

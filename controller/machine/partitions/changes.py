@@ -75,7 +75,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """The rules for changing partitions of one topic, which depend on its configs and brokers."""
+    """The rules for changing partitions of one topic, which depend on its configs and brokers. Only KRaft brokers have
+    eligible leader replicas and log directories."""
 
     may_lead: Callable[[BrokerId, bytes], bool]
     """True if the broker is live and the replica's directory is online."""
@@ -85,18 +86,6 @@ class Rules(msgspec.Struct, frozen=True):
     directory: Callable[[BrokerId], bytes] | None = None
     """Returns the directory of a new replica on a broker. None without KRaft brokers: then partitions have no
     replica metadata."""
-
-
-def rules_for(topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool]) -> Rules:
-    """Returns the rules of a topic. Only KRaft brokers have eligible leader replicas and log directories."""
-    if not cluster.has_kraft_brokers:
-        return Rules(may_lead)
-    return Rules(
-        may_lead,
-        min_isr=effective_min_isr(topic, cluster),
-        elr=cluster.feature(ELIGIBLE_REPLICAS) > 0,
-        directory=lambda broker_id: default_directory(cluster, broker_id),
-    )
 
 
 def effective_min_isr(topic: Topic, cluster: Cluster) -> int:
@@ -118,7 +107,11 @@ class TopicChanges:
         self, topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool] | None = None
     ) -> None:
         self._topic, self.cluster = topic, cluster
-        self._rules = rules_for(topic, cluster, may_lead or partial(serves, cluster))
+        may_lead = may_lead or partial(serves, cluster)
+        self._rules = Rules(may_lead)
+        if cluster.has_kraft_brokers:
+            min_isr, elr = effective_min_isr(topic, cluster), cluster.feature(ELIGIBLE_REPLICAS) > 0
+            self._rules = Rules(may_lead, min_isr, elr, partial(default_directory, cluster))
         self._changed: dict[int, Partition] = {}
         self.election = election_for(topic, cluster)
         """The kind of election when a leader fails."""

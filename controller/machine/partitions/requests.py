@@ -20,7 +20,7 @@ from controller.machine.partitions.changes import Election, Target, TopicChanges
 from controller.machine.partitions.placement import UNASSIGNED, Ids, directories_of, is_online, replica_metadata_of
 from controller.machine.state import Cluster, State
 from events.catalog import Event, Partition, ProducerIdsAllocated
-from events.names import NO_LEADER, BrokerId, RequestId, TopicName
+from events.names import NO_LEADER, BrokerId
 
 PRODUCER_IDS_PER_BLOCK = 1000
 """The size of Kafka's producer id blocks (KIP-730)."""
@@ -32,25 +32,24 @@ _PartitionsCommand = (
 # Brokers.
 
 
-def is_stale(cluster: Cluster, broker_id: BrokerId, broker_epoch: int | None) -> bool:
-    """True if the sender's broker epoch is not the registered one."""
-    broker = cluster.brokers.get(broker_id)
-    return broker is None or broker.broker_epoch != broker_epoch
-
-
-def stale(request_id: RequestId, topic: TopicName, cluster: Cluster, broker_id: BrokerId) -> Decision:
-    broker = cluster.brokers.get(broker_id)
+def stale(
+    cluster: Cluster, command: commands.AlterPartition | commands.BrokerCommand | commands.RegisteredCommand
+) -> Decision | None:
+    """The refusal of a command whose broker epoch is not the registered one. A command without an epoch has none."""
+    broker = cluster.brokers.get(command.broker_id)
+    if command.broker_epoch is None or (broker is not None and broker.broker_epoch == command.broker_epoch):
+        return None
     known = "is not registered" if broker is None else f"has epoch {broker.broker_epoch} now"
-    message = f"Broker {broker_id} {known}."
-    return Decision((), (Answer(request_id, topic, int(ErrorCode.STALE_BROKER_EPOCH), message),))
+    message = f"Broker {command.broker_id} {known}."
+    return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.STALE_BROKER_EPOCH), message),))
 
 
 def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
     """Applies the ISR reports of a leader in order. If a report completes a reassignment that elects another leader,
     the reporting leader gets an error. Simulated brokers send no broker epoch, and need no answer."""
     cluster, is_simulated = state.cluster, command.broker_epoch is None
-    if not is_simulated and is_stale(cluster, command.broker_id, command.broker_epoch):
-        return stale(command.request_id, command.topic, cluster, command.broker_id)
+    if (refused := stale(cluster, command)) is not None:
+        return refused
     topic = topic_named(state, command.topic)
     if topic is None or command.topic_id not in (None, topic.topic_id):
         decision = _unknown(command, [one.partition for one in command.reports])
@@ -120,13 +119,12 @@ def _are_eligible(report: commands.IsrReport, cluster: Cluster) -> bool:
 
 def assign_directories(state: State, command: commands.AssignDirectories) -> Decision:
     """Records the directories of replicas (KIP-858). A replica in a failed directory neither leads nor is in sync."""
-    cluster = state.cluster
-    if is_stale(cluster, command.broker_id, command.broker_epoch):
-        return stale(command.request_id, command.topic, cluster, command.broker_id)
+    if (refused := stale(state.cluster, command)) is not None:
+        return refused
     topic = topic_named(state, command.topic)
     if topic is None or topic.topic_id != command.topic_id:
         return _unknown(command, [index for index, _ in command.directories])
-    changes = TopicChanges(topic, cluster)
+    changes = TopicChanges(topic, state.cluster)
     answers = [_assign(changes, index, command.broker_id, directory) for index, directory in command.directories]
     return _decision(command, changes, answers)
 
@@ -154,10 +152,9 @@ def _assign(changes: TopicChanges, index: int, broker_id: BrokerId, directory: b
 
 def allocate_producer_ids(state: State, command: commands.AllocateProducerIds) -> Decision:
     """Allocates a block of producer ids (KIP-730)."""
-    cluster = state.cluster
-    if is_stale(cluster, command.broker_id, command.broker_epoch):
-        return stale(command.request_id, command.topic, cluster, command.broker_id)
-    first = cluster.next_producer_id
+    if (refused := stale(state.cluster, command)) is not None:
+        return refused
+    first = state.cluster.next_producer_id
     event = ProducerIdsAllocated(command.broker_id, command.broker_epoch, first, first + PRODUCER_IDS_PER_BLOCK)
     return Decision((event,), (Answer(command.request_id, command.topic, 0, number=first),))
 

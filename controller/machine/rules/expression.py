@@ -24,10 +24,11 @@ VARIABLES: Final = (
     *("name", "change", "principal", "client_id", "host", "before", "after"),
     *("partitions", "replication_factor", "min_insync_replicas", "configs", "config"),
 )
-FUNCTIONS: Final = (
-    *("size", "contains", "startsWith", "endsWith", "matches"),
-    *("int", "double", "string", "bool", "timestamp", "duration"),
-)
+_METHODS: Final = ("contains", "startsWith", "endsWith")
+_CONVERSIONS: Final = ("int", "double", "string", "bool", "timestamp", "duration")
+FUNCTIONS: Final = ("size", *_METHODS, "matches", *_CONVERSIONS)
+_CALL = re.compile(r"(\.?)\s*\b(\w+)\s*\(")
+_STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
 _OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "host", "before"}
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
 _MATCHES: Final = "re2_matches"
@@ -140,6 +141,11 @@ def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
         unknown = [each for each in used if each not in allowed and (what == "variable" or each.isidentifier())]
         if unknown:
             raise ExpressionError(f"unknown {what} '{unknown[0]}'; allowed: {', '.join(allowed)}")
+    for dot, name in _CALL.findall(_STRING.sub("''", text)):
+        if name in (_CONVERSIONS if dot else _METHODS):
+            raise ExpressionError(
+                f"invalid call of {name}; allowed: {f'{name}(value)' if dot else f'text.{name}(part)'}"
+            )
     return program, names
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.commands import NO_TOPIC, commands
+from controller.machine.commands import commands
 from controller.machine.commands.access import ApplyRules
 from controller.machine.configs.changes import altered
 from controller.machine.configs.table import BY_NAME
@@ -25,7 +25,7 @@ from controller.machine.configs.values import Bad, Value
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
-from controller.machine.rules.reading import NO_RULES, Example, Rules, read_rules
+from controller.machine.rules.reading import Example, Rules, read_rules
 from controller.machine.rules.rule import Change, Kind, Rule, RulesError, TopicFacts
 from controller.machine.state import BROKERS, Cluster, State, Topic
 from events import catalog
@@ -123,7 +123,7 @@ def filled(
 
 def _rules_of(cluster: Cluster) -> Rules:
     """Returns the rules of the state. Raises RulesError for rules of a newer release."""
-    return NO_RULES if cluster.rules is None or not cluster.rules.text else read_rules(cluster.rules.text)
+    return Rules(()) if cluster.rules is None or not cluster.rules.text else read_rules(cluster.rules.text)
 
 
 def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Change | None:
@@ -224,21 +224,13 @@ def apply_rules(state: State, command: ApplyRules) -> Decision:
     known = "" if held is None else held.file_sha256 if command.is_file else held.sha256
     if digest == known or (held is None and not command.text):
         return _answered(command, number)
-    event = catalog.RulesApplied(
-        command.request_id,
-        number + 1,
-        command.text,
-        digest,
-        command.is_file,
-        command.principal,
-        command.client_id,
-        command.host,
-    )
+    who = (command.principal, command.client_id, command.host)
+    event = catalog.RulesApplied(command.request_id, number + 1, command.text, digest, command.is_file, *who)
     return Decision((event,), _answered(command, number + 1).answers)
 
 
 def _answered(command: ApplyRules, number: int, code: int = 0, message: str = "") -> Decision:
-    return Decision((), (Answer(command.request_id, NO_TOPIC, int(code), message, number=number),))
+    return Decision((), (Answer(command.request_id, command.topic, int(code), message, number=number),))
 
 
 # Examples.
@@ -252,20 +244,14 @@ def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
         if found != set(example.violates):
             expected = ", ".join(example.violates) or "no rule"
             text = "; ".join(one.message for one in judgement.all) or "no rule is violated"
-            yield f"line {example.line}: {example.kind} {example.topic} should violate {expected}, but {text}"
+            yield f"line {example.line}: {example.change} {example.topic} should violate {expected}, but {text}"
 
 
 def _change_of(example: Example, at_ms: int) -> Change:
     before = None if example.before is None else _example_facts(example.before)
-    after = None if example.kind == "delete" else _example_facts({**(example.before or {}), **example.after})
-    return Change(
-        kind=example.kind,
-        topic=example.topic,
-        before=before,
-        after=after,
-        principal=example.principal,
-        at_ms=at_ms,
-    )
+    after = None if example.change == "delete" else _example_facts({**(example.before or {}), **example.after})
+    topic, principal = example.topic, example.principal
+    return Change(kind=example.change, topic=topic, before=before, after=after, principal=principal, at_ms=at_ms)
 
 
 def _example_facts(given: Mapping[str, Any]) -> TopicFacts:

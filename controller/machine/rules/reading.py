@@ -22,12 +22,11 @@ from controller.machine.rules.reading_values import (
     REQUIREMENT_READERS,
     RULE_READERS,
     Place,
-    line_of,
     mode_of,
     name_of,
     scoped,
+    table_header,
     table_values,
-    toml_text,
     written_text,
 )
 from controller.machine.rules.rule import MODES, Kind, Rule, RulesError, TopicDefaults
@@ -50,11 +49,11 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     is None for a new topic."""
 
     line: int
-    kind: Kind
+    change: Kind = "create"
     topic: str
-    principal: str
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any]
+    principal: str = "User:ANONYMOUS"
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] = {}
     violates: tuple[str, ...]
 
 
@@ -64,9 +63,6 @@ class Rules(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     defaults: tuple[TopicDefaults, ...] = ()
     examples: tuple[Example, ...] = ()
-
-
-NO_RULES = Rules(())
 
 
 @lru_cache(maxsize=16)
@@ -93,7 +89,7 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
     for key, value in document.items():
         if key != "mode" and key not in known:
             allowed = "mode, and tables [[rule]], [[default]], [[example]]"
-            raise RulesError("unknown key", allowed, line=line_of(text, "", 0, key), key=key, value=toml_text(value))
+            Place(text=text).at(key).fail(value, "unknown key", allowed)
         if key in known and not (isinstance(value, list) and all(isinstance(table, dict) for table in value)):
             raise RulesError("is not a table", f"[[{key}]]", key=key)
     tables = {key: document.get(key, []) for key in known}
@@ -108,7 +104,9 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
     taken: set[str] = set()
     read: dict[str, list[Any]] = {}
     for kind, reader in (("rule", _rule), ("default", _default), ("example", _example)):
-        lines = chain(_table_lines(text, kind), repeat(0))
+        header = table_header(kind)
+        headers = (place for place, line in enumerate(text.split("\n"), 1) if header.match(line))
+        lines = chain(headers, repeat(0))
         places = (Place(text=text, table=kind, number=number, line=line) for number, line in enumerate(lines, 1))
         read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=False)]
     # The mode of the whole text can only weaken the mode of a rule, in the order enforce, warn, observe.
@@ -151,18 +149,10 @@ def _example(place: Place, table: dict[str, object], taken: set[str]) -> Example
     for name in values["violates"]:
         if name not in taken:
             place.at("violates").fail(name, "is no rule", ", ".join(sorted(taken)))
-    kind = values.get("change", "create")
-    if (kind == "create") is ("before" in values):
+    example = Example(line=place.line, **values)
+    if (example.change == "create") is (example.before is not None):
         place.fail(None, "before is the topic as it was", "before for every change except create")
-    return Example(
-        line=place.line,
-        kind=kind,
-        topic=values["topic"],
-        principal=values.get("principal", "User:ANONYMOUS"),
-        before=values.get("before"),
-        after=values.get("after", {}),
-        violates=values["violates"],
-    )
+    return example
 
 
 def _written(table: Mapping[str, object]) -> dict[str, str]:
@@ -179,9 +169,3 @@ def _check_contradictions(place: Place, values: Mapping[str, Any]) -> None:
             place.at("forbidden_configs").fail(
                 name, "is both forbidden and required", "a config that no other key of the rule names"
             )
-
-
-def _table_lines(text: str, table: str) -> list[int]:
-    """The line of each table of a kind."""
-    header = re.compile(rf"\s*\[\[\s*{table}\s*\]\]")
-    return [place for place, line in enumerate(text.split("\n"), 1) if header.match(line)]

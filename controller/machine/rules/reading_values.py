@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import fnmatch
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
+from math import inf, isfinite
 from typing import Any, NoReturn, cast
 
 import msgspec
 
 from controller.machine.configs.table import BY_NAME, TopicConfig
-from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text, read_value
+from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text
 from controller.machine.rules.expression import Expression, ExpressionError, Message
 from controller.machine.rules.rule import (
     KINDS,
@@ -23,7 +23,6 @@ from controller.machine.rules.rule import (
     ConfigRequirement,
     Exemption,
     Kind,
-    Mode,
     Range,
     RulesError,
     Scope,
@@ -36,22 +35,6 @@ TEXT_CHARS_MAX = 1000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
-
-
-def line_of(text: str, table: str, number: int, key: str) -> int:
-    """The line of a key in the `number`-th table of a kind, or of the table if the key is not found."""
-    found, seen = 0, 0
-    header = re.compile(rf"\s*\[\[\s*{table}\s*\]\]") if table else None
-    wanted = re.compile(rf"\s*[\"']?{re.escape(key.partition('.')[0])}[\"']?\s*[=.]") if key else None
-    for place, line in enumerate(text.split("\n"), 1):
-        if header is not None and header.match(line):
-            seen += 1
-            found = place if seen == number else found
-        elif seen == number and wanted is not None and wanted.match(line):
-            return place
-        if seen > number:
-            break
-    return found
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +54,25 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def fail(self, value: object, problem: str, allowed: str) -> NoReturn:
         text = "" if value is None else toml_text(value)
         rule = f"{self.table} '{self.name}'" if self.name else f"{self.table} {self.number}" if self.table else ""
-        line = line_of(self.text, self.table, self.number, self.key)
-        raise RulesError(problem, allowed, line=line, rule=rule, key=self.key, value=text)
+        raise RulesError(problem, allowed, line=self._line_of_key(), rule=rule, key=self.key, value=text)
+
+    def _line_of_key(self) -> int:
+        """The line of the key in the text, or of the table if the key is not found."""
+        if not self.key or (self.table and not self.line):
+            return self.line
+        header = table_header(self.table)
+        wanted = re.compile(rf"\s*[\"']?{re.escape(self.key.partition('.')[0])}[\"']?\s*[=.]")
+        for place, line in enumerate(self.text.split("\n")[self.line :], self.line + 1):
+            if wanted.match(line):
+                return place
+            if self.table and header.match(line):
+                break
+        return self.line
+
+
+def table_header(table: str) -> re.Pattern[str]:
+    """Matches the line of a table's header."""
+    return re.compile(rf"\s*\[\[\s*{table}\s*\]\]")
 
 
 def table_values(place: Place, table: dict[str, object], readers: Mapping[str, _Reader]) -> dict[str, Any]:
@@ -83,9 +83,11 @@ def table_values(place: Place, table: dict[str, object], readers: Mapping[str, _
 
 
 def scoped(values: dict[str, Any]) -> dict[str, Any]:
-    principals = Scope(values.pop("principals", None), values.pop("except_principals", None))
-    topics = Scope(values.pop("topics", None), values.pop("except_topics", None))
-    return {**values, "principals": principals, "topics": topics}
+    for name in ("principals", "topics"):
+        only, but = values.pop(name, None), values.pop(f"except_{name}", None)
+        if only is not None or but is not None:
+            values[name] = Scope(only, but)
+    return values
 
 
 # Each function parses one value of the TOML text into the form that `Rule` has, or raises an error with the place.
@@ -98,10 +100,13 @@ def name_of(place: Place, value: object) -> str:
     return value
 
 
-def mode_of(place: Place, value: object) -> Mode:
-    if value not in MODES:
-        place.fail(value, "is not a mode", ", ".join(MODES))
-    return value
+def _one_of(values: Sequence[str], problem: str, allowed: str) -> _Reader:
+    def read(place: Place, value: object) -> object:
+        if value not in values:
+            place.fail(value, problem, allowed)
+        return value
+
+    return read
 
 
 def _text(place: Place, value: object) -> str:
@@ -182,7 +187,7 @@ def _config_range(place: Place, row: TopicConfig, ends: dict[str, Any]) -> Range
     allowed = f"{{ min = …, max = … }}, each {allowed_text(row.kind, row.allowed)}"
     _check_ends(place, ends, ends, allowed)
     for key, end in ends.items():
-        if type(end) not in (int, float) or (isinstance(end, float) and not math.isfinite(end)):
+        if type(end) not in (int, float) or (isinstance(end, float) and not isfinite(end)):
             place.fail(ends, f"{toml_text(end)} is not a number", allowed)
         if end == -1 and row.name in NO_LIMIT_AT_MINUS_ONE:
             place.fail(ends, "-1 means no limit here", "omit it")
@@ -194,7 +199,7 @@ def _value(place: Place, row: TopicConfig, given: object) -> Value:
     """Parses a value by the type and limits of its topic config: a rule cannot require an impossible value."""
     if not isinstance(given, str | int | float):
         place.fail(given, "is not a value", allowed_text(row.kind, row.allowed))
-    value = read_value(row.name, row.kind, row.allowed, _config_text(given))
+    value = row.read(_config_text(given))
     if isinstance(value, Bad):
         place.fail(given, value.message.partition("; allowed: ")[0], allowed_text(row.kind, row.allowed))
     return value
@@ -223,10 +228,10 @@ def _check_ends(place: Place, value: object, ends: Mapping[str, Any], allowed: s
 
 
 def _range(place: Place, value: object, ends: Mapping[str, Any], allowed: str) -> Range:
-    low, high = ends.get("min"), ends.get("max")
-    if low is not None and high is not None and low > high:
+    given = Range(ends.get("min", -inf), ends.get("max", inf))
+    if given.low > given.high:
         place.fail(value, "min is over max", allowed)
-    return Range(low, high)
+    return given
 
 
 def _quoted(name: str) -> str:
@@ -248,10 +253,9 @@ def toml_text(value: object) -> str:
         case str():
             return f"'{value}'"
         case dict():
-            pairs = cast("dict[str, object]", value).items()
-            return (
-                "{ " + ", ".join(f"{_quoted(key)} = {toml_text(one)}" for key, one in pairs) + " }" if pairs else "{}"
-            )
+            given = cast("dict[str, object]", value).items()
+            pairs = ", ".join(f"{_quoted(key)} = {toml_text(one)}" for key, one in given)
+            return f"{{ {pairs} }}" if pairs else "{}"
         case list():
             return f"[{', '.join(toml_text(one) for one in cast('Sequence[object]', value))}]"
         case _:
@@ -263,18 +267,6 @@ def _kinds(place: Place, value: object) -> tuple[Kind, ...]:
     if not isinstance(given, list) or not given or not all(one in KINDS for one in given):
         place.fail(value, "is not a list of changes", f"any of {', '.join(KINDS)}")
     return tuple(dict.fromkeys(given))
-
-
-def _kind(place: Place, value: object) -> Kind:
-    if value not in KINDS:
-        place.fail(value, "is not a change", f"one of {', '.join(KINDS)}")
-    return value
-
-
-def _fail(place: Place, value: object) -> str:
-    if value not in ("open", "closed"):
-        place.fail(value, "is not a way to fail", "closed (refuse the change), or open")
-    return value
 
 
 def _expression(place: Place, value: object) -> Expression:
@@ -347,22 +339,8 @@ def _rule_names(place: Place, value: object) -> tuple[str, ...]:
 
 
 _Reader = Callable[[Place, object], Any]
-_GLOBS: dict[str, _Reader] = {
-    "principals": _globs,
-    "except_principals": _globs,
-    "topics": _globs,
-    "except_topics": _globs,
-}
-_SCOPE_READERS: dict[str, _Reader] = {
-    "name": name_of,
-    "mode": mode_of,
-    "on": _kinds,
-    "hint": _text,
-    "message": _message,
-    "fail": _fail,
-    "exception": _exceptions,
-    **_GLOBS,
-}
+mode_of: _Reader = _one_of(MODES, "is not a mode", ", ".join(MODES))
+_GLOBS: dict[str, _Reader] = dict.fromkeys(("principals", "except_principals", "topics", "except_topics"), _globs)
 REQUIREMENT_READERS: dict[str, _Reader] = {
     "refuse": _text,
     "name_pattern": _regex,
@@ -374,7 +352,17 @@ REQUIREMENT_READERS: dict[str, _Reader] = {
     "forbidden_configs": _some_names,
     "check": _expression,
 }
-RULE_READERS = _SCOPE_READERS | REQUIREMENT_READERS
+RULE_READERS: dict[str, _Reader] = {
+    "name": name_of,
+    "mode": mode_of,
+    "on": _kinds,
+    "hint": _text,
+    "message": _message,
+    "fail": _one_of(("open", "closed"), "is not a way to fail", "closed (refuse the change), or open"),
+    "exception": _exceptions,
+    **_GLOBS,
+    **REQUIREMENT_READERS,
+}
 _EXCEPTION_READERS: dict[str, _Reader] = {"topics": _globs, "principals": _globs, "reason": _text, "until": _until}
 _FACTS_READERS: dict[str, _Reader] = {
     "partitions": _default_count,
@@ -383,7 +371,7 @@ _FACTS_READERS: dict[str, _Reader] = {
 }
 DEFAULT_READERS: dict[str, _Reader] = {"name": name_of, **_GLOBS, **_FACTS_READERS}
 EXAMPLE_READERS: dict[str, _Reader] = {
-    "change": _kind,
+    "change": _one_of(KINDS, "is not a change", f"one of {', '.join(KINDS)}"),
     "topic": _text,
     "principal": _text,
     "before": _facts,

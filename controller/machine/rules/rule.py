@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import inf
 from pathlib import PurePath
 from typing import Literal, get_args
 
 import msgspec
 
 from controller.machine.configs.table import BY_NAME
-from controller.machine.configs.values import Bad, Value, read_value, value_text
+from controller.machine.configs.values import Bad, Value, value_text
 from controller.machine.rules.expression import Expression, ExpressionFailed, Message, Variables
 from controller.patterns import Pattern
 from events.errors import UserError, shortened
@@ -65,8 +66,7 @@ class TopicFacts(msgspec.Struct, frozen=True):
     def value(self, name: str) -> Value | Bad:
         """The parsed value of an explicit config."""
         if name not in self.parsed:
-            row = BY_NAME[name]
-            self.parsed[name] = read_value(name, row.kind, row.allowed, self.configs[name])
+            self.parsed[name] = BY_NAME[name].read(self.configs[name])
         return self.parsed[name]
 
 
@@ -83,29 +83,24 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     at_ms: int
 
-    @property
-    def changes_partitions(self) -> bool:
-        """True if the number of partitions of an existing topic changes."""
-        return self.before is not None and self.after is not None and self.before.partitions != self.after.partitions
-
 
 NO_LIMIT_AT_MINUS_ONE = frozenset({"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"})
 """Configs where -1 means no limit. There -1 counts as infinite, so that it exceeds every `max`."""
 
 
 class Range(msgspec.Struct, frozen=True):
-    """A range of allowed numbers, both ends included; None means no limit at that end."""
+    """A range of allowed numbers, both ends included."""
 
-    low: float | None = None
-    high: float | None = None
+    low: float = -inf
+    high: float = inf
 
     def __contains__(self, number: float) -> bool:
-        return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
+        return self.low <= number <= self.high
 
     def __str__(self) -> str:
-        if self.low is None:
+        if self.low == -inf:
             return f"at most {self.high}"
-        if self.high is None:
+        if self.high == inf:
             return f"at least {self.low}"
         return f"{self.low}" if self.low == self.high else f"{self.low} to {self.high}"
 
@@ -133,15 +128,16 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
         value = topic.value(self.name)
         if isinstance(value, Bad):
             return value.message
-        text = topic.configs[self.name].strip()
-        return None if self._allows(value) else f"{self.name} is '{text}', allowed is {self.allowed}"
+        if self._allows(value):
+            return None
+        return f"{self.name} is '{topic.configs[self.name].strip()}', allowed is {self.allowed}"
 
     def _allows(self, value: Value) -> bool:
         if isinstance(self.allowed, Choice):
             return value in self.allowed
         assert isinstance(value, int | float), f"{self.name} has a range, so its values are numbers"
         endless = value == -1 and self.name in NO_LIMIT_AT_MINUS_ONE
-        return (float("inf") if endless else value) in self.allowed
+        return (inf if endless else value) in self.allowed
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -156,11 +152,16 @@ class Scope(msgspec.Struct, frozen=True):
         return self.only is None or self.only.fullmatch(name) is not None
 
 
+ALL = Scope()
+"""Applies to all names. `Rule.violation` skips it, as it skips every requirement that a rule does not have: 50 rules
+may cost less than a tenth of a create."""
+
+
 class Exemption(msgspec.Struct, frozen=True, kw_only=True):
     """Topics or principals that a rule does not apply to, with the reason, until a time (exclusive)."""
 
-    topics: Scope = Scope()
-    principals: Scope = Scope()
+    topics: Scope = ALL
+    principals: Scope = ALL
     reason: str
     until_ms: int
     until: str
@@ -169,7 +170,10 @@ class Exemption(msgspec.Struct, frozen=True, kw_only=True):
     """The topics and principals, as written in the rules."""
 
     def covers(self, change: Change) -> bool:
-        return change.at_ms < self.until_ms and change.topic in self.topics and change.principal in self.principals
+        if change.at_ms >= self.until_ms or change.principal not in self.principals:
+            return False
+        # The defaults are of all topics, and no exemption of topics covers them.
+        return self.topics is ALL if change.kind == "defaults" else change.topic in self.topics
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,8 +186,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     message: Message | None = None
     is_open: bool = False
     """True if an expression that fails allows the change (`fail = "open"`)."""
-    principals: Scope = Scope()
-    topics: Scope = Scope()
+    principals: Scope = ALL
+    topics: Scope = ALL
     exceptions: tuple[Exemption, ...] = ()
     refuse: str = ""
     name_pattern: Pattern | None = None
@@ -202,9 +206,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
         `variables` are those of the change. `unchanged` has the topic before the change; it is None for a new topic.
         """
-        if change.kind not in self.on or change.principal not in self.principals:
+        if change.kind not in self.on or (self.principals is not ALL and change.principal not in self.principals):
             return None
-        if change.kind != "defaults" and change.topic not in self.topics:
+        if self.topics is not ALL and change.kind != "defaults" and change.topic not in self.topics:
             return None
         if self.exceptions and any(exemption.covers(change) for exemption in self.exceptions):
             return None
@@ -232,10 +236,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         violation = self._check_violation(check, variables)
         if violation is None:
             return []
-        may_have_been = change.after is not None and unchanged is not None and check.is_of_topic
-        may_have_been = may_have_been and not (change.changes_partitions and "partitions" in check.names)
-        if may_have_been and self._check_violation(check, unchanged):  # type: ignore[arg-type]
-            return []
+        before, after = change.before, change.after
+        if before is not None and after is not None and unchanged is not None and check.is_of_topic:
+            is_fresh = before.partitions != after.partitions and "partitions" in check.names
+            if not is_fresh and self._check_violation(check, unchanged):
+                return []
         return [violation]
 
     def _check_violation(self, check: Expression, variables: Variables) -> str | None:
@@ -252,19 +257,22 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
                 found.append(f"topic name '{change.topic}' does not match '{self.name_pattern.text}'")
             if self.partitions is not None and topic.partitions not in self.partitions:
                 found.append(f"partitions is {topic.partitions}, allowed is {self.partitions}")
-            if self.replication_factor is not None:
-                wrong = (each for each in topic.factors if each not in self.replication_factor)
-                found += [f"replication_factor is {each}, allowed is {self.replication_factor}" for each in wrong]
-            found += [self._missing(name) for name in self.required_configs if name not in configs]
+            allowed = self.replication_factor
+            if allowed is not None:
+                for each in topic.factors:
+                    found += () if each in allowed else [f"replication_factor is {each}, allowed is {allowed}"]
+            if self.required_configs:
+                found += [self._missing(name) for name in self.required_configs if name not in configs]
             if self.allowed_configs is not None:
                 settable = self._settable
-                allowed = f"may not be set, allowed are {', '.join(settable) or 'no configs'}"
-                found += [f"{name} {allowed}" for name in sorted(configs) if name not in settable]
+                problem = f"may not be set, allowed are {', '.join(settable) or 'no configs'}"
+                found += [f"{name} {problem}" for name in sorted(configs) if name not in settable]
         for requirement in self.configs:
             violation = requirement.violation(topic) if requirement.name in configs else None
             if violation is not None:
                 found.append(violation)
-        found += [f"{name} may not be set" for name in self.forbidden_configs if name in configs]
+        if self.forbidden_configs:
+            found += [f"{name} may not be set" for name in self.forbidden_configs if name in configs]
         return found
 
     def _missing(self, name: str) -> str:
@@ -281,8 +289,8 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
     """Defaults for create requests that do not set these values. A count of 0 means that there is no default."""
 
     name: str
-    principals: Scope = Scope()
-    topics: Scope = Scope()
+    principals: Scope = ALL
+    topics: Scope = ALL
     partitions: int = 0
     replication_factor: int = 0
     configs: tuple[tuple[str, str], ...] = ()

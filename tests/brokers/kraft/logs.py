@@ -230,7 +230,9 @@ def _partition(record: PartitionRecord) -> tuple[object, ...]:
 def _of_state(state: State) -> dict[str, Any]:
     assert isinstance(state.topics, DictTopics), "expected: the topics of tests are in a dict"
     cluster, numbers = state.cluster, {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-    resources = dict(cluster.resource_configs) | {(2, str(topic.name)): topic.configs for topic in state.topics}
+    resources = dict(cluster.resource_configs) | {
+        (2, str(topic.name)): topic.configs for topic in state.topics.values()
+    }
     return {
         "topics": {
             (topic.name, topic.topic_id): {
@@ -241,7 +243,7 @@ def _of_state(state: State) -> dict[str, Any]:
                 for index, one in enumerate(topic.partitions)
                 for known in (replica_metadata_of(one),)
             }
-            for topic in state.topics
+            for topic in state.topics.values()
         },
         "brokers": {
             one.broker_id: (

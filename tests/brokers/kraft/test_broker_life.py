@@ -28,7 +28,7 @@ from controller.kafka.messages.cluster import (
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
-from controller.machine.observing import unfence
+from controller.machine.observing import change_broker
 from controller.machine.state import Broker, Cluster, DictTopics, State
 from controller.quorum.features import features_at, shared_metadata_version
 from events.catalog import BrokerDetails, BrokerRegistered, BrokerUnregistered, Endpoint, SupportedFeature
@@ -203,9 +203,9 @@ def test_a_clean_shutdown_counts_only_for_the_newest_registration(
 def test_requests_of_an_old_broker_incarnation_are_rejected() -> None:
     state = State(DictTopics(), Cluster().with_broker(replace(broker(1, fenced=True), broker_epoch=2)))
     of: dict[str, Any] = {"request_id": RequestId("r"), "at_ms": 7, "broker_id": BrokerId(1), "reason": ""}
-    refused = unfence(state, UnfenceBroker(**of, broker_epoch=1))
+    refused = change_broker(state, UnfenceBroker(**of, broker_epoch=1))
     assert (refused.events, refused.answers[0].code) == ((), 77)
-    assert len(unfence(state, UnfenceBroker(**of, broker_epoch=2)).events) == 1
+    assert len(change_broker(state, UnfenceBroker(**of, broker_epoch=2)).events) == 1
 
 
 def test_a_broker_that_leads_is_fenced_before_it_registers_again() -> None:

@@ -28,6 +28,7 @@ def variables() -> Variables:
         ("name . matches ('^orders')", False),
         ("matches(name, '^pay')", True),
         (r"name.matches(r'^\w+\.\w{1,400}$')", True),
+        ("name . startsWith ('pay') && name != 'contains(' && int('3') == size('abc')", True),
         ("configs.all(key, key == 'a.b')", True),
         ("name == 'pay.orders' && configs.all(name, name == 'a.b')", True),
     ],
@@ -62,9 +63,11 @@ def test_matches_fails_on_an_invalid_pattern(text: str, capfd: pytest.CaptureFix
     [
         (f"[{', '.join('0' * 60)}].map(x, config) == []", "has a macro and 60 commas, allowed are 50"),
         ("configs.all(x, x.matches('a'))", "has a macro and matches, allowed is one of them"),
+        ("startsWith(name, 'pay')", r"invalid call of startsWith; allowed: text.startsWith\(part\)"),
+        ("name.int() > 1", r"invalid call of int; allowed: int\(value\)"),
     ],
 )
-def test_slow_macros_are_refused(text: str, problem: str) -> None:
+def test_slow_macros_and_invalid_calls_are_refused(text: str, problem: str) -> None:
     with pytest.raises(ExpressionError, match=problem):
         Expression(text)
 

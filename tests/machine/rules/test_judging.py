@@ -286,6 +286,14 @@ def test_a_rule_exception_expires_at_the_end_of_its_day() -> None:
     assert create(rig, "big.c", 9).refusal
 
 
+def test_a_rule_exception_of_topics_does_not_cover_defaults() -> None:
+    exception = "[[rule.exception]]\n{} = '*'\nreason = 'r'\nuntil = 2030-01-01\n"
+    for of, code in (("topics", ErrorCode.POLICY_VIOLATION), ("principals", ErrorCode.NONE)):
+        rig = ready(RETENTION + exception.format(of))
+        assert not alter(rig, "pay.orders", configs={"retention.ms": "-1"}).refusal
+        assert broker_default(rig, "log.retention.ms", "-1").answers[0].code == code
+
+
 def test_a_failing_rule_expression_refuses_unless_fail_open() -> None:
     rule = "[[rule]]\nname = 'r'\ncheck = 'before.partitions > 0'\n"
     rig = ready(rule)

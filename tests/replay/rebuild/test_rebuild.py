@@ -56,7 +56,7 @@ def hashes(records: list[Recorded]) -> dict[str, str]:
     """The hash of each topic's state after these events, by a plain loop in log order."""
     topics = fold(records, State(DictTopics())).topics
     assert isinstance(topics, DictTopics)
-    return {key: state_hash(_encode(topic)) for key, topic in topics.by_key.items()}
+    return {key: state_hash(_encode(topic)) for key, topic in topics.items()}
 
 
 def test_rebuilt_topics_equal_the_state_machine_after_every_event(records: list[Recorded]) -> None:

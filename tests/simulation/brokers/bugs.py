@@ -41,7 +41,7 @@ _is_reconciled = Reconciliation._is_reconciled
 BUGS: Final[Bugs] = {
     "a fenced broker stays leader": [(Reconciler, "_on_broker_events", _nothing)],
     "an outdated report of an in-sync set counts": [(requests, "refusal", _of_any_epoch)],
-    "a report of a broker's old incarnation counts": [(requests, "is_stale", lambda *_: False)],
+    "a report of a broker's old incarnation counts": [(requests, "stale", lambda *_: None)],
     "a replica that is not in sync is elected without unclean election": [
         (changes, "election_for", lambda *_: Election.UNCLEAN)
     ],

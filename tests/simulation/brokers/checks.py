@@ -35,7 +35,7 @@ async def check_at_rest(world: World) -> None:
     _check_log(records)
     folded = fold(records)
     check_state(folded, controller, world.disk.kept)
-    waiting = {key for key, topic in folded.topics.by_key.items() if topic.pending_create is not None}  # type: ignore[attr-defined]
+    waiting = {key for key, topic in folded.topics.items() if topic.pending_create is not None}  # type: ignore[attr-defined]
     assert not waiting, f"the creates of {waiting} were never answered in the log"
     _check_metadata(world, records, folded)
 

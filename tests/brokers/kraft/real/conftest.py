@@ -44,6 +44,6 @@ def _check_history(data: Path) -> None:
     with closing(RocksDbLog(data, cluster_id=None)) as log:
         state, store = fold([decode_event(offset, value) for offset, value in log.read()]), TopicStore(log)
         assert isinstance(state.topics, DictTopics)
-        assert {key: store.durable(key) for key in state.topics.by_key} == state.topics.by_key
+        assert {key: store.durable(key) for key in state.topics} == state.topics
         assert store.durable_cluster == state.cluster
         assert differences(read_image(data), state) == []
