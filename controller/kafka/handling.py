@@ -45,11 +45,7 @@ class ForwardedResponse(Message, frozen=True, kw_only=True):
 
 
 class Disconnect(Exception):
-    """Raised by a handler to close the connection, after the responses to earlier requests. The reason is logged."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """Raised by a handler to close the connection, after the responses to earlier requests. The message is logged."""
 
 
 class ClientConnection(msgspec.Struct):
