@@ -15,8 +15,7 @@ from controller.apis.configs import described
 from controller.controller_api import ControllerApi, new_topic_ids
 from controller.kafka.codec.codec import encode_array
 from controller.kafka.handling import Disconnect, RequestContext
-from controller.kafka.messages import ApiKey, Encoded
-from controller.kafka.messages.message import ZERO_UUID
+from controller.kafka.messages import ZERO_UUID, ApiKey, Encoded
 from controller.kafka.messages.topics import (
     CreatableTopicResult,
     CreatePartitionsRequest,
@@ -105,7 +104,7 @@ def _created(api: ControllerApi, context: RequestContext, answer: Answer) -> Cre
     if context.api_version < 5:
         return CreatableTopicResult(name=topic.name)
     if not api.allows(context, "DescribeConfigs", topic.name):
-        denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, topic_config_error_code=denied)
     settings = api.cluster.settings
     return CreatableTopicResult(
@@ -232,7 +231,7 @@ def _by_name(
 
 
 def _not_deleted(state: DeleteTopicState, code: ErrorCode, message: str | None) -> DeletableTopicResult:
-    return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=int(code), error_message=message)
+    return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=code, error_message=message)
 
 
 def _deleted(answer: Answer, command: DeleteTopic, known_id: bytes) -> DeletableTopicResult:
