@@ -29,7 +29,7 @@ class ErrorFields(TypedDict):
 
 
 def errors_of(outcome: Answer | Detail | Rejection) -> ErrorFields:
-    return {"error_code": int(outcome.code), "error_message": outcome.message or None}
+    return {"error_code": outcome.code, "error_message": outcome.message or None}
 
 
 def origin_of(api: ControllerApi, context: RequestContext, prefix: str = "") -> Origin:
