@@ -61,9 +61,9 @@ class Service(Protocol):
     on_login: OnLogin
     on_request: OnRequest
 
-    def opened(self, connection: Connection) -> bool: ...
+    def admit(self, connection: Connection) -> bool: ...
     def buffered(self, more: int) -> None: ...
-    def closed(self, connection: Connection) -> None: ...
+    def remove(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         self._client.session = replace(self._client.session, host=host_of(peer))
         if self._service.sasl is not None:
             self._require_login(self._service.sasl)
-        if not self._service.opened(self):
+        if not self._service.admit(self):
             self._protocol.end()
             self._transport.abort()
 
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
             if due is not None:
                 due.cancel()
         if not self._waiting:
-            self._service.closed(self)
+            self._service.remove(self)
 
     # --- called by the server
 
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._schedule_round()
         elif not self._waiting:
-            self._service.closed(self)
+            self._service.remove(self)
 
     def _error_of(self, future: asyncio.Future[Any]) -> BaseException | None:
         """The error of a finished future, or _Disconnected if the client is gone; None if it can be answered."""
