@@ -87,8 +87,7 @@ def _record_client(context: RequestContext, request: cluster.ApiVersionsRequest)
     name, version = request.client_software_name, request.client_software_version
     if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return False
-    context.connection.software_name = cut(name)
-    context.connection.software_version = cut(version)
+    context.connection.software = f"{cut(name)} {cut(version)}"
     return True
 
 

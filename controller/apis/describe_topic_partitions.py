@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from controller.apis.limits import in_turns, slices
+from controller.apis.limits import TOPICS_PER_SLICE, in_turns, slices
 from controller.apis.metadata import failed_topic, response_topic
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
@@ -20,8 +20,6 @@ from controller.machine import validation
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events.names import shard_key
-
-TOPICS_PER_SLICE = 200
 
 
 async def describe_topic_partitions(

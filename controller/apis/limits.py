@@ -26,6 +26,8 @@ ACLS_SCANNED_MAX: Final = 200_000
 """ACLs that the filters of one request may scan together."""
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Size of the elements of one response from which `in_turns` describes no further items."""
+TOPICS_PER_SLICE: Final = 200
+"""Bounds how long one slice of a response blocks the event loop: a few milliseconds with nothing cached."""
 BATCH: Final = Detail(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 PARTITIONS: Final = Detail(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 MORE_PARTITIONS: Final = Detail(

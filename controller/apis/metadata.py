@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from controller.apis import origin_of
-from controller.apis.limits import slices
+from controller.apis.limits import TOPICS_PER_SLICE, slices
 from controller.controller_api import ControllerApi, new_topic_ids
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import JAVA, LIBRDKAFKA, Handler, RequestContext
@@ -35,8 +35,6 @@ from events.names import BrokerId, TopicName, shard_key
 from events.values import Configs
 from projections.views.topics import offline_replicas
 
-TOPICS_PER_SLICE = 200
-"""Bounds how long one slice of a response blocks the event loop: a few milliseconds with nothing cached."""
 PARTITIONS_CACHED_MAX = 200_000  # bounds memory
 LARGE = 2_000
 """Topics with more partitions are encoded in another thread: 100,000 partitions take 300 ms."""
@@ -204,8 +202,8 @@ class _Response(msgspec.Struct):
             return True
         has_listeners = self.api.broker_ports is not None
         if self._wants_all():
-            return not has_listeners or self.context.software.startswith(JAVA)
-        return not has_listeners and LIBRDKAFKA in self.context.software
+            return not has_listeners or self.context.connection.software.startswith(JAVA)
+        return not has_listeners and LIBRDKAFKA in self.context.connection.software
 
     def _creates(self, name: str) -> bool:
         """True if the request creates a missing topic. The brokers of a target cluster create its internal topics."""

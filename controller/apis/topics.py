@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from controller.apis import errors_of, origin_of
 from controller.apis.configs import described
+from controller.apis.limits import TOPICS_PER_SLICE
 from controller.controller_api import ControllerApi, new_topic_ids
 from controller.kafka.codec.codec import encode_array
 from controller.kafka.handling import Disconnect, RequestContext
@@ -150,9 +151,6 @@ async def create_partitions(
         throttle_time_ms=context.throttle(reply.throttle_time_ms),
         results=tuple(CreatePartitionsTopicResult(name=answer.topic_name, **errors_of(answer)) for answer in reply),
     )
-
-
-TOPICS_PER_SLICE = 200
 
 
 async def delete_topics(

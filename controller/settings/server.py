@@ -314,10 +314,6 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         texts = dict(self.texts)
         return {key: texts.get(key, "") for key in sorted(self.given)}
 
-    def as_mapping(self) -> Mapping[str, str]:
-        """All settings as texts by key, for the `configure` of policies."""
-        return dict(self.texts)
-
 
 def _declared() -> tuple[Setting, ...]:
     """The declarations of all fields: first the fields of ServeSettings, then those of its base class."""

@@ -69,7 +69,7 @@ def received(table: dict[int, ApiHandler], sent: bytes) -> Exchange:
 
 
 def context_of(api_key: int, version: int, software: str) -> RequestContext:
-    return RequestContext(api_key, version, connection=ClientConnection(software_name=software))
+    return RequestContext(api_key, version, connection=ClientConnection(software=software))
 
 
 def test_only_client_apis_are_forwarded() -> None:

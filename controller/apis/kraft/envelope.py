@@ -59,7 +59,9 @@ async def forward(
     except MalformedRequest:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     host = _address(request.client_host_address)
-    client = ClientConnection(Session(principal=principal, host=host, listener=context.listener), host)
+    client = ClientConnection(
+        Session(principal=principal, host=host, listener=context.connection.session.listener), host
+    )
     forwarded = RequestContext(
         header.api_key, header.api_version, header.correlation_id, header.client_id or "", client
     )

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from controller.apis import origin_of
-from controller.apis.limits import slices
+from controller.apis.limits import TOPICS_PER_SLICE, slices
 from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import topics as messages
@@ -74,9 +74,6 @@ def _election_results(answer: Answer, everything: bool) -> Iterator[messages.Ele
                 error_code=answer.code or one.code,
                 error_message=answer.message or one.message or None,
             )
-
-
-TOPICS_PER_SLICE = 200
 
 
 async def alter_partition_reassignments(
