@@ -121,6 +121,7 @@ class KafkaServer:
         self.tls = tls
         self.sasl = sasl
         self.limits = limits or Limits()
+        self.handshake_s_max = self.limits.authentication_ms_max / 1000
         self._counts = counts or ConnectionCounts()
         self.on_login = on_login
         self.handshakes: set[TlsAccept] = set()
@@ -210,10 +211,6 @@ class KafkaServer:
         self._connections.discard(connection)
         if not self._connections:
             self._all_closed.set()
-
-    @property
-    def handshake_s_max(self) -> float:
-        return self.limits.authentication_ms_max / 1000
 
     def connection_of(self, principal: str) -> Connection:
         return Connection(self, principal)

@@ -25,11 +25,8 @@ class TlsService(Protocol):
     tls: Tls | None
     listener: str
     loop: asyncio.AbstractEventLoop
-
-    @property
-    def handshake_s_max(self) -> float:
-        """Time limit of a handshake."""
-        ...
+    handshake_s_max: float
+    """Time limit of a handshake."""
 
     def connection_of(self, principal: str) -> asyncio.Protocol:
         """The protocol for a client after its handshake; `principal` is from its certificate."""
