@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from controller.brokers.port import Stamp, stamp
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.machine.decision import Answer, Detail
 from controller.machine.errors import Rejection
-from events.names import RequestId
 
 
-class Origin(TypedDict):
+class Origin(Stamp):
     """The fields of a command that say where it comes from. Commands of one request share them."""
 
-    request_id: RequestId
-    at_ms: int
     principal: str
     client_id: str
     host: str
@@ -29,15 +27,13 @@ class ErrorFields(TypedDict):
 
 
 def errors_of(outcome: Answer | Detail | Rejection) -> ErrorFields:
-    return {"error_code": int(outcome.code), "error_message": outcome.message or None}
+    return {"error_code": outcome.code, "error_message": outcome.message or None}
 
 
 def origin_of(api: ControllerApi, context: RequestContext, prefix: str = "") -> Origin:
     """The origin of commands for a request; its request id is new."""
-    controller = api.controller
     return {
-        "request_id": controller.new_request_id(prefix),
-        "at_ms": controller.now_ms(),
+        **stamp(api.controller, prefix),
         "principal": context.principal,
         "client_id": context.client_id,
         "host": context.host,

@@ -20,8 +20,8 @@ from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 from events.access import Acl
 
-DISABLED: Final = Detail(int(ErrorCode.SECURITY_DISABLED), "No Authorizer is configured.")
-DENIED: Final = Detail(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "Cluster authorization failed.")
+DISABLED: Final = Detail(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+DENIED: Final = Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 PATTERNS_PER_SLICE: Final = 500
 """The number of patterns of a long response that one slice encodes."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
 from controller.controller_api import ControllerApi, Node
@@ -158,9 +159,9 @@ _DEFAULTS = {name: row.default for name, row in BROKER_CONFIGS.items() if row.de
 
 def _effective(name: str, layers: tuple[Layer, ...]) -> ConfigEntry:
     names = synonyms_of(name)
-    chain = [ConfigSynonym(each, layer[each], source) for source, layer in layers for each in names if each in layer]
-    while chain and chain[0].name != name:  # as in Kafka: hours alone do not set milliseconds
-        del chain[0]
+    found = [ConfigSynonym(each, layer[each], source) for source, layer in layers for each in names if each in layer]
+    while found and found[0].name != name:  # as in Kafka: hours alone do not set milliseconds
+        del found[0]
     group = (name,) if is_of_a_listener(name) else names
     set_in = next((layer for _, layer in layers if any(each in layer for each in group)), {})
     text = set_in.get(name, _DEFAULTS.get(name))  # a synonym set in a higher layer hides lower layers
@@ -168,20 +169,20 @@ def _effective(name: str, layers: tuple[Layer, ...]) -> ConfigEntry:
     if row is not None and text is not None:
         value = read_value(name, row.kind, row.allowed, text)
         text = text if isinstance(value, Bad) else value_text(value)
-    return _entry(name, text, tuple(chain))
+    return _entry(name, text, tuple(found))
 
 
-def _entry(name: str, text: str | None, chain: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+def _entry(name: str, text: str | None, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
     """A config for the response, without the value of a secret or of an unknown config."""
     row = BROKER_CONFIGS.get(base_name(name))
     hidden = row is None or row.is_sensitive
     return ConfigEntry(
         name,
         None if hidden else text,
-        chain[0].source if chain else ConfigSource.DEFAULT_CONFIG,
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         ConfigType.UNKNOWN if row is None else row.kind,
         BROKER_CONFIGS[name].documentation if name in BROKER_CONFIGS else None,
-        tuple(ConfigSynonym(one.name, None, one.source) for one in chain) if hidden else chain,
+        tuple(ConfigSynonym(one.name, None, one.source) for one in synonyms) if hidden else synonyms,
         read_only=name not in BROKER_CONFIGS or not BROKER_CONFIGS[name].dynamic,
         sensitive=hidden,
     )
@@ -202,8 +203,8 @@ def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], increme
     after = altered(cluster.configs_of(BROKERS, name), ops, incremental)
     if isinstance(after, Rejection):
         return after
-    props = dict(after)
-    return _not_dynamic(props) or _bad_value(props) or _not_cluster_wide(name, props) or _conflict(cluster, name, props)
+    why = next(_violations(cluster, name, dict(after)), None)
+    return None if why is None else _invalid(why)
 
 
 def _invalid_list_change(ops: Sequence[ConfigOp]) -> Rejection | None:
@@ -216,25 +217,26 @@ def _invalid_list_change(ops: Sequence[ConfigOp]) -> Rejection | None:
     return None
 
 
-def _not_dynamic(props: Mapping[str, str]) -> Rejection | None:
-    static = [name for name in props if name in BROKER_CONFIGS and not BROKER_CONFIGS[name].dynamic]
+def _violations(cluster: Cluster, name: str, props: Mapping[str, str]) -> Iterator[str]:
+    """Kafka's messages about the configs after a change, in the order of its checks."""
+    static = [each for each in props if each in BROKER_CONFIGS and not BROKER_CONFIGS[each].dynamic]
     if static:
-        return _invalid(f"Cannot update these configs dynamically: [{', '.join(static)}]")
-    bare = [name for name in props if name in _SECURITY]
+        yield f"Cannot update these configs dynamically: [{', '.join(static)}]"
+    bare = [each for each in props if each in _SECURITY]
     if bare:
         start = "These security configs can be dynamically updated only per-listener using the listener prefix"
-        return _invalid(f"{start}: [{', '.join(bare)}]")
-    return None
-
-
-def _bad_value(props: Mapping[str, str]) -> Rejection | None:
-    texts = {base_name(name): text for name, text in props.items()}
-    for row in BROKER_CONFIGS.values():
-        text = texts.get(row.name)
-        why = None if text is None else _why_invalid(row, text)
-        if why is not None:
-            return _invalid(why)
-    return None
+        yield f"{start}: [{', '.join(bare)}]"
+    texts = {base_name(each): text for each, text in props.items()}
+    rows = (row for row in BROKER_CONFIGS.values() if row.name in texts)
+    yield from filter(None, (_why_invalid(row, texts[row.name]) for row in rows))
+    per_broker = [each for each in props if _is_per_broker(each)]
+    if per_broker and not name:
+        start = "Cannot update these configs at default cluster level, broker id must be specified"
+        yield f"{start}: [{', '.join(per_broker)}]"
+    of_all = dict(cluster.configs_of(BROKERS, ""))
+    before = {**_DEFAULTS, **of_all, **dict(cluster.configs_of(BROKERS, name))}
+    conflicts = chain(_pool_conflicts(before, props), _retention_conflicts(cluster, {**of_all, **props}))
+    yield from (f"Invalid dynamic configuration: {conflict}" for conflict in conflicts)
 
 
 def _why_invalid(row: BrokerConfig, text: str) -> str | None:
@@ -252,28 +254,10 @@ def _why_invalid(row: BrokerConfig, text: str) -> str | None:
     return f"requirement failed: {row.name} {requirement}" if requirement else value.message
 
 
-def _not_cluster_wide(name: str, props: Mapping[str, str]) -> Rejection | None:
-    if name:
-        return None
-    per_broker = [each for each in props if _is_per_broker(each)]
-    if not per_broker:
-        return None
-    start = "Cannot update these configs at default cluster level, broker id must be specified"
-    return _invalid(f"{start}: [{', '.join(per_broker)}]")
-
-
 def _is_per_broker(name: str) -> bool:
     if is_of_a_listener(name):
         return base_name(name) not in _OF_ALL_LISTENERS
     return name in BROKER_CONFIGS and BROKER_CONFIGS[name].dynamic == "broker"
-
-
-def _conflict(cluster: Cluster, name: str, props: Mapping[str, str]) -> Rejection | None:
-    """Rejects a thread pool that more than doubles or halves, and a local retention above the total retention."""
-    of_all = dict(cluster.configs_of(BROKERS, ""))
-    before = {**_DEFAULTS, **of_all, **dict(cluster.configs_of(BROKERS, name))}
-    conflicts = [*_pool_conflicts(before, props), *_retention_conflicts(cluster, {**of_all, **props})]
-    return _invalid(f"Invalid dynamic configuration: {conflicts[0]}") if conflicts else None
 
 
 def _pool_conflicts(before: Mapping[str, str], props: Mapping[str, str]) -> Iterator[str]:

@@ -43,9 +43,9 @@ def with_api_versions(
 
     def answer(context: RequestContext, request: cluster.ApiVersionsRequest) -> cluster.ApiVersionsResponse:
         if context.api_version >= 3 and not _record_client(context, request):
-            return cluster.ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+            return cluster.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if request.cluster_id is not None and not is_node(request.cluster_id, request.node_id):
-            return cluster.ApiVersionsResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
+            return cluster.ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         # Clients before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
         features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
         epoch, levels = finalized()
@@ -87,8 +87,7 @@ def _record_client(context: RequestContext, request: cluster.ApiVersionsRequest)
     name, version = request.client_software_name, request.client_software_version
     if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return False
-    context.connection.software_name = cut(name)
-    context.connection.software_version = cut(version)
+    context.connection.software = f"{cut(name)} {cut(version)}"
     return True
 
 
@@ -121,7 +120,7 @@ def list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     """Answer ListPartitionReassignments with an empty list: simulated brokers never have ongoing reassignments."""
     if not api.grants(context, "Describe"):
-        return ListPartitionReassignmentsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return ListPartitionReassignmentsResponse()
 
 
@@ -152,4 +151,4 @@ def _wrong_endpoint_type(requested: int, own: int) -> cluster.DescribeClusterRes
         )
     else:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {requested}"
-    return cluster.DescribeClusterResponse(error_code=int(code), error_message=message, endpoint_type=own)
+    return cluster.DescribeClusterResponse(error_code=code, error_message=message, endpoint_type=own)

@@ -108,7 +108,7 @@ class _SplitRequest(NamedTuple):
             try:
                 results += await self._of_broker(address, key, context.api_version, requested, field)
             except (ClusterUnreachable, NotAuthenticated, MalformedRequest) as why:
-                code, message = int(ErrorCode.REQUEST_TIMED_OUT), f"The broker did not respond: {why}"
+                code, message = ErrorCode.REQUEST_TIMED_OUT, f"The broker did not respond: {why}"
                 for each in part:
                     name = {"resource_type": each.resource_type, "resource_name": each.resource_name}
                     results.append(kind(**name, error_code=code, error_message=message))

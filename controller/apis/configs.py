@@ -15,15 +15,8 @@ from controller.apis.broker_table import BROKER_CONFIGS
 from controller.apis.limits import RESPONSE_BYTES_MAX, in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import ApiKey, configs
-from controller.kafka.messages.configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-)
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages import configs as messages
 from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
 from controller.machine.configs.changes import check_resources
@@ -40,8 +33,8 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 async def describe_configs(
-    api: ControllerApi, context: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+    api: ControllerApi, context: RequestContext, request: messages.DescribeConfigsRequest
+) -> messages.DescribeConfigsResponse:
     """Answer DescribeConfigs. Null or empty keys mean all configs. Equal resources are in the response once."""
     once = list(dict.fromkeys(request.resources))
     results = await in_turns(
@@ -52,17 +45,20 @@ async def describe_configs(
         lambda some: [_describe(api, context, request, each) for each in some],
         lambda some: map(_over_limit, some),
     )
-    return DescribeConfigsResponse(results=results)
+    return messages.DescribeConfigsResponse(results=results)
 
 
-def _over_limit(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _over_limit(resource: messages.DescribeConfigsResource) -> messages.DescribeConfigsResult:
     message = f"The response would be larger than {RESPONSE_BYTES_MAX} bytes: describe fewer resources at once."
     return _described_resource(resource, ErrorCode.INVALID_REQUEST, message)
 
 
 def _describe(
-    api: ControllerApi, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> DescribeConfigsResult:
+    api: ControllerApi,
+    context: RequestContext,
+    request: messages.DescribeConfigsRequest,
+    resource: messages.DescribeConfigsResource,
+) -> messages.DescribeConfigsResult:
     found = _entries(api, context, resource.resource_type, resource.resource_name)
     if isinstance(found, Rejection):
         return _described_resource(resource, found.code, found.message)
@@ -76,13 +72,13 @@ def _describe(
 
 
 def _described_resource(
-    resource: DescribeConfigsResource,
+    resource: messages.DescribeConfigsResource,
     code: ErrorCode = ErrorCode.NONE,
     message: str = "",
-    configs: tuple[DescribeConfigsResourceResult, ...] = (),
-) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
-        error_code=int(code),
+    configs: tuple[messages.DescribeConfigsResourceResult, ...] = (),
+) -> messages.DescribeConfigsResult:
+    return messages.DescribeConfigsResult(
+        error_code=code,
         error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
@@ -91,7 +87,6 @@ def _described_resource(
 
 
 def _entries(api: ControllerApi, context: RequestContext, kind: int, name: str) -> Iterable[ConfigEntry] | Rejection:
-    """The configs of a resource."""
     if kind == TOPIC:
         return _entries_of_topic(api, context, name)
     denied = _denied_resource(api, context, "DescribeConfigs", kind, name)
@@ -118,8 +113,8 @@ def _entries_of_topic(api: ControllerApi, context: RequestContext, name: str) ->
     return described_configs(topic.configs, settings.topic_defaults, settings.dynamic_defaults)
 
 
-def described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
-    return DescribeConfigsResourceResult(
+def described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> messages.DescribeConfigsResourceResult:
+    return messages.DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
@@ -127,7 +122,7 @@ def described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> Descri
         config_source=int(entry.source),
         is_sensitive=entry.sensitive,
         synonyms=tuple(
-            DescribeConfigsSynonym(name=one.name, value=one.value, source=int(one.source)) for one in entry.synonyms
+            messages.DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in entry.synonyms
         )
         if synonyms
         else (),
@@ -163,8 +158,8 @@ class _Alteration(NamedTuple):
 
 
 async def alter_configs(
-    api: ControllerApi, others: frozenset[int], context: RequestContext, request: configs.AlterConfigsRequest
-) -> configs.AlterConfigsResponse:
+    api: ControllerApi, others: frozenset[int], context: RequestContext, request: messages.AlterConfigsRequest
+) -> messages.AlterConfigsResponse:
     """Answers AlterConfigs, which replaces all configs of a resource, and IncrementalAlterConfigs, which changes some.
 
     Resources are topics and the resource types `others`. Each is rejected here or becomes a command; the results are in
@@ -187,9 +182,9 @@ async def alter_configs(
         _command(api, context, origin, one, request.validate_only) for one, rejection in outcomes if rejection is None
     ]
     answers = {answer.topic_name: answer for answer in await api.submit_change(commands)}
-    return configs.AlterConfigsResponse(
+    return messages.AlterConfigsResponse(
         responses=tuple(
-            configs.AlterConfigsResourceResponse(
+            messages.AlterConfigsResourceResponse(
                 resource_type=one.kind, resource_name=one.name, **errors_of(rejection or answers[one.answer_name])
             )
             for one, rejection in outcomes

@@ -6,11 +6,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from controller.apis.limits import in_turns, slices
-from controller.apis.metadata import response_topic
+from controller.apis.limits import TOPICS_PER_SLICE, in_turns, slices
+from controller.apis.metadata import failed_topic, response_topic
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.message import OPERATIONS_OMITTED
 from controller.kafka.messages.topics import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -22,8 +21,6 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events.names import shard_key
 
-TOPICS_PER_SLICE = 200
-
 
 async def describe_topic_partitions(
     api: ControllerApi, context: RequestContext, request: DescribeTopicPartitionsRequest
@@ -32,15 +29,19 @@ async def describe_topic_partitions(
 
     A page has at most as many partitions as the request and `max.request.partition.size.limit` allow.
     """
+    begin, cursor = request.cursor, None
     topics: list[MetadataResponseTopic] = []
-    cursor: Cursor | None = None
     if not _is_cursor_valid(request):
         names = dict.fromkeys(topic.name for topic in request.topics)
-        return await _page(api, context, [_failed(name, ErrorCode.INVALID_REQUEST) for name in names], None)
+        return await _page(api, context, [failed_topic(name, ErrorCode.INVALID_REQUEST) for name in names], None)
     left = max(1, min(request.response_partition_limit, api.partitions_per_response_max))
-    denied = await _denied(api, context, request)
+    denied = [  # existing or not; they do not count for the page size
+        failed_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        async for name in _names(request)
+        if not api.grants(context, "Describe", name)
+    ]
     async for name, topic in _topics(api, context, request):
-        start = _start_in(name, request.cursor)
+        start = begin.partition_index if begin is not None and name == begin.topic_name else 0
         if left <= 0:
             cursor = Cursor(topic_name=name, partition_index=start)
             break
@@ -48,7 +49,7 @@ async def describe_topic_partitions(
         if topic is None:
             error = validation.name(name)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is None else error.code
-            topics.append(_failed(name, code, operations))
+            topics.append(failed_topic(name, code, operations))
             continue
         end = max(start, min(len(topic.partitions), start + left))
         topics.append(response_topic(topic, topic.partitions[start:end], api.cluster.live, operations, start))
@@ -59,31 +60,14 @@ async def describe_topic_partitions(
     return await _page(api, context, [*topics, *denied], cursor)
 
 
-async def _denied(
-    api: ControllerApi, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> list[MetadataResponseTopic]:
-    """Named topics that the client may not describe, existing or not; they do not count for the page size."""
-    denied = []
-    for part in slices(sorted({topic.name for topic in request.topics}), TOPICS_PER_SLICE):
-        denied += [
-            _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            for name in part
-            if _is_in_page(name, request.cursor) and not api.grants(context, "Describe", name)
-        ]
-        await asyncio.sleep(0)
-    return denied
-
-
 async def _topics(
     api: ControllerApi, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> AsyncIterator[tuple[str, Topic | None]]:
     cursor = request.cursor
     if request.topics:
-        for part in slices(sorted({topic.name for topic in request.topics}), TOPICS_PER_SLICE):
-            for name in part:
-                if _is_in_page(name, cursor) and api.allows(context, "Describe", name):
-                    yield name, api.topic(name)
-            await asyncio.sleep(0)
+        async for name in _names(request):
+            if api.allows(context, "Describe", name):
+                yield name, api.topic(name)
         return
     topic = None if cursor is None else api.topic(cursor.topic_name)
     if topic is not None and api.allows(context, "Describe", topic.name):
@@ -97,6 +81,15 @@ async def _topics(
         await asyncio.sleep(0)
 
 
+async def _names(request: DescribeTopicPartitionsRequest) -> AsyncIterator[str]:
+    """The named topics from the cursor on, each once and in order."""
+    for part in slices(sorted({topic.name for topic in request.topics}), TOPICS_PER_SLICE):
+        for name in part:
+            if request.cursor is None or name >= request.cursor.topic_name:
+                yield name
+        await asyncio.sleep(0)
+
+
 def _is_cursor_valid(request: DescribeTopicPartitionsRequest) -> bool:
     """True if the index of the cursor is not negative and its topic is one of the named ones."""
     cursor = request.cursor
@@ -104,18 +97,6 @@ def _is_cursor_valid(request: DescribeTopicPartitionsRequest) -> bool:
         return True
     is_among = not request.topics or any(topic.name == cursor.topic_name for topic in request.topics)
     return cursor.partition_index >= 0 and is_among
-
-
-def _is_in_page(name: str, cursor: Cursor | None) -> bool:
-    return cursor is None or name >= cursor.topic_name
-
-
-def _failed(name: str, code: ErrorCode, operations: int = OPERATIONS_OMITTED) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=int(code), name=name, topic_authorized_operations=operations)
-
-
-def _start_in(name: str, cursor: Cursor | None) -> int:
-    return cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
 
 
 async def _page(

@@ -71,7 +71,7 @@ def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
     """
 
     def handle(context: RequestContext, request: MetadataRequest) -> Any:
-        context.connection.ends = bool(request.topics) and context.software.startswith(JAVA)
+        context.connection.ends = bool(request.topics) and context.connection.software.startswith(JAVA)
         return metadata.handle(context, request)
 
     return replace(metadata, handle=handle)
@@ -110,7 +110,7 @@ def forwarding_rows(
     def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[ForwardedResponse] | Answer:
         if not may_forward(context):
             raise Disconnect(f"{context.principal} is not authorized: forwarding needs ClusterAction on the cluster")
-        if context.api_key == ApiKey.FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.software:
+        if context.api_key == ApiKey.FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.connection.software:
             context.connection.ends = True
             return NO_RESPONSE
         return asyncio.ensure_future(forward_frame(request))

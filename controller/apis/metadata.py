@@ -10,13 +10,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from controller.apis import origin_of
-from controller.apis.limits import slices
-from controller.controller_api import ControllerApi, Node, new_topic_ids
+from controller.apis.limits import TOPICS_PER_SLICE, slices
+from controller.controller_api import ControllerApi, new_topic_ids
 from controller.kafka.codec.codec import encode_element
-from controller.kafka.handling import JAVA, LIBRDKAFKA, RequestContext
-from controller.kafka.messages import ApiKey, Encoded
-from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, NodeEndpoint
+from controller.kafka.handling import JAVA, LIBRDKAFKA, Handler, RequestContext
+from controller.kafka.messages import ZERO_UUID, ApiKey, Encoded
+from controller.kafka.messages.message import OPERATIONS_OMITTED, NodeEndpoint
 from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -33,8 +35,6 @@ from events.names import BrokerId, TopicName, shard_key
 from events.values import Configs
 from projections.views.topics import offline_replicas
 
-TOPICS_PER_SLICE = 200
-"""Bounds how long one slice of a response blocks the event loop: a few milliseconds with nothing cached."""
 PARTITIONS_CACHED_MAX = 200_000  # bounds memory
 LARGE = 2_000
 """Topics with more partitions are encoded in another thread: 100,000 partitions take 300 ms."""
@@ -42,197 +42,180 @@ TOPIC_IDS_SINCE = 12
 """The version from which topics may be requested by id (KIP-516)."""
 AUTO_CREATION_WAIT_MS = 30_000
 """Timeout of an auto-creation. Its client polls Metadata meanwhile."""
-
-
 CREATED_AT_ONCE_MAX = 1000
 """The number of topics that one request may create. The client requests the remaining topics again."""
-_Parts = dict[str | bytes | None, bytes]
-"""Encoded elements of a response, by topic name, or by id if the name is unknown."""
 
 
-class MetadataHandler:
-    """Answers Metadata. Auto-creations are submitted to the controller, also from the listeners of brokers."""
+def metadata_handler(api: ControllerApi) -> Handler:
+    """Returns the handler. It submits auto-creations to the controller, also at the listeners of brokers."""
+    cache = _EncodedTopics()
+    return lambda context, request: _Response(api, cache, context, request).respond()
 
-    def __init__(self, api: ControllerApi) -> None:
-        self._api = api
-        self._cache = _EncodedTopics()
 
-    def __call__(
-        self, context: RequestContext, request: MetadataRequest
-    ) -> MetadataResponse | asyncio.Future[MetadataResponse]:
+class _Response(msgspec.Struct):
+    """The response to one request, while it is built."""
+
+    api: ControllerApi
+    cache: _EncodedTopics
+    context: RequestContext
+    request: MetadataRequest
+    parts: dict[str | bytes | None, bytes] = {}
+    """The encoded topics, by name, or by id if the name is unknown."""
+
+    def respond(self) -> MetadataResponse | asyncio.Future[MetadataResponse]:
         """The nodes and the requested topics. Null means all topics; in version 0 an empty array does."""
-        if _wants_all(context, request):
-            return asyncio.ensure_future(self._all(context, request))
-        assert request.topics is not None, "null is a request for all"
-        if any(not _is_named(context, topic) for topic in request.topics):
-            return _invalid_request(request.topics)
-        if len(request.topics) > TOPICS_PER_SLICE or any(self._large(context, one) for one in request.topics):
-            return asyncio.ensure_future(self._many(context, request, request.topics))
-        parts: _Parts = {}
-        self._auto_create(context, self._named(context, request, request.topics, parts))
-        return self._respond(context, request, tuple(parts.values()))
+        if self._wants_all():
+            return asyncio.ensure_future(self._all())
+        requested = self.request.topics
+        assert requested is not None, "null is a request for all"
+        if not all(map(self._is_named, requested)):
+            return _invalid_request(requested)
+        if len(requested) > TOPICS_PER_SLICE or any(map(self._large, requested)):
+            return asyncio.ensure_future(self._many(requested))
+        self._auto_create(self._add(requested))
+        return self._finished()
 
-    async def _all(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-        parts: list[bytes] = []
+    async def _all(self) -> MetadataResponse:
         after: str | None = None
         is_last = False
         while not is_last:
-            async with self._api.turns:
-                topics = self._api.store.durable_slice(after, TOPICS_PER_SLICE)
-                visible = [
-                    topic
-                    for topic in topics
-                    if self._api.knows(topic) and self._api.allows(context, "Describe", topic.name)
-                ]
-                parts += [await self._encoded_in_thread(context, request, topic) for topic in visible]
+            async with self.api.turns:
+                topics = self.api.store.durable_slice(after, TOPICS_PER_SLICE)
+                for topic in topics:
+                    if self.api.knows(topic) and self.api.allows(self.context, "Describe", topic.name):
+                        self.parts[topic.name] = await self._encoded_in_thread(topic)
             is_last = not topics
             after = None if is_last else shard_key(topics[-1].name)
             await asyncio.sleep(0)
-        return self._respond(context, request, parts)
+        return self._finished()
 
-    async def _many(
-        self, context: RequestContext, request: MetadataRequest, requested: Sequence[MetadataRequestTopic]
-    ) -> MetadataResponse:
-        parts: _Parts = {}
+    async def _many(self, requested: Sequence[MetadataRequestTopic]) -> MetadataResponse:
         to_create = CREATED_AT_ONCE_MAX
         for slice_ in slices(requested, TOPICS_PER_SLICE):
-            async with self._api.turns:
+            async with self.api.turns:
                 for one in slice_:
-                    topic = self._large(context, one)
+                    topic = self._large(one)
                     if topic is not None:
-                        parts[_key(one)] = await self._encoded_in_thread(context, request, topic)
-                missing = self._named(context, request, slice_, parts)[:to_create]
-                self._auto_create(context, missing)
+                        self.parts[_key(one)] = await self._encoded_in_thread(topic)
+                missing = self._add(slice_)[:to_create]
+                self._auto_create(missing)
                 to_create -= len(missing)
             await asyncio.sleep(0)
-        return self._respond(context, request, tuple(parts.values()))
+        return self._finished()
 
-    def _named(
-        self,
-        context: RequestContext,
-        request: MetadataRequest,
-        requested: Sequence[MetadataRequestTopic],
-        parts: _Parts,
-    ) -> list[str]:
+    def _add(self, requested: Sequence[MetadataRequestTopic]) -> list[str]:
         """Add these topics to the response, each once. Returns the names of those to create."""
         missing: list[str] = []
         for one in requested:
-            if _key(one) in parts:
+            if _key(one) in self.parts:
                 continue
-            found = self._find(context, request, one, missing)
+            found = self._find(one, missing)
             if isinstance(found, Topic):
-                parts[found.name] = self._encoded(context, request, found)
+                self.parts[found.name] = self._encoded(found)
             else:
-                parts[found.name or found.topic_id] = encode_element(ApiKey.METADATA, context.api_version, found)
+                encoded = encode_element(ApiKey.METADATA, self.context.api_version, found)
+                self.parts[found.name or found.topic_id] = encoded
         return missing
 
-    def _find(
-        self, context: RequestContext, request: MetadataRequest, requested: MetadataRequestTopic, to_create: list[str]
-    ) -> Topic | MetadataResponseTopic:
+    def _find(self, requested: MetadataRequestTopic, to_create: list[str]) -> Topic | MetadataResponseTopic:
         """The topic, or the response for a missing or denied one; adds its name to `to_create` if the request creates
         it."""
-        api, name = self._api, requested.name
+        api, context, name = self.api, self.context, requested.name
         if requested.topic_id != ZERO_UUID:
             name = api.store.durable_name_of(requested.topic_id)
             if name is None or not api.grants(context, "Describe", name):
                 code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 no_name = None if context.api_version >= TOPIC_IDS_SINCE else ""
-                return MetadataResponseTopic(error_code=int(code), name=no_name, topic_id=requested.topic_id)
+                return MetadataResponseTopic(error_code=code, name=no_name, topic_id=requested.topic_id)
         assert name is not None, "a topic has a name or an id"
         if not api.grants(context, "Describe", name):
-            return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
+            return failed_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         topic = api.topic(name)
         if topic is not None:
             return topic
         wrong = validation.name(name)
-        if self._creates(request, name):
+        if self._creates(name):
             if api.denial_of_create(context, name):
                 api.grants(context, "Create", name)
-                return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
+                return failed_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             to_create += [name] if wrong is None else []
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
-        operations = self._operations(context, request, name)
-        return MetadataResponseTopic(error_code=int(code), name=name, topic_authorized_operations=operations)
+        return failed_topic(name, code, self._operations(name))
 
-    def _operations(self, context: RequestContext, request: MetadataRequest, name: str) -> int:
-        wants_operations = request.include_topic_authorized_operations
-        return self._api.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
+    def _operations(self, name: str) -> int:
+        wants_operations = self.request.include_topic_authorized_operations
+        return self.api.topic_operations(self.context, name) if wants_operations else OPERATIONS_OMITTED
 
-    def _encoded(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
-        shown = topic, context.api_version, self._api.cluster.live, self._operations(context, request, topic.name)
-        encoded = self._cache.find(*shown)
-        if encoded is None:
-            encoded = _encode(*shown)
-            self._cache.store(*shown, encoded)
-        return encoded
+    def _encoded(self, topic: Topic) -> bytes:
+        shown = self._shown(topic)
+        return self.cache.find(*shown) or self.cache.store(*shown, _encode(*shown))
 
-    def _large(self, context: RequestContext, requested: MetadataRequestTopic) -> Topic | None:
-        """The topic if it has more than `LARGE` partitions and the client may describe it."""
-        store = self._api.store
-        name = requested.name if requested.topic_id == ZERO_UUID else store.durable_name_of(requested.topic_id)
-        topic = None if name is None else self._api.topic(name)
-        if topic is None or len(topic.partitions) <= LARGE:
-            return None
-        return topic if self._api.allows(context, "Describe", topic.name) else None
-
-    async def _encoded_in_thread(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
+    async def _encoded_in_thread(self, topic: Topic) -> bytes:
         """As `_encoded`, with large topics encoded in another thread."""
         if len(topic.partitions) <= LARGE:
-            return self._encoded(context, request, topic)
-        shown = topic, context.api_version, self._api.cluster.live, self._operations(context, request, topic.name)
-        encoded = self._cache.find(*shown)
-        if encoded is None:
-            encoded = await asyncio.to_thread(_encode, *shown)
-            self._cache.store(*shown, encoded)
-        return encoded
+            return self._encoded(topic)
+        shown = self._shown(topic)
+        return self.cache.find(*shown) or self.cache.store(*shown, await asyncio.to_thread(_encode, *shown))
 
-    def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
-        api = self._api
-        shows_brokers = self._shows_brokers(context, request)
+    def _shown(self, topic: Topic) -> tuple[Topic, int, tuple[BrokerId, ...], int]:
+        """Everything on which the bytes of a topic depend."""
+        return topic, self.context.api_version, self.api.cluster.live, self._operations(topic.name)
+
+    def _large(self, requested: MetadataRequestTopic) -> Topic | None:
+        """The topic if it has more than `LARGE` partitions and the client may describe it."""
+        name = requested.name
+        if requested.topic_id != ZERO_UUID:
+            name = self.api.store.durable_name_of(requested.topic_id)
+        topic = None if name is None else self.api.topic(name)
+        if topic is None or len(topic.partitions) <= LARGE:
+            return None
+        return topic if self.api.allows(self.context, "Describe", topic.name) else None
+
+    def _finished(self) -> MetadataResponse:
+        api, shows_brokers = self.api, self.shows_brokers()
         nodes = api.nodes() if shows_brokers else api.admin_nodes()
-        wants_operations = request.include_cluster_authorized_operations
-        operations = api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
+        # If nodes share an address, kafkajs would take them for one broker whose rack changes, and disconnect.
+        # DescribeCluster always has racks.
+        has_racks = len({(node.host, node.port) for node in nodes}) == len(nodes)
+        wants_operations = self.request.include_cluster_authorized_operations
+        operations = api.cluster_operations(self.context) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponse(
             brokers=tuple(
-                NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=rack)
-                for node, rack in zip(nodes, self._racks(nodes), strict=True)
+                NodeEndpoint(
+                    node_id=node.node_id, host=node.host, port=node.port, rack=node.rack if has_racks else None
+                )
+                for node in nodes
             ),
             cluster_id=api.cluster_id,
             controller_id=api.controller_id() if shows_brokers else api.admin_controller_id(),
-            topics=Encoded(topics),
+            topics=Encoded(self.parts.values()),
             cluster_authorized_operations=operations,
         )
 
-    def _shows_brokers(self, context: RequestContext, request: MetadataRequest) -> bool:
+    def shows_brokers(self) -> bool:
         """True if the response has the brokers' own addresses, which the client needs to produce and consume.
 
         A Java consumer of a pattern requests all topics; Java's admin client ignores the nodes of such a list. Without
         listeners for brokers, librdkafka finds its coordinator only among the nodes of a request without topics.
         """
-        if request.topics:
+        if self.request.topics:
             return True
-        has_listeners = self._api.broker_ports is not None
-        if _wants_all(context, request):
-            return not has_listeners or context.software.startswith(JAVA)
-        return not has_listeners and LIBRDKAFKA in context.software
+        has_listeners = self.api.broker_ports is not None
+        if self._wants_all():
+            return not has_listeners or self.context.connection.software.startswith(JAVA)
+        return not has_listeners and LIBRDKAFKA in self.context.connection.software
 
-    def _racks(self, nodes: Sequence[Node]) -> Sequence[str | None]:
-        """The racks of the nodes, or none if nodes share an address: kafkajs would take these nodes for one broker
-        whose rack changes, and disconnect. DescribeCluster always has racks."""
-        distinct = len({(node.host, node.port) for node in nodes}) == len(nodes)
-        return [node.rack if distinct else None for node in nodes]
-
-    def _creates(self, request: MetadataRequest, name: str) -> bool:
+    def _creates(self, name: str) -> bool:
         """True if the request creates a missing topic. The brokers of a target cluster create its internal topics."""
-        settings = self._api.cluster.settings
+        settings = self.api.cluster.settings
         if name in INTERNAL_TOPICS and settings.has_target_cluster:
             return False
-        return request.allow_auto_topic_creation and settings.auto_create_topics_enable
+        return self.request.allow_auto_topic_creation and settings.auto_create_topics_enable
 
-    def _auto_create(self, context: RequestContext, names: Sequence[str]) -> None:
+    def _auto_create(self, names: Sequence[str]) -> None:
         if not names:
             return
-        origin = origin_of(self._api, context, "auto")
+        origin = origin_of(self.api, self.context, "auto")
         commands = [
             CreateTopic(
                 **origin,
@@ -243,32 +226,31 @@ class MetadataHandler:
                 configs=INTERNAL_TOPICS.get(name, ()),
                 timeout_ms=AUTO_CREATION_WAIT_MS,
                 api=AUTO_CREATION,
-                api_version=context.api_version,
-                denied=self._api.denial_of_create(context, name),
+                api_version=self.context.api_version,
+                denied=self.api.denial_of_create(self.context, name),
             )
             for name, topic_id in zip(names, new_topic_ids(len(names)), strict=True)
         ]
-        self._api.submit(commands, AUTO_CREATION_WAIT_MS)
+        self.api.submit(commands, AUTO_CREATION_WAIT_MS)
 
+    def _wants_all(self) -> bool:
+        topics = self.request.topics
+        return topics is None or (self.context.api_version == 0 and not topics)
 
-def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:
-    return request.topics is None or (context.api_version == 0 and not request.topics)
-
-
-def _is_named(context: RequestContext, topic: MetadataRequestTopic) -> bool:
-    return topic.name is not None if topic.topic_id == ZERO_UUID else context.api_version >= TOPIC_IDS_SINCE
+    def _is_named(self, topic: MetadataRequestTopic) -> bool:
+        return topic.name is not None if topic.topic_id == ZERO_UUID else self.context.api_version >= TOPIC_IDS_SINCE
 
 
 def _invalid_request(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
     """The response to an invalid request, as Kafka's: no nodes, and the error at each topic."""
-    code = int(ErrorCode.INVALID_REQUEST)
-    return MetadataResponse(
-        controller_id=-1,
-        topics=tuple(
-            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in topics
-        ),
-        error_code=code,
-    )
+    code = ErrorCode.INVALID_REQUEST
+    named = ((topic.name or "", topic.topic_id) for topic in topics)
+    failed = tuple(MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id) for name, topic_id in named)
+    return MetadataResponse(controller_id=-1, topics=failed, error_code=code)
+
+
+def failed_topic(name: str, code: ErrorCode, operations: int = OPERATIONS_OMITTED) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
 
 
 def response_topic(
@@ -281,7 +263,7 @@ def response_topic(
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(
             MetadataResponsePartition(
-                error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
+                error_code=0 if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
                 leader_id=partition.leader,
                 leader_epoch=partition.leader_epoch,
@@ -317,7 +299,7 @@ class _EncodedTopics:
         entry = self._entries.get((topic.name, version, operations)) if live == self._live else None
         return entry[1] if entry is not None and (entry[0] is topic or entry[0] == topic) else None
 
-    def store(self, topic: Topic, version: int, live: tuple[BrokerId, ...], operations: int, encoded: bytes) -> None:
+    def store(self, topic: Topic, version: int, live: tuple[BrokerId, ...], operations: int, encoded: bytes) -> bytes:
         if live != self._live or self._partitions > PARTITIONS_CACHED_MAX:
             self._entries.clear()
             self._live, self._partitions = live, 0
@@ -325,6 +307,7 @@ class _EncodedTopics:
         known = self._entries.get(key)
         self._partitions += len(topic.partitions) - (0 if known is None else len(known[0].partitions))
         self._entries[key] = (topic, encoded)
+        return encoded
 
 
 INTERNAL_PARTITIONS: Final = 50

@@ -13,7 +13,7 @@ from typing import Final
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Disconnect, Handler, RequestContext
-from controller.kafka.messages import APIS, ApiKey, clients
+from controller.kafka.messages import ApiKey, clients
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 
@@ -61,7 +61,7 @@ def _offset(
 ) -> clients.ListOffsetsPartitionResponse:
     index, timestamp = requested.partition_index, requested.timestamp
     if topic is None or not 0 <= index < len(topic.partitions):
-        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(missing))
+        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=missing)
     epoch = topic.partitions[index].leader_epoch
     code = ErrorCode.NONE
     if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
@@ -72,7 +72,7 @@ def _offset(
         is_older = requested.current_leader_epoch < epoch
         code = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
     if code or timestamp not in AT_AN_END:
-        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(code))
+        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=code)
     return clients.ListOffsetsPartitionResponse(partition_index=index, offset=0, leader_epoch=epoch)
 
 
@@ -90,14 +90,14 @@ async def offset_fetch(
             code = denied or (ErrorCode.NONE if is_visible else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partitions = tuple(
                 clients.OffsetFetchResponsePartition(
-                    partition_index=index, committed_offset=-1, metadata="", error_code=int(code)
+                    partition_index=index, committed_offset=-1, metadata="", error_code=code
                 )
                 for index in topic.partition_indexes
             )
             yield clients.OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 
     if denied and context.api_version >= 2:
-        return clients.OffsetFetchResponse(error_code=int(denied))
+        return clients.OffsetFetchResponse(error_code=denied)
     topics = await in_turns(api, context, request.topics or (), PER_SLICE, results)
     return clients.OffsetFetchResponse(topics=topics)
 
@@ -116,7 +116,7 @@ async def find_coordinator(
         for key in keys:
             code = _denial(api, context, key) if request.key_type == GROUP else ErrorCode.NONE
             if code:
-                yield clients.Coordinator(key=key, node_id=-1, port=-1, error_code=int(code))
+                yield clients.Coordinator(key=key, node_id=-1, port=-1, error_code=code)
             else:
                 yield clients.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
@@ -137,9 +137,7 @@ async def describe_groups(
             code, message = _denial(api, context, group), None
             if not code and context.api_version >= 6:
                 code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found."
-            yield clients.DescribedGroup(
-                group_id=group, group_state="Dead", error_code=int(code), error_message=message
-            )
+            yield clients.DescribedGroup(group_id=group, group_state="Dead", error_code=code, error_message=message)
 
     return clients.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, PER_SLICE, results))
 
@@ -152,7 +150,7 @@ def describe_log_dirs(
     api: ControllerApi, context: RequestContext, request: clients.DescribeLogDirsRequest
 ) -> clients.DescribeLogDirsResponse:
     may = api.grants(context, "Describe")
-    return clients.DescribeLogDirsResponse(error_code=0 if may else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    return clients.DescribeLogDirsResponse(error_code=0 if may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 REJECTED_PARTITIONS_MAX: Final = 10_000
@@ -176,7 +174,7 @@ def reject_produce(context: RequestContext, request: clients.ProduceRequest) -> 
                 partition_responses=tuple(
                     clients.PartitionProduceResponse(
                         index=partition.index,
-                        error_code=int(ErrorCode.INVALID_REQUEST),
+                        error_code=ErrorCode.INVALID_REQUEST,
                         base_offset=-1,
                         error_message=PRODUCE_REJECTED,
                     )
@@ -188,7 +186,7 @@ def reject_produce(context: RequestContext, request: clients.ProduceRequest) -> 
     )
 
 
-def produce_row() -> ApiHandler:
-    """The table row for Produce, advertised from version 0 as by Kafka 4, for old librdkafka (KAFKA-18659)."""
-    api = APIS[ApiKey.PRODUCE]
-    return ApiHandler(api.min_version, api.max_version, reject_produce, min_version_advertised=0)
+PRODUCE_ROW: Final = ApiHandler(
+    ApiKey.PRODUCE.min_version, ApiKey.PRODUCE.max_version, reject_produce, min_version_advertised=0
+)
+"""The table row for Produce, advertised from version 0 as by Kafka 4, for old librdkafka (KAFKA-18659)."""

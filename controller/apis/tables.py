@@ -15,7 +15,7 @@ from controller.apis.cluster_configs import to_brokers
 from controller.apis.describe_topic_partitions import describe_topic_partitions
 from controller.apis.forwarding import closing_after_addresses, closing_produce, forwarding_rows, to_broker
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
-from controller.apis.metadata import MetadataHandler
+from controller.apis.metadata import metadata_handler
 from controller.brokers.cluster.link import ClusterLink
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.primitives import ELEMENTS_MAX
@@ -29,15 +29,15 @@ from events.names import BrokerId
 
 HandlerTable = Mapping[int, ApiHandler]
 
-ELEMENTS_OF_BROKERS_MAX = 400_000
-"""Array elements in one report of a broker: the in-sync replicas of 100,000 partitions."""
-ELEMENTS_OF_OFFSETS_MAX = 4_000
-"""Array elements in one OffsetFetch: 32,000 partitions take some ten milliseconds."""
-ELEMENTS_OF_CHANGES_MAX = 16_000
-"""Array elements in one request of changes: up to 10,000 (`CHANGES_MAX`), some with several elements."""
+_ELEMENTS_MAX: Mapping[int, int] = {
+    **dict.fromkeys(CHANGES, 16_000),  # up to 10,000 (`CHANGES_MAX`), some with several elements
+    ApiKey.OFFSET_FETCH: 4_000,  # 32,000 partitions take some ten milliseconds
+    ApiKey.ALTER_PARTITION: 400_000,  # in one report of a broker: the in-sync replicas of 100,000 partitions
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: 400_000,
+}
+"""The most array elements in a request, for APIs whose limit is not `ELEMENTS_MAX`."""
 _NEWEST = 0, finalized_keys(features_at(METADATA_VERSION_MAX))
 """The finalized features of simulated brokers: always the newest levels."""
-_REPORTS = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS})
 _LISTS = frozenset(
     {
         ApiKey.METADATA,
@@ -121,11 +121,8 @@ def cluster_listener(
 
 def broker_listener(api: ControllerApi, versions_max: Mapping[str, int], broker_id: int) -> HandlerTable:
     """A simulated broker's listener."""
-    return _listener(
-        {**_read_handlers(api), **records.reads(api), **NOT_CONTROLLER_HANDLERS},
-        versions_max,
-        _at_broker(api, broker_id),
-    )
+    handlers = {**_read_handlers(api), **records.reads(api), **NOT_CONTROLLER_HANDLERS}
+    return _listener(handlers, versions_max, _at_broker(api, broker_id))
 
 
 def _at_broker(api: ControllerApi, broker_id: int) -> Callable[[str, int], bool]:
@@ -137,7 +134,7 @@ def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
     """The handlers of reads: topics, brokers, configs, ACLs, quotas and reassignments."""
     return {
         **descriptions(api),
-        ApiKey.METADATA: MetadataHandler(api),
+        ApiKey.METADATA: metadata_handler(api),
         ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, api),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(cluster.list_partition_reassignments, api),
@@ -148,7 +145,7 @@ def _listener(
     handlers: Mapping[int, Handler], versions_max: Mapping[str, int], is_node: Callable[[str, int], bool]
 ) -> HandlerTable:
     table = rows(handlers, versions_max) | rows(UNEXPECTED_SASL, {})
-    table[ApiKey.PRODUCE] = records.produce_row()
+    table[ApiKey.PRODUCE] = records.PRODUCE_ROW
     return with_api_versions(
         table, supported_features=supported_features(SUPPORTED), finalized=lambda: _NEWEST, is_node=is_node
     )
@@ -161,17 +158,9 @@ def rows(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> di
             api.min_version,
             min(api.max_version, versions_max.get(api.name, 99)),
             handle,
-            elements_max=_elements_max(key),
+            elements_max=_ELEMENTS_MAX.get(key, ELEMENTS_MAX),
             alone=key in _LISTS,
         )
         for key, handle in handlers.items()
         for api in (APIS[key],)
     }
-
-
-def _elements_max(key: int) -> int:
-    if key in _REPORTS:
-        return ELEMENTS_OF_BROKERS_MAX
-    if key == ApiKey.OFFSET_FETCH:
-        return ELEMENTS_OF_OFFSETS_MAX
-    return ELEMENTS_OF_CHANGES_MAX if key in CHANGES else ELEMENTS_MAX

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from controller.apis import errors_of, origin_of
 from controller.apis.configs import described
+from controller.apis.limits import TOPICS_PER_SLICE
 from controller.controller_api import ControllerApi, new_topic_ids
 from controller.kafka.codec.codec import encode_array
 from controller.kafka.handling import Disconnect, RequestContext
-from controller.kafka.messages import ApiKey, Encoded
-from controller.kafka.messages.message import ZERO_UUID
+from controller.kafka.messages import ZERO_UUID, ApiKey, Encoded
 from controller.kafka.messages.topics import (
     CreatableTopicResult,
     CreatePartitionsRequest,
@@ -105,7 +105,7 @@ def _created(api: ControllerApi, context: RequestContext, answer: Answer) -> Cre
     if context.api_version < 5:
         return CreatableTopicResult(name=topic.name)
     if not api.allows(context, "DescribeConfigs", topic.name):
-        denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, topic_config_error_code=denied)
     settings = api.cluster.settings
     return CreatableTopicResult(
@@ -151,9 +151,6 @@ async def create_partitions(
         throttle_time_ms=context.throttle(reply.throttle_time_ms),
         results=tuple(CreatePartitionsTopicResult(name=answer.topic_name, **errors_of(answer)) for answer in reply),
     )
-
-
-TOPICS_PER_SLICE = 200
 
 
 async def delete_topics(
@@ -232,7 +229,7 @@ def _by_name(
 
 
 def _not_deleted(state: DeleteTopicState, code: ErrorCode, message: str | None) -> DeletableTopicResult:
-    return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=int(code), error_message=message)
+    return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=code, error_message=message)
 
 
 def _deleted(answer: Answer, command: DeleteTopic, known_id: bytes) -> DeletableTopicResult:

@@ -8,7 +8,7 @@ password is not stored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from controller.apis import errors_of, origin_of
@@ -85,7 +85,7 @@ async def describe_client_quotas(
     api: ControllerApi, context: RequestContext, request: access.DescribeClientQuotasRequest
 ) -> access.DescribeClientQuotasResponse:
     """Answer DescribeClientQuotas: the entities that match all components; with `strict`, without other components."""
-    wrong = _filter_error(request.components) if api.grants(context, "DescribeConfigs") else DENIED
+    wrong = next(_filter_errors(request.components), None) if api.grants(context, "DescribeConfigs") else DENIED
     if wrong is not None:
         return access.DescribeClientQuotasResponse(**errors_of(wrong), entries=None)
     quotas = api.cluster.quotas
@@ -114,39 +114,31 @@ def _entry(entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> access
     )
 
 
-def _filter_error(components: Sequence[access.ComponentData]) -> Rejection | None:
+def _filter_errors(components: Sequence[access.ComponentData]) -> Iterator[Rejection]:
     """Kafka's validation of filters (ClientQuotasImage.describe)."""
     seen: set[str] = set()
     for one in components:
-        wrong = _component_error(one, seen)
-        if wrong is not None:
-            return wrong
+        if not one.entity_type:
+            yield _invalid("Invalid empty entity type.")
+        if one.entity_type in seen:
+            yield _invalid(f"Entity type {one.entity_type} cannot appear more than once in the filter.")
+        if one.entity_type not in (USER, CLIENT_ID, IP):
+            message = f"Unsupported entity type {one.entity_type}"
+            yield Rejection(ErrorCode.UNSUPPORTED_VERSION, message, "validation:quota-filter")
+        if one.match_type == EXACT and one.match is None:
+            yield _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        if one.match_type == DEFAULT and one.match is not None:
+            yield _invalid("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
+        if one.match_type == SPECIFIED and one.match is not None:
+            yield _invalid("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
+        if one.match_type not in (EXACT, DEFAULT, SPECIFIED):
+            yield _invalid(f"Unknown match type {one.match_type}")
         seen.add(one.entity_type)
     if IP in seen and len(seen) > 1:
-        return _invalid(
+        yield _invalid(
             "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
             "filter component."
         )
-    return None
-
-
-def _component_error(one: access.ComponentData, seen: set[str]) -> Rejection | None:
-    if not one.entity_type:
-        return _invalid("Invalid empty entity type.")
-    if one.entity_type in seen:
-        return _invalid(f"Entity type {one.entity_type} cannot appear more than once in the filter.")
-    if one.entity_type not in (USER, CLIENT_ID, IP):
-        message = f"Unsupported entity type {one.entity_type}"
-        return Rejection(ErrorCode.UNSUPPORTED_VERSION, message, "validation:quota-filter")
-    if one.match_type == EXACT and one.match is None:
-        return _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
-    if one.match_type == DEFAULT and one.match is not None:
-        return _invalid("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
-    if one.match_type == SPECIFIED and one.match is not None:
-        return _invalid("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
-    if one.match_type not in (EXACT, DEFAULT, SPECIFIED):
-        return _invalid(f"Unknown match type {one.match_type}")
-    return None
 
 
 def _invalid(message: str) -> Rejection:

@@ -93,6 +93,7 @@ _ASSIGN_REPLICAS: Final = {
     "TopicData": "AssignReplicasTopic",
     "PartitionData": "AssignReplicasPartition",
 }
+_QUORUM_RESULTS: Final = {"TopicData": "QuorumTopicResult", "PartitionData": "QuorumPartitionResult"}
 RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     "FetchResponse": {"PartitionData": "FetchPartitionData", "SnapshotId": "FetchSnapshotId"},
     "MetadataResponse": {"MetadataResponseBroker": "NodeEndpoint"},
@@ -102,27 +103,19 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     "DescribeClientQuotasResponse": {"EntryData": "DescribedEntryData"},
     "AlterClientQuotasResponse": {"EntryData": "AlteredEntryData"},
     "VoteRequest": {"TopicData": "VoteTopic", "PartitionData": "VotePartition"},
-    "VoteResponse": {"TopicData": "QuorumTopicResult", "PartitionData": "QuorumPartitionResult"},
+    "VoteResponse": _QUORUM_RESULTS,
     "BeginQuorumEpochRequest": {
         "TopicData": "BeginEpochTopic",
         "PartitionData": "BeginEpochPartition",
         "LeaderEndpoint": "Listener",
     },
-    "BeginQuorumEpochResponse": {
-        "BeginQuorumEpochResponse": "VoteResponse",
-        "TopicData": "QuorumTopicResult",
-        "PartitionData": "QuorumPartitionResult",
-    },
+    "BeginQuorumEpochResponse": {"BeginQuorumEpochResponse": "VoteResponse", **_QUORUM_RESULTS},
     "EndQuorumEpochRequest": {
         "TopicData": "EndEpochTopic",
         "PartitionData": "EndEpochPartition",
         "LeaderEndpoint": "Listener",
     },
-    "EndQuorumEpochResponse": {
-        "EndQuorumEpochResponse": "VoteResponse",
-        "TopicData": "QuorumTopicResult",
-        "PartitionData": "QuorumPartitionResult",
-    },
+    "EndQuorumEpochResponse": {"EndQuorumEpochResponse": "VoteResponse", **_QUORUM_RESULTS},
     "DescribeQuorumRequest": {"TopicData": "DescribeQuorumTopic", "PartitionData": "DescribeQuorumPartition"},
     "DescribeQuorumResponse": {
         "TopicData": "DescribeQuorumTopicResult",

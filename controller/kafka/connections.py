@@ -14,13 +14,7 @@ from typing import TypeVar
 
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
-from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.access import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from controller.kafka.messages import ApiKey, Message, access
 from controller.kafka.security import NotAuthenticated, Security
 from events.errors import UserError
 
@@ -108,8 +102,8 @@ class BrokerConnection:
         host, port = self.address
 
         async def exchange(token: bytes) -> bytes:
-            request = SaslAuthenticateRequest(auth_bytes=token)
-            answer = await self.call(ApiKey.SASL_AUTHENTICATE, SASL_VERSION, request, SaslAuthenticateResponse)
+            request = access.SaslAuthenticateRequest(auth_bytes=token)
+            answer = await self.call(ApiKey.SASL_AUTHENTICATE, SASL_VERSION, request, access.SaslAuthenticateResponse)
             if answer.error_code:
                 why = answer.error_message or f"error {answer.error_code}"
                 raise NotAuthenticated(f"{host}:{port} rejects the credentials: {why}")
@@ -117,8 +111,8 @@ class BrokerConnection:
 
         try:
             async with asyncio.timeout(RESPONSE_S):
-                handshake = SaslHandshakeRequest(mechanism=security.mechanism)
-                agreed = await self.call(ApiKey.SASL_HANDSHAKE, SASL_VERSION, handshake, SaslHandshakeResponse)
+                handshake = access.SaslHandshakeRequest(mechanism=security.mechanism)
+                agreed = await self.call(ApiKey.SASL_HANDSHAKE, SASL_VERSION, handshake, access.SaslHandshakeResponse)
                 if agreed.error_code:
                     raise NotAuthenticated(f"{host}:{port} does not offer {security.mechanism}")
                 await security.authenticate(exchange)
@@ -138,14 +132,9 @@ class Connections:
     async def borrowed(self, address: Address) -> AsyncIterator[BrokerConnection]:
         """An idle or new connection for one request. On any error it is closed."""
         idle = self._idle.setdefault(address, [])
-        connection = None
-        while idle and connection is None:
-            idle_one = idle.pop()
-            if idle_one.is_open:
-                connection = idle_one
-            else:
-                idle_one.close()
-        connection = connection or await BrokerConnection.open(address, self._security)
+        while idle and not idle[-1].is_open:
+            idle.pop().close()
+        connection = idle.pop() if idle else await BrokerConnection.open(address, self._security)
         try:
             yield connection
         except BaseException:

@@ -45,11 +45,7 @@ class ForwardedResponse(Message, frozen=True, kw_only=True):
 
 
 class Disconnect(Exception):
-    """Raised by a handler to close the connection, after the responses to earlier requests. The reason is logged."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """Raised by a handler to close the connection, after the responses to earlier requests. The message is logged."""
 
 
 class ClientConnection(msgspec.Struct):
@@ -57,8 +53,8 @@ class ClientConnection(msgspec.Struct):
 
     session: Session = Session()
     peer: str = ""
-    software_name: str = "unknown"
-    software_version: str = "unknown"
+    software: str = "unknown unknown"
+    """The client's software name and version (KIP-511)."""
     ends: bool = False
     """True: close after the responses to the requests received so far."""
     mute: Callable[[float], None] = lambda _: None
@@ -91,10 +87,6 @@ class RequestContext(msgspec.Struct, frozen=True):
         return str(self.api_key) if api is None else api.name
 
     @property
-    def listener(self) -> str:
-        return self.connection.session.listener
-
-    @property
     def peer(self) -> str:
         return self.connection.peer
 
@@ -104,15 +96,10 @@ class RequestContext(msgspec.Struct, frozen=True):
             self.connection.mute(left_ms / 1000)
         return max(0, left_ms)
 
-    @property
-    def software(self) -> str:
-        """The client's software name and version (KIP-511)."""
-        return f"{self.connection.software_name} {self.connection.software_version}"
-
 
 JAVA: Final = "apache-kafka-java"
 LIBRDKAFKA: Final = "rdkafka"
-"""Names in `RequestContext.software` of clients that need other responses: Java's, and those built on librdkafka."""
+"""Names in `ClientConnection.software` of clients that need other responses: Java's, and those built on librdkafka."""
 
 
 Handler = Callable[[RequestContext, Any], Answer | Awaitable[Answer]]

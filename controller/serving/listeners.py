@@ -22,7 +22,7 @@ import structlog
 from controller.access.users import Users
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
-from controller.kafka.sasl.conversation import PlainConversation, StartConversation
+from controller.kafka.sasl.conversation import StartConversation, check_plain
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.sasl.scram import ScramConversation
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaServer, Limits
@@ -32,9 +32,9 @@ from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 
 _MECHANISMS: Mapping[str, StartConversation] = {
-    "PLAIN": PlainConversation,
-    "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256"),
-    "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512"),
+    "PLAIN": lambda users, address: partial(check_plain, users, address),
+    "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256").step,
+    "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512").step,
 }
 _logger = structlog.get_logger("topicwright")
 

@@ -185,7 +185,7 @@ def rules_of_file(settings: ServeSettings) -> str | None:
 def policies_of(settings: ServeSettings) -> PolicyChain:
     """The policies of the settings. Raises PolicyLoadError."""
     names, of_configs = settings.create_topic_policy_class_name, settings.alter_config_policy_class_name
-    return load_policies(names, settings.as_mapping(), of_configs)
+    return load_policies(names, dict(settings.texts), of_configs)
 
 
 def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from controller.kafka.messages import APIS, ApiKey
@@ -24,12 +25,14 @@ _LISTENER: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(\[[0-9a-fA-F:.]+\]|
 def several(
     parse: Callable[[str], object | None], separator: str = ",", *, least: int = 0, into: Callable[[Any], Any] = tuple
 ) -> Callable[[str], Any]:
-    """Returns a parser of lists. `parse` parses one element, and returns None if it is invalid."""
+    """Returns a parser of lists. `parse` parses one element; it returns None or raises ValueError if it is invalid."""
 
     def parsed(text: str) -> Any:
         found = []
         for part in (each.strip() for each in text.split(separator) if each.strip()):
-            one = parse(part)
+            one = None
+            with suppress(ValueError):
+                one = parse(part)
             if one is None:
                 raise ValueError(part)
             found.append(one)
@@ -88,10 +91,7 @@ def choices(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
 
 def connections(text: str) -> tuple[str, int] | None:
     address, _, count = text.rpartition(":")
-    try:
-        host = normal_host(str(ipaddress.ip_address(address.strip("[]"))))
-    except ValueError:
-        return None
+    host = normal_host(str(ipaddress.ip_address(address.strip("[]"))))
     return (host, int(count)) if re.fullmatch(r"\d{1,9}", count) else None
 
 
@@ -113,11 +113,8 @@ def host_name(text: str) -> str | None:
     return text.lower() if text == "*" or re.fullmatch(r"[A-Za-z0-9._-]{1,253}", text) else None
 
 
-def network(text: str) -> str | None:
-    try:
-        return str(ipaddress.ip_network(normal_host(text)))
-    except ValueError:
-        return None
+def network(text: str) -> str:
+    return str(ipaddress.ip_network(normal_host(text)))
 
 
 def rules(text: str) -> str:

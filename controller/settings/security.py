@@ -43,7 +43,6 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def allowed_text(self) -> str:
-        """Describes the allowed values."""
         return self.form or allowed_text(self.kind, self.allowed)
 
 
@@ -54,6 +53,11 @@ def setting(default: str | int | None, documentation: str, allowed: Allowed = No
     if isinstance(default, int):
         return Setting(str(default), documentation, allowed, **{"kind": ConfigType.INT, **more})
     return Setting(default, documentation, allowed, **more)
+
+
+def long_setting(default: int, documentation: str, allowed: Allowed) -> Any:
+    """Declares a field of ServeSettings whose type in Kafka is LONG, not INT."""
+    return setting(default, documentation, allowed, kind=ConfigType.LONG)
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,11 +155,8 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         "users` writes it. Read again on SIGHUP.",
         form="the path of a file",
     )
-    connections_max_reauth_ms: int = setting(
-        0,
-        "A client must authenticate again after this time (KIP-368). 0 means never.",
-        AtLeast(0),
-        kind=ConfigType.LONG,
+    connections_max_reauth_ms: int = long_setting(
+        0, "A client must authenticate again after this time (KIP-368). 0 means never.", AtLeast(0)
     )
     connection_failed_authentication_delay_ms: int = setting(
         100, "Delay before the response to a failed authentication.", AtLeast(0)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.machine.configs.values import AtLeast, Between, ConfigType, OneOf
+from controller.machine.configs.values import AtLeast, Between, OneOf
 from controller.settings import forms
-from controller.settings.security import INT_MAX, SecuritySettings, Setting, setting
+from controller.settings.security import INT_MAX, SecuritySettings, Setting, long_setting, setting
 from events.catalog import Configs
 
 MEBIBYTE: Final = 1 << 20
@@ -92,25 +92,22 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     controller_quorum_election_timeout_ms: int = setting(
         1000, "Voters only: time limit of an election before the next one starts.", AtLeast(100)
     )
-    metadata_log_max_record_bytes_between_snapshots: int = setting(
+    metadata_log_max_record_bytes_between_snapshots: int = long_setting(
         20 * MEBIBYTE,
         "With --brokers kraft, and for a voter: bytes of the metadata log between two snapshots.",
         AtLeast(1),
-        kind=ConfigType.LONG,
     )
-    metadata_log_max_snapshot_interval_ms: int = setting(
+    metadata_log_max_snapshot_interval_ms: int = long_setting(
         3_600_000,
         "With --brokers kraft, and for a voter: longest time between two snapshots if anything was committed; 0 means "
         "no limit.",
         AtLeast(0),
-        kind=ConfigType.LONG,
     )
-    metadata_max_retention_bytes: int = setting(
+    metadata_max_retention_bytes: int = long_setting(
         100 * MEBIBYTE,
         "With --brokers kraft, and for a voter: size limit of the metadata log and its snapshots. Records after the "
         "older of the two latest snapshots are always kept.",
         AtLeast(0),
-        kind=ConfigType.LONG,
     )
     broker_session_timeout_ms: int = setting(9000, "A broker without a heartbeat for this long is fenced.", AtLeast(1))
     kraft_version: int = setting(
@@ -132,12 +129,11 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "heads are not signed.",
         form="the path of a PEM file with an Ed25519 private key that is not encrypted",
     )
-    log_signing_interval_ms: int = setting(
+    log_signing_interval_ms: int = long_setting(
         600_000,
         "How often `serve`, and the worker that owns a partition, record a signed tree head if there are new events. "
         "Gateways sign tree heads on request and record none.",
         AtLeast(1),
-        kind=ConfigType.LONG,
     )
     cluster_broker_ports: range = setting(
         "any",
@@ -166,12 +162,11 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "a controller are smaller: creating 10,000 topics takes 1 MB, a Metadata request for them 0.5 MB.",
         AtLeast(1),
     )
-    queued_max_request_bytes: int = setting(
+    queued_max_request_bytes: int = long_setting(
         256 * MEBIBYTE,
         "Memory limit for the connections of one listener: partly received requests, requests in progress, and "
         "responses that clients have not read. Above it, the connections that use most are closed.",
         AtLeast(1),
-        kind=ConfigType.LONG,
     )
     max_connections: int = setting(
         INT_MAX,
@@ -188,8 +183,8 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         form="ADDRESS:COUNT, several separated by commas, such as 10.0.0.1:100,[::1]:5",
         parse=forms.several(forms.connections, into=dict),
     )
-    connections_max_idle_ms: int = setting(
-        600_000, "A connection without a request for this long is closed.", AtLeast(1), kind=ConfigType.LONG
+    connections_max_idle_ms: int = long_setting(
+        600_000, "A connection without a request for this long is closed.", AtLeast(1)
     )
     max_in_flight_requests_per_connection: int = setting(
         1000, "Most requests of one connection in progress. Further ones are read when these are answered.", AtLeast(1)
@@ -227,20 +222,18 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "by default, is a lower bound.",
         Between(100, 1_800_000),
     )
-    store_cache_bytes: int = setting(
+    store_cache_bytes: int = long_setting(
         128 * MEBIBYTE,
         "Memory for cached state: half for RocksDB blocks, half for decoded topics. A worker or a gateway divides it "
         "by the partitions of its log. Write buffers are extra: three times the block cache, between 8 MiB and 48 MiB "
         "for each log or partition.",
         AtLeast(MEBIBYTE),
-        kind=ConfigType.LONG,
     )
-    log_snapshot_interval_events: int = setting(
+    log_snapshot_interval_events: int = long_setting(
         250_000,
         "Number of events between two snapshots of the state, but at least two events for each topic. Queries about "
         "the past start at a snapshot instead of the first event. 0 disables snapshots.",
         AtLeast(0),
-        kind=ConfigType.LONG,
     )
     log_archive_url: str | None = setting(
         None,
@@ -254,18 +247,14 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "segments are archived sooner and take more space.",
         Between(256, 1 << 20),
     )
-    log_events_retention_ms: int = setting(
+    log_events_retention_ms: int = long_setting(
         604_800_000,
         "How long events stay in the data folder after they are archived and covered by a snapshot. Older events are "
         "read from the archive. -1 keeps all.",
         AtLeast(0, -1),
-        kind=ConfigType.LONG,
     )
-    log_events_retention_bytes: int = setting(
-        -1,
-        "Most bytes of archived events in the data folder; -1 means no limit.",
-        AtLeast(0, -1),
-        kind=ConfigType.LONG,
+    log_events_retention_bytes: int = long_setting(
+        -1, "Most bytes of archived events in the data folder; -1 means no limit.", AtLeast(0, -1)
     )
     gateway_heartbeat_interval_ms: int = setting(500, "How often a gateway sends a heartbeat.", AtLeast(10))
     gateway_session_timeout_ms: int = setting(
@@ -310,7 +299,6 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     """Settings of single listeners, by listener and field."""
 
     def of_listener(self, name: str, field: str) -> Any:
-        """Returns the value of a setting for a listener."""
         return self.of_listeners.get(name, {}).get(field, getattr(self, field))
 
     def decision_settings(self) -> Configs:
@@ -325,10 +313,6 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         """The settings that were set, as texts by key; secrets are empty."""
         texts = dict(self.texts)
         return {key: texts.get(key, "") for key in sorted(self.given)}
-
-    def as_mapping(self) -> Mapping[str, str]:
-        """All settings as texts by key, for the `configure` of policies."""
-        return dict(self.texts)
 
 
 def _declared() -> tuple[Setting, ...]:

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from controller.apis.cluster import with_api_versions
-from controller.apis.records import PRODUCE_REJECTED, produce_row, reject_produce
+from controller.apis.records import PRODUCE_REJECTED, PRODUCE_ROW, reject_produce
 from controller.apis.tables import HandlerTable
 from controller.kafka.handling import ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, cluster, topics
@@ -26,7 +26,7 @@ def metadata(context: RequestContext, request: topics.MetadataRequest) -> topics
     return topics.MetadataResponse()
 
 
-TABLE = {int(ApiKey.METADATA): ApiHandler(0, 3, metadata), int(ApiKey.PRODUCE): produce_row()}
+TABLE = {int(ApiKey.METADATA): ApiHandler(0, 3, metadata), int(ApiKey.PRODUCE): PRODUCE_ROW}
 SPOKEN = (
     cluster.ApiVersion(api_key=0, min_version=0, max_version=13),
     cluster.ApiVersion(api_key=3, min_version=0, max_version=3),
@@ -67,13 +67,13 @@ def test_api_versions_are_those_of_the_table(version: int) -> None:
 def test_invalid_client_software_name_is_rejected_from_version_3(name: str, software: str, taken: bool) -> None:
     for version in (3, 4, 5):
         response, connection = call(with_api_versions(TABLE), version, name, software)
-        seen = (connection.software_name, connection.software_version)
+        seen = connection.software
         if taken:
-            assert (response.error_code, seen) == (0, (name, software))
+            assert (response.error_code, seen) == (0, f"{name} {software}")
         else:
-            assert (response, seen) == (cluster.ApiVersionsResponse(error_code=42), ("unknown", "unknown"))
+            assert (response, seen) == (cluster.ApiVersionsResponse(error_code=42), "unknown unknown")
     response, connection = call(with_api_versions(TABLE), 2, name, software)
-    assert (response.error_code, connection.software_name) == (0, "unknown")
+    assert (response.error_code, connection.software) == (0, "unknown unknown")
 
 
 def test_features_with_min_level_0_require_version_4() -> None:
@@ -168,7 +168,7 @@ async def one_topic() -> AsyncIterator[KafkaServer]:
             topics=(topics.MetadataResponseTopic(name="t", topic_id=bytes(range(16)), partitions=(partition,)),),
         )
 
-    table = with_api_versions({ApiKey.METADATA: ApiHandler(0, 13, metadata), ApiKey.PRODUCE: produce_row()})
+    table = with_api_versions({ApiKey.METADATA: ApiHandler(0, 13, metadata), ApiKey.PRODUCE: PRODUCE_ROW})
     server = KafkaServer("127.0.0.1", 0, table)
     await server.start()
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controller.apis import metadata
 from controller.apis.forwarding import (
     BETWEEN_BROKERS,
     BY_IDENTITY,
@@ -17,8 +18,7 @@ from controller.apis.forwarding import (
     forwarding_rows,
     to_broker,
 )
-from controller.apis.metadata import MetadataHandler
-from controller.apis.records import produce_row
+from controller.apis.records import PRODUCE_ROW
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.handling import (
     NO_RESPONSE,
@@ -69,7 +69,7 @@ def received(table: dict[int, ApiHandler], sent: bytes) -> Exchange:
 
 
 def context_of(api_key: int, version: int, software: str) -> RequestContext:
-    return RequestContext(api_key, version, connection=ClientConnection(software_name=software))
+    return RequestContext(api_key, version, connection=ClientConnection(software=software))
 
 
 def test_only_client_apis_are_forwarded() -> None:
@@ -112,7 +112,7 @@ def test_java_client_is_disconnected_after_metadata_of_named_topics(
 
 
 def test_produce_disconnects() -> None:
-    row = closing_produce(produce_row())
+    row = closing_produce(PRODUCE_ROW)
     assert row.passes
     context = RequestContext(ApiKey.PRODUCE, 9)
     assert row.handle(context, ForwardedRequest(frame=b"")) is NO_RESPONSE
@@ -136,7 +136,8 @@ def test_metadata_has_broker_addresses_for_clients_that_need_them(
 ) -> None:
     context = context_of(METADATA, 12, software)
     api: Any = SimpleNamespace(broker_ports=(lambda *_: None) if listeners else None)
-    assert MetadataHandler(api)._shows_brokers(context, MetadataRequest(topics=topics)) is shown[not listeners]
+    response = metadata._Response(api, metadata._EncodedTopics(), context, MetadataRequest(topics=topics))
+    assert response.shows_brokers() is shown[not listeners]
 
 
 async def test_broker_listener_forwards_to_the_brokers_current_address() -> None:

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from controller.apis.kraft.features import UpdateFeaturesHandler
-from controller.apis.kraft.quorum import UnregisterControllerHandler, register_controller
+from controller.apis.kraft.features import update_features
+from controller.apis.kraft.quorum import register_controller, unregister_controller
 from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.controller_api import ControllerApi
@@ -38,6 +38,7 @@ from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import decode_record, encode_record
 from controller.quorum.log.metadata_records import NoOpRecord
+from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.voters import Voter
 from controller.quorum.registered import (
@@ -113,7 +114,7 @@ async def raised(desk: Desk, level: int) -> tuple[int, str | None]:
     api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))
     update = FeatureUpdateKey(feature=OLD, max_version_level=level, upgrade_type=1)
     request = UpdateFeaturesRequest(feature_updates=(update,), validate_only=True)
-    answer = await UpdateFeaturesHandler(api, desk.node, desk.replication.registered)(RequestContext(57, 2), request)
+    answer = await update_features(api, desk.node, desk.replication.registered, RequestContext(57, 2), request)
     return answer.error_code, answer.error_message
 
 
@@ -176,11 +177,12 @@ async def registered(seat: Seat, *node_ids: int) -> None:
     await asyncio.wait_for(seat.running.committed(seat.running.append(records)), PATIENCE_S)
 
 
-def handler(seat: Seat, level: int = 33) -> UnregisterControllerHandler:
-    return UnregisterControllerHandler(seat.running, RegisteredControllers(seat.log), lambda: level)
+def handler(seat: Seat, level: int = 33) -> partial[Any]:
+    api = cast("ControllerApi", Mock(cluster=Cluster(features=((METADATA_VERSION_FEATURE, level),))))
+    return partial(unregister_controller, api, seat.running, RegisteredControllers(seat.log), asyncio.Lock())
 
 
-async def unregister(handle: UnregisterControllerHandler, node_id: int) -> UnregisterControllerResponse:
+async def unregister(handle: partial[Any], node_id: int) -> UnregisterControllerResponse:
     context = RequestContext(ApiKey.UNREGISTER_CONTROLLER, 0)
     return await asyncio.wait_for(handle(context, UnregisterControllerRequest(controller_id=node_id)), PATIENCE_S)
 

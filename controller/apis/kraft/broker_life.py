@@ -39,7 +39,7 @@ async def register_broker(
         logger.warning("broker rejected", broker=broker_id, peer=context.peer, code=code, why=why)
         return cluster.BrokerRegistrationResponse(error_code=code)
     if await _still_leads(api, members, broker_id, request.incarnation_id.hex()):
-        return cluster.BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        return cluster.BrokerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER)
     clean = members.shut_down_cleanly(broker_id, request.previous_broker_epoch)
     command = commands.RegisterBroker(
         **stamp(api.controller, "kraft"),
@@ -54,7 +54,7 @@ async def register_broker(
         return cluster.BrokerRegistrationResponse(error_code=broker_error(answer.code))
     epoch = members.wire_epoch(broker_id, answer.number)
     if epoch is None:  # another incarnation has registered since
-        return cluster.BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        return cluster.BrokerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER)
     members.touch(broker_id)
     return cluster.BrokerRegistrationResponse(broker_epoch=epoch)
 
@@ -92,10 +92,10 @@ async def heartbeat(
 ) -> cluster.BrokerHeartbeatResponse:
     """Answer BrokerHeartbeat with the next state of the broker, when the change to that state is durable."""
     if BrokerId(request.broker_id) not in members.cluster.brokers:
-        return cluster.BrokerHeartbeatResponse(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
+        return cluster.BrokerHeartbeatResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     broker = members.broker(request.broker_id, request.broker_epoch)
     if broker is None:
-        return cluster.BrokerHeartbeatResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+        return cluster.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     applied_end = request.current_metadata_offset + 1
     members.applied(broker.broker_id, applied_end)
     if not broker.fenced:

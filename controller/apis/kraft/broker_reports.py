@@ -26,10 +26,6 @@ def broker_error(code: int) -> int:
     return int(ErrorCode.NOT_CONTROLLER) if code in retry else code
 
 
-EPOCHS_SINCE = 3
-"""The version from which each member of the ISR has its epoch (KIP-903)."""
-
-
 async def alter_partition(
     api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AlterPartitionRequest
 ) -> cluster.AlterPartitionResponse:
@@ -48,7 +44,7 @@ async def alter_partition(
                 topic_id=TopicId(topic.topic_id),
                 broker_id=BrokerId(request.broker_id),
                 broker_epoch=epoch,
-                reports=tuple(_report(members, one, context.api_version) for one in partitions),
+                reports=tuple(_report(members, one) for one in partitions),
             )
             for topic, partitions in portion
         ]
@@ -65,14 +61,11 @@ async def alter_partition(
     return cluster.AlterPartitionResponse(topics=tuple(topics))
 
 
-def _report(members: Membership, one: cluster.AlterPartitionData, version: int) -> IsrReport:
-    if version >= EPOCHS_SINCE:
-        isr = tuple(BrokerId(member.broker_id) for member in one.new_isr_with_epochs)
-        epochs = tuple(
-            members.machine_epoch(member.broker_id, member.broker_epoch) for member in one.new_isr_with_epochs
-        )
-    else:
-        isr, epochs = tuple(BrokerId(member) for member in one.new_isr), ()
+def _report(members: Membership, one: cluster.AlterPartitionData) -> IsrReport:
+    """From version 3 each member of the ISR has its epoch (KIP-903); before, `new_isr` has only ids."""
+    with_epochs = one.new_isr_with_epochs
+    isr = tuple(map(BrokerId, one.new_isr or [member.broker_id for member in with_epochs]))
+    epochs = tuple(members.machine_epoch(member.broker_id, member.broker_epoch) for member in with_epochs)
     return IsrReport(
         one.partition_index, isr, one.leader_epoch, one.partition_epoch, one.leader_recovery_state == 1, epochs
     )
@@ -107,7 +100,7 @@ async def assign_replicas_to_dirs(
     if any(members.is_unknown_directory(request.broker_id, directory.id_) for directory in request.directories):
         # A second process uses the broker's id, and has read the broker's epoch from the metadata log. The two
         # would overwrite each other's assignments forever.
-        return cluster.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+        return cluster.AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     epoch = members.machine_epoch(request.broker_id, request.broker_epoch)
     codes: _Codes = {}
     for portion in in_portions(_by_topic(request).items()):

@@ -50,22 +50,24 @@ async def forward(
         header = codec.parse_header(request.request_data)
         api = handlers.get(header.api_key)
         if api is None or header.api_key not in FORWARDABLE:
-            return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not api.min_version <= header.api_version <= api.max_version:
-            return EnvelopeResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
+            return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         forwarded_request = await _read(header, request.request_data, api.elements_max)
     except UnreadablePrincipal:
         return EnvelopeResponse(error_code=PRINCIPAL_DESERIALIZATION_FAILURE)
     except MalformedRequest:
-        return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     host = _address(request.client_host_address)
-    client = ClientConnection(Session(principal=principal, host=host, listener=context.listener), host)
+    client = ClientConnection(
+        Session(principal=principal, host=host, listener=context.connection.session.listener), host
+    )
     forwarded = RequestContext(
         header.api_key, header.api_version, header.correlation_id, header.client_id or "", client
     )
     answer = await _answer(api, forwarded, forwarded_request)
     if answer is None:
-        return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
     return EnvelopeResponse(response_data=frame[4:])
 

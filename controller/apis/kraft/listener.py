@@ -4,7 +4,8 @@ While another controller leads, only the quorum's own APIs are answered. `servin
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -13,9 +14,9 @@ from controller.apis.cluster import describe_controllers
 from controller.apis.kraft.broker_life import heartbeat, register_broker, unregister_broker
 from controller.apis.kraft.broker_reports import allocate_producer_ids, alter_partition, assign_replicas_to_dirs
 from controller.apis.kraft.envelope import forward
-from controller.apis.kraft.features import UpdateFeaturesHandler
+from controller.apis.kraft.features import update_features
 from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
-from controller.apis.kraft.quorum import UnregisterControllerHandler, quorum_handler, register_controller
+from controller.apis.kraft.quorum import quorum_handler, register_controller, unregister_controller
 from controller.apis.tables import administration, descriptions, rows
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.controller_api import ControllerApi
@@ -27,7 +28,6 @@ from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
-from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 
 WAIT_MS_MAX = 25_000
 """The longest timeout of CreateTopics: a broker forwards one request at a time, and gives up after 30 s."""
@@ -69,10 +69,8 @@ def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapp
         },
         "Alter": {
             ApiKey.UNREGISTER_BROKER: partial(unregister_broker, api),
-            ApiKey.UNREGISTER_CONTROLLER: UnregisterControllerHandler(
-                node, registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
-            ),
-            ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, registered),
+            ApiKey.UNREGISTER_CONTROLLER: partial(unregister_controller, api, node, registered, asyncio.Lock()),
+            ApiKey.UPDATE_FEATURES: partial(update_features, api, node, registered),
             ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, api),
         },
@@ -81,11 +79,11 @@ def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapp
     of_quorum = quorum_handler(api, node, brokers.replication, brokers.clock)
 
     def led(key: int, operation: Operation | None, handle: Handler) -> Handler:
-        return _of_leader(key, _permitted(api, key, operation, handle), lambda: brokers.replication.leads)
+        return _guarded(api, key, operation, handle, lambda: brokers.replication.leads)
 
     handlers: dict[int, Handler] = {
         **{key: led(key, operation, each) for operation, some in of_leader.items() for key, each in some.items()},
-        **{key: _permitted(api, key, operation, of_quorum) for key, operation in _OF_QUORUM.items()},
+        **{key: _guarded(api, key, operation, of_quorum) for key, operation in _OF_QUORUM.items()},
         ApiKey.DESCRIBE_CLUSTER: partial(describe_controllers, api, node.quorum),
         **UNEXPECTED_SASL,
     }
@@ -94,36 +92,31 @@ def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapp
     return table
 
 
-def _permitted(api: ControllerApi, key: int, operation: Operation | None, handle: Handler) -> Handler:
-    """Require the operation on the cluster, as Kafka's ControllerApis does. Clients without the permission get a
-    response with the error code."""
-    response = APIS[key].response
-    if operation is None:
-        return handle
-
-    async def answer(context: RequestContext, request: Any) -> Any:
-        if not api.grants(context, operation):
-            return response(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        answered: Any = handle(context, request)
-        return await answered if isinstance(answered, Awaitable) else answered
-
-    return answer
-
-
-def _of_leader(key: int, handle: Handler, leads: Callable[[], bool]) -> Handler:
-    """Answer NOT_CONTROLLER unless this controller leads. For APIs without a top-level error code the handler checks
-    the leadership itself."""
+def _guarded(
+    api: ControllerApi,
+    key: int,
+    operation: Operation | None,
+    handle: Handler,
+    leads: Callable[[], bool] = lambda: True,
+) -> Handler:
+    """Wraps a handler: answers NOT_CONTROLLER unless this controller leads, and an authorization error without the
+    operation on the cluster, as Kafka's ControllerApis does. For APIs without a top-level error code the handler checks
+    both itself."""
     response: Any = APIS[key].response
     if "error_code" not in response.__struct_fields__:
         return handle
 
     def answer(context: RequestContext, request: Any) -> Any:
-        return handle(context, request) if leads() else response(error_code=int(ErrorCode.NOT_CONTROLLER))
+        if not leads():
+            return response(error_code=ErrorCode.NOT_CONTROLLER)
+        if operation is not None and not api.grants(context, operation):
+            return response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return handle(context, request)
 
     return answer
 
 
-_DISABLED = int(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+_DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
 def reject_create_token(

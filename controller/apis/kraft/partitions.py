@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from controller.apis import origin_of
-from controller.apis.limits import slices
+from controller.apis.limits import TOPICS_PER_SLICE, slices
 from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import topics as topics_messages
+from controller.kafka.messages import topics as messages
 from controller.machine.commands.commands import ElectLeaders, Reassignment, ReassignPartitions
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
@@ -25,12 +25,12 @@ PREFERRED = 0
 
 
 async def elect_leaders(
-    api: ControllerApi, context: RequestContext, request: topics_messages.ElectLeadersRequest
-) -> topics_messages.ElectLeadersResponse:
+    api: ControllerApi, context: RequestContext, request: messages.ElectLeadersRequest
+) -> messages.ElectLeadersResponse:
     """Answer ElectLeaders. For null (all partitions), results of ELECTION_NOT_NEEDED are left out."""
     if request.election_type not in (PREFERRED, UNCLEAN):
-        return topics_messages.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-    results: dict[str, list[topics_messages.ElectionPartitionResult]] = {}
+        return messages.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    results: dict[str, list[messages.ElectionPartitionResult]] = {}
     everything = request.topic_partitions is None
     for portion in in_portions(_requested(api, request)):
         origin = origin_of(api, context)
@@ -47,15 +47,14 @@ async def elect_leaders(
         ]
         for answer in await api.submit(commands):
             results.setdefault(answer.topic_name, []).extend(_election_results(answer, everything))
-    return topics_messages.ElectLeadersResponse(
+    return messages.ElectLeadersResponse(
         replica_election_results=tuple(
-            topics_messages.ReplicaElectionResult(topic=topic, partition_result=tuple(each))
-            for topic, each in results.items()
+            messages.ReplicaElectionResult(topic=topic, partition_result=tuple(each)) for topic, each in results.items()
         )
     )
 
 
-def _requested(api: ControllerApi, request: topics_messages.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
+def _requested(api: ControllerApi, request: messages.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
     if request.topic_partitions is not None:
         merged: dict[str, list[int]] = {}
         for topic in request.topic_partitions:
@@ -67,30 +66,25 @@ def _requested(api: ControllerApi, request: topics_messages.ElectLeadersRequest)
             yield each.name, range(len(each.partitions))
 
 
-def _election_results(answer: Answer, everything: bool) -> Iterator[topics_messages.ElectionPartitionResult]:
+def _election_results(answer: Answer, everything: bool) -> Iterator[messages.ElectionPartitionResult]:
     for one in answer.partitions:
         if not (everything and one.code == ErrorCode.ELECTION_NOT_NEEDED):
-            yield topics_messages.ElectionPartitionResult(
+            yield messages.ElectionPartitionResult(
                 partition_id=one.partition,
                 error_code=answer.code or one.code,
                 error_message=answer.message or one.message or None,
             )
 
 
-TOPICS_PER_SLICE = 200
-NO_FACTOR_CHECK_BEFORE = 1
-"""The version from which a request can forbid changes of the replication factor (KIP-860)."""
-
-
 async def alter_partition_reassignments(
-    api: ControllerApi, context: RequestContext, request: topics_messages.AlterPartitionReassignmentsRequest
-) -> topics_messages.AlterPartitionReassignmentsResponse:
+    api: ControllerApi, context: RequestContext, request: messages.AlterPartitionReassignmentsRequest
+) -> messages.AlterPartitionReassignmentsResponse:
     """Answer AlterPartitionReassignments: start, change or cancel the reassignment of each partition."""
-    allowed = context.api_version < NO_FACTOR_CHECK_BEFORE or request.allow_replication_factor_change
+    allowed = request.allow_replication_factor_change  # version 0 always allows it (KIP-860)
     requested: dict[str, list[Reassignment]] = {}
     for topic in request.topics:
         requested.setdefault(topic.name, []).extend(map(_reassignment, topic.partitions))
-    answers: dict[str, list[topics_messages.ReassignablePartitionResponse]] = {name: [] for name in requested}
+    answers: dict[str, list[messages.ReassignablePartitionResponse]] = {name: [] for name in requested}
     for portion in in_portions(requested.items()):
         origin = origin_of(api, context)
         commands = [
@@ -106,40 +100,37 @@ async def alter_partition_reassignments(
         ]
         for answer, (name, reassignments) in zip(await api.submit(commands), portion, strict=True):
             answers[name] += _responses(answer, reassignments)
-    return topics_messages.AlterPartitionReassignmentsResponse(
+    return messages.AlterPartitionReassignmentsResponse(
         responses=tuple(
-            topics_messages.ReassignableTopicResponse(name=name, partitions=tuple(each))
-            for name, each in answers.items()
+            messages.ReassignableTopicResponse(name=name, partitions=tuple(each)) for name, each in answers.items()
         ),
         allow_replication_factor_change=allowed,
     )
 
 
-def _reassignment(one: topics_messages.ReassignablePartition) -> Reassignment:
+def _reassignment(one: messages.ReassignablePartition) -> Reassignment:
     replicas = None if one.replicas is None else tuple(BrokerId(replica) for replica in one.replicas)
     return Reassignment(one.partition_index, replicas)
 
 
-def _responses(
-    answer: Answer, requested: Sequence[Reassignment]
-) -> Iterator[topics_messages.ReassignablePartitionResponse]:
+def _responses(answer: Answer, requested: Sequence[Reassignment]) -> Iterator[messages.ReassignablePartitionResponse]:
     if answer.code:
         for failed in requested:
-            yield topics_messages.ReassignablePartitionResponse(
+            yield messages.ReassignablePartitionResponse(
                 partition_index=failed.partition, error_code=answer.code, error_message=answer.message
             )
         return
     for one in answer.partitions:
-        yield topics_messages.ReassignablePartitionResponse(
+        yield messages.ReassignablePartitionResponse(
             partition_index=one.partition, error_code=one.code, error_message=one.message or None
         )
 
 
 async def list_reassignments(
-    api: ControllerApi, context: RequestContext, request: topics_messages.ListPartitionReassignmentsRequest
-) -> topics_messages.ListPartitionReassignmentsResponse:
+    api: ControllerApi, context: RequestContext, request: messages.ListPartitionReassignmentsRequest
+) -> messages.ListPartitionReassignmentsResponse:
     """Answer ListPartitionReassignments with the ongoing reassignments of all topics (null) or named partitions."""
-    found: list[topics_messages.OngoingTopicReassignment] = []
+    found: list[messages.OngoingTopicReassignment] = []
     if request.topics is None:
         for topics in topic_slices(lambda: api.store):
             found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
@@ -149,19 +140,19 @@ async def list_reassignments(
             known = [(api.topic(one.name), one.partition_indexes) for one in part]
             found += [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
             await asyncio.sleep(0)
-    return topics_messages.ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
+    return messages.ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
 
 
-def _ongoing(topic: Topic, indexes: tuple[int, ...]) -> topics_messages.OngoingTopicReassignment:
+def _ongoing(topic: Topic, indexes: tuple[int, ...]) -> messages.OngoingTopicReassignment:
     partitions = [
         (index, topic.partitions[index], replica_metadata_of(topic.partitions[index]))
         for index in indexes
         if 0 <= index < len(topic.partitions) and is_reassigned(topic.partitions[index])
     ]
-    return topics_messages.OngoingTopicReassignment(
+    return messages.OngoingTopicReassignment(
         name=topic.name,
         partitions=tuple(
-            topics_messages.OngoingPartitionReassignment(
+            messages.OngoingPartitionReassignment(
                 partition_index=index,
                 replicas=partition.replicas,
                 adding_replicas=metadata.adding,

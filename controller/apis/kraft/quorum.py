@@ -14,19 +14,14 @@ from controller.brokers.kraft.registration import NAMED_MAX, controller_record
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Handler, RequestContext
-from controller.kafka.messages import Message
-from controller.kafka.messages.cluster import (
-    ControllerRegistrationRequest,
-    ControllerRegistrationResponse,
-    UnregisterControllerRequest,
-    UnregisterControllerResponse,
-)
+from controller.kafka.messages import Message, cluster
 from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse, FetchRequest, FetchResponse
 from controller.machine.errors import ErrorCode
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import METADATA_TOPIC, BrokenBatch
 from controller.quorum.log.metadata_codec import MalformedRecord, encode_record
+from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.effects import NotLeader
 from controller.quorum.registered import RegisteredControllers
@@ -53,7 +48,7 @@ def quorum_handler(
             return await replication.pages.respond(request, replication.applied)
         if replication.leads and _names_a_broker(api, request):
             return AddRaftVoterResponse(
-                error_code=int(ErrorCode.INVALID_REQUEST),
+                error_code=ErrorCode.INVALID_REQUEST,
                 error_message=f"node {request.voter_id} is a registered broker, which cannot vote",
             )
         response = await node.request(request)
@@ -118,70 +113,67 @@ UNREGISTERED_SINCE: Final = 33
 
 
 async def register_controller(
-    node: QuorumNode, registered: RegisteredControllers, _: RequestContext, request: ControllerRegistrationRequest
-) -> ControllerRegistrationResponse:
+    node: QuorumNode,
+    registered: RegisteredControllers,
+    _: RequestContext,
+    request: cluster.ControllerRegistrationRequest,
+) -> cluster.ControllerRegistrationResponse:
     """Answer ControllerRegistration: append the record to the metadata log. The state machine ignores the record.
 
     A node may register if it votes, has fetched the metadata log, or is already registered.
     """
     if len(request.listeners) > NAMED_MAX or len(request.features) > NAMED_MAX:
-        return ControllerRegistrationResponse(
-            error_code=int(ErrorCode.INVALID_REQUEST), error_message=f"more than {NAMED_MAX} listeners or features"
+        return cluster.ControllerRegistrationResponse(
+            error_code=ErrorCode.INVALID_REQUEST, error_message=f"more than {NAMED_MAX} listeners or features"
         )
     node_id, quorum = request.controller_id, node.quorum
     try:
         has_fetched = quorum.leading is not None and quorum.leading.progress.end_of(node_id) > 0
         if not has_fetched and node_id not in quorum.voters.by_id and node_id not in await registered.all():
-            return ControllerRegistrationResponse(
-                error_code=int(ErrorCode.INVALID_REQUEST),
+            return cluster.ControllerRegistrationResponse(
+                error_code=ErrorCode.INVALID_REQUEST,
                 error_message=f"node {node_id} does not vote, is not registered, and has not fetched the metadata log",
             )
         await node.committed(node.append([(None, encode_record(controller_record(request)))]))
     except (NotLeader, OSError, BrokenBatch, MalformedRecord):  # a full or damaged disk: the client retries
-        return ControllerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
-    return ControllerRegistrationResponse()
+        return cluster.ControllerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    return cluster.ControllerRegistrationResponse()
 
 
-class UnregisterControllerHandler:
-    """Answers UnregisterController: appends the record that removes a registration to the metadata log. `level` returns
-    the level of metadata.version.
+async def unregister_controller(
+    api: ControllerApi,
+    node: QuorumNode,
+    registered: RegisteredControllers,
+    one_at_a_time: asyncio.Lock,
+    _: RequestContext,
+    request: cluster.UnregisterControllerRequest,
+) -> cluster.UnregisterControllerResponse:
+    """Answer UnregisterController: append the record that removes a registration to the metadata log.
 
     A Kafka controller exits when it replays the removal of a missing registration. So one request is handled at a time,
     and nothing may be appended between the check of the log and the record.
     """
-
-    def __init__(self, node: QuorumNode, registered: RegisteredControllers, level: Callable[[], int]) -> None:
-        self._node, self._registered, self._level = node, registered, level
-        self._one_at_a_time = asyncio.Lock()
-
-    async def __call__(self, _: RequestContext, request: UnregisterControllerRequest) -> UnregisterControllerResponse:
-        controller_id = request.controller_id
-        if controller_id == self._node.quorum.me.id:
-            return _not_unregistered(
-                ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
-            )
-        if self._level() < UNREGISTERED_SINCE:
-            return _not_unregistered(
-                ErrorCode.UNSUPPORTED_VERSION,
-                "The current MetadataVersion is too old to support controller unregistration.",
-            )
-        try:
-            async with self._one_at_a_time:
-                if controller_id not in await self._registered.all():
-                    return _not_unregistered(
-                        ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
-                        f"Controller ID {controller_id} is not currently registered.",
-                    )
-                record = kinds.UnregisterControllerRecord(controller_id=controller_id)
-                offset = self._node.append([(None, encode_record(record))])
-            await self._node.committed(offset)
-        except (NotLeader, OSError, BrokenBatch, MalformedRecord):  # as above
-            return _not_unregistered(ErrorCode.NOT_CONTROLLER, None)
-        return UnregisterControllerResponse()
+    controller_id = request.controller_id
+    if controller_id == node.quorum.me.id:
+        return _not_unregistered(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
+    if api.cluster.feature(METADATA_VERSION_FEATURE) < UNREGISTERED_SINCE:
+        message = "The current MetadataVersion is too old to support controller unregistration."
+        return _not_unregistered(ErrorCode.UNSUPPORTED_VERSION, message)
+    try:
+        async with one_at_a_time:
+            if controller_id not in await registered.all():
+                message = f"Controller ID {controller_id} is not currently registered."
+                return _not_unregistered(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)
+            record = kinds.UnregisterControllerRecord(controller_id=controller_id)
+            offset = node.append([(None, encode_record(record))])
+        await node.committed(offset)
+    except (NotLeader, OSError, BrokenBatch, MalformedRecord):  # as above
+        return _not_unregistered(ErrorCode.NOT_CONTROLLER, None)
+    return cluster.UnregisterControllerResponse()
 
 
-def _not_unregistered(code: ErrorCode, message: str | None) -> UnregisterControllerResponse:
-    return UnregisterControllerResponse(error_code=int(code), error_message=message)
+def _not_unregistered(code: ErrorCode, message: str | None) -> cluster.UnregisterControllerResponse:
+    return cluster.UnregisterControllerResponse(error_code=code, error_message=message)
 
 
 def quorum_view(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumView:

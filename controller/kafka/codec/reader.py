@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, Final
 
 from controller.kafka.codec import primitives
@@ -40,7 +41,6 @@ class Source:
         return self.names
 
     def add(self, line: str) -> None:
-        """Add a line at the current depth."""
         self._lines.append("    " * self._depth + line)
 
     @contextmanager
@@ -158,26 +158,23 @@ class _ReaderSource(Source):
         is_string = field.kind == "string"
         self._length(flexible, is_string)
         value = 'b[o:e].decode("utf-8", "replace")' if is_string else "b[o:e]"
-        if not nullable:
+        with self.indented("if n >= 0:") if nullable else nullcontext():
             self.add("e = o + n")
-            self.add("if not o <= e <= z: raise too_long(n, z - o)")
+            self.add(f"if {'e > z' if nullable else 'not o <= e <= z'}: raise too_long(n, z - o)")
             self.add(f"{target} = {value}; o = e")
-            return
-        with self.indented("if n >= 0:"):
-            self.add("e = o + n")
-            self.add("if e > z: raise too_long(n, z - o)")
-            self.add(f"{target} = {value}; o = e")
-        self.add(f"else: {target} = None")
+        if nullable:
+            self.add(f"else: {target} = None")
 
     def _array(self, field: Field, flexible: bool, target: str) -> None:
         self._length(flexible)
         with self.indented("if n > 0:"):
             if field.entity is not None:
-                self._elements(field.entity, target)
+                self._elements(partial(self.entity, field.entity), field.entity.size_min, target)
             elif field.kind in SIZES:
                 self._numbers(field.kind, target)
             else:
-                self._texts(field, flexible, target)
+                text = partial(self._text, field, flexible, nullable=False)
+                self._elements(text, 1 if flexible else 2, target)
         if field.nullable:
             self.add(f"else: {target} = () if n == 0 else None")
         else:
@@ -195,23 +192,14 @@ class _ReaderSource(Source):
         small = self.constant("A", [primitives.array_unpacker(code, count) for count in range(9)])
         self.add(f'{target} = ({small}[n] if n < 9 else array_unpacker("{code}", n))(b, o); o = e')
 
-    def _texts(self, field: Field, flexible: bool, target: str) -> None:
-        self.add(f"if n * {1 if flexible else 2} > z - o: raise too_many(n, z - o)")
+    def _elements(self, read: Callable[[str], None], size_min: int, target: str) -> None:
+        """Reads an array of texts or entities; `read` reads an element, which has at least `size_min` bytes."""
+        self.add(f"if n * {max(size_min, 1)} > z - o: raise too_many(n, z - o)")
         self._charge("n")
         items, item = self.variable("l"), self.variable("v")
         self.add(f"{items} = []")
         with self.indented("for _ in range(n):"):
-            self._text(field, flexible, item, nullable=False)
-            self.add(f"{items}.append({item})")
-        self.add(f"{target} = tuple({items})")
-
-    def _elements(self, layout: Layout, target: str) -> None:
-        self.add(f"if n * {max(layout.size_min, 1)} > z - o: raise too_many(n, z - o)")
-        self._charge("n")
-        items, item = self.variable("l"), self.variable("v")
-        self.add(f"{items} = []")
-        with self.indented("for _ in range(n):"):
-            self.entity(layout, item)
+            read(item)
             self.add(f"{items}.append({item})")
         self.add(f"{target} = tuple({items})")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 from controller.kafka.codec.primitives import STRING_BYTES_MAX, uvarint
@@ -68,19 +69,15 @@ class _Source(Source):
         if not field.is_array and field.kind in SIZES:
             self._run.append((CODES[field.kind], expression))
             return
+        value = self.variable("v")
+        self.add(f"{value} = {expression}")
         if field.entity is not None and not field.is_array and not field.nullable:
-            value = self.variable("v")
-            self.add(f"{value} = {expression}")
             self.entity(field.entity, value, sink)
             return
         self.flush(sink)
-        value = self.variable("v")
-        self.add(f"{value} = {expression}")
         if field.nullable:
             self.add(f"if {value} is None: {sink}_add({self._null(field, flexible)!r})")
-            with self.indented("else:"):
-                self._present(field, flexible, value, sink)
-        else:
+        with self.indented("else:") if field.nullable else nullcontext():
             self._present(field, flexible, value, sink)
 
     def _null(self, field: Field, flexible: bool) -> bytes:
@@ -116,38 +113,32 @@ class _Source(Source):
         return f"uvarint({count} + 1)" if flexible else f"int32({count})"
 
     def _array(self, field: Field, flexible: bool, value: str, sink: str) -> None:
-        if field.entity is not None:
-            self._elements(field.entity, flexible, value, sink)
-            return
+        length, item = self._length(f"len({value})", flexible), self.variable("i")
         if field.kind == "uuid":
-            self.add(f"{sink}_add({self._length(f'len({value})', flexible)}); {sink}_add(b''.join({value}))")
-            return
-        if field.kind in SIZES:
+            self.add(f"{sink}_add({length}); {sink}_add(b''.join({value}))")
+        elif field.kind in SIZES:
             code = CODES[field.kind]
-            # Short strings are packed together with their length.
-            length, plus = ("B", " + 1") if flexible else ("i", "")
-            small = self.constant("A", [struct.Struct(f">{length}{code * n}").pack for n in range(9)])
+            # Short arrays are packed together with their length.
+            short, plus = ("B", " + 1") if flexible else ("i", "")
+            small = self.constant("A", [struct.Struct(f">{short}{code * n}").pack for n in range(9)])
             self.add(f"n = len({value})")
             self.add(f"if n < 9: {sink}_add({small}[n](n{plus}, *{value}))")
             self.add(
                 f"else: {sink}_add({self._length('n', flexible)}); {sink}_add(array_packer('{code}', n)(*{value}))"
             )
-            return
-        self.add(f"{sink}_add({self._length(f'len({value})', flexible)})")
-        item = self.variable("i")
-        with self.indented(f"for {item} in {value}:"):
-            self._text(field, flexible, item, sink)
-
-    def _elements(self, layout: Layout, flexible: bool, value: str, sink: str) -> None:
-        with self.indented(f"if {value}.__class__ is Encoded:"):
-            self.add(f"{sink}_add({self._length(f'{value}.element_count', flexible)})")
-            self.add(f"{sink} += {value}")
-        with self.indented("else:"):
-            self.add(f"{sink}_add({self._length(f'len({value})', flexible)})")
-            item = self.variable("i")
+        elif field.entity is None:
+            self.add(f"{sink}_add({length})")
             with self.indented(f"for {item} in {value}:"):
-                self.entity(layout, item, sink)
-                self.flush(sink)
+                self._text(field, flexible, item, sink)
+        else:
+            with self.indented(f"if {value}.__class__ is Encoded:"):
+                self.add(f"{sink}_add({self._length(f'{value}.element_count', flexible)})")
+                self.add(f"{sink} += {value}")
+            with self.indented("else:"):
+                self.add(f"{sink}_add({length})")
+                with self.indented(f"for {item} in {value}:"):
+                    self.entity(field.entity, item, sink)
+                    self.flush(sink)
 
     def _tags(self, layout: Layout, variable: str, sink: str) -> None:
         """Writes the tagged fields that differ from their defaults, in the order of their tags (KIP-482)."""

@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from controller.kafka.api_keys import FAMILIES, GENERATED, ApiKey
-from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Encoded, Message
+from controller.kafka.messages.message import OPERATIONS_OMITTED, Encoded, Message
+from controller.kafka.schema import ZERO_UUID
 
 __all__ = ["APIS", "CLASSES", "OPERATIONS_OMITTED", "ZERO_UUID", "Api", "ApiKey", "Encoded", "Message"]
 
@@ -39,10 +40,9 @@ class Api(msgspec.Struct, frozen=True):
     max_version: int
 
 
-def _api(key: ApiKey) -> Api:
-    name = key.api_name
-    return Api(key, name, CLASSES[f"{name}Request"], CLASSES[f"{name}Response"], key.min_version, key.max_version)
-
-
-APIS: Final[Mapping[int, Api]] = {key: _api(key) for key in ApiKey}
+APIS: Final[Mapping[int, Api]] = {
+    key: Api(key, name, CLASSES[f"{name}Request"], CLASSES[f"{name}Response"], key.min_version, key.max_version)
+    for key in ApiKey
+    for name in (key.api_name,)
+}
 """Every supported API, by key."""

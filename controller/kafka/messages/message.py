@@ -7,21 +7,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from controller.kafka.schema import ZERO_UUID
-
-__all__ = [
-    "BROKER_ENDPOINTS",
-    "CONTROLLER_ENDPOINTS",
-    "OPERATIONS_OMITTED",
-    "ZERO_UUID",
-    "Encoded",
-    "Feature",
-    "LeaderIdAndEpoch",
-    "Listener",
-    "Message",
-    "NodeEndpoint",
-]
-
 OPERATIONS_OMITTED: Final = -(2**31)
 """The value of the authorized operations if the client did not request them (KIP-430)."""
 

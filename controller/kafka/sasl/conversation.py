@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
@@ -31,12 +31,8 @@ class Step(msgspec.Struct, frozen=True):
     user: str | None = None
 
 
-class Conversation(Protocol):
-    """One login of a client by one SASL mechanism."""
-
-    async def step(self, token: bytes) -> Step:
-        """Process one SASL token of the client. Raises AuthenticationFailed."""
-        ...
+Conversation = Callable[[bytes], Awaitable[Step]]
+"""One login of a client by one SASL mechanism: processes a token of the client. Raises AuthenticationFailed."""
 
 
 class Users(Protocol):
@@ -61,38 +57,31 @@ PLAIN_BYTES_MAX = 255 * 3 + 2
 """The longest token: authorization id, user name and password of at most 255 bytes each."""
 
 
-class PlainConversation:
-    """One login by PLAIN, with Kafka's error messages."""
+async def check_plain(users: Users, address: str, token: bytes) -> Step:
+    """Check the only token of a login by PLAIN, with Kafka's error messages. Raises AuthenticationFailed."""
+    authorization, user, password = _parts(token)
+    if not user:
+        raise AuthenticationFailed("no user name", "Authentication failed: username not specified")
+    if not password:
+        raise AuthenticationFailed("no password", "Authentication failed: password not specified", user)
+    if not await users.has_password(user, password, address):
+        raise AuthenticationFailed(
+            "wrong user name or password", "Authentication failed: Invalid username or password", user
+        )
+    if authorization not in ("", user):
+        message = "Authentication failed: Client requested an authorization id that is different from username"
+        raise AuthenticationFailed("the authorization id differs from the user name", message, user)
+    return Step(user=user)
 
-    def __init__(self, users: Users, address: str) -> None:
-        self._users = users
-        self._address = address
 
-    async def step(self, token: bytes) -> Step:
-        """Check the user name and password. Raises AuthenticationFailed."""
-        authorization, user, password = self._parts(token)
-        if not user:
-            raise AuthenticationFailed("no user name", "Authentication failed: username not specified")
-        if not password:
-            raise AuthenticationFailed("no password", "Authentication failed: password not specified", user)
-        if not await self._users.has_password(user, password, self._address):
-            raise AuthenticationFailed(
-                "wrong user name or password", "Authentication failed: Invalid username or password", user
-            )
-        if authorization not in ("", user):
-            message = "Authentication failed: Client requested an authorization id that is different from username"
-            raise AuthenticationFailed("the authorization id differs from the user name", message, user)
-        return Step(user=user)
-
-    @staticmethod
-    def _parts(token: bytes) -> list[str]:
-        if len(token) > PLAIN_BYTES_MAX:
-            raise AuthenticationFailed(f"a PLAIN message of {len(token)} bytes; {PLAIN_BYTES_MAX} are allowed")
-        try:
-            parts = token.decode().split("\0")
-        except UnicodeDecodeError:
-            raise AuthenticationFailed("a PLAIN message that is not UTF-8") from None
-        if len(parts) != 3:
-            message = f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
-            raise AuthenticationFailed(message, message)
-        return parts
+def _parts(token: bytes) -> list[str]:
+    if len(token) > PLAIN_BYTES_MAX:
+        raise AuthenticationFailed(f"a PLAIN message of {len(token)} bytes; {PLAIN_BYTES_MAX} are allowed")
+    try:
+        parts = token.decode().split("\0")
+    except UnicodeDecodeError:
+        raise AuthenticationFailed("a PLAIN message that is not UTF-8") from None
+    if len(parts) != 3:
+        message = f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
+        raise AuthenticationFailed(message, message)
+    return parts

@@ -87,7 +87,7 @@ class SaslGate:
         self._mechanism = ""
         self._conversation: Conversation | None = None
         self._reauthenticating = False
-        self._reauthentication_started_at: float | None = None
+        self._reauthentication_started_at = float("-inf")
         self._bad_mechanism = ""
         self.busy = False
         """True while a SASL token is processed."""
@@ -155,10 +155,7 @@ class SaslGate:
 
     def _may_reauthenticate(self) -> bool:
         now = self._clock()
-        if (
-            self._reauthentication_started_at is not None
-            and now - self._reauthentication_started_at < REAUTHENTICATION_EVERY_S
-        ):
+        if now - self._reauthentication_started_at < REAUTHENTICATION_EVERY_S:
             return False
         self._reauthentication_started_at = now
         self._reauthenticating = True
@@ -196,7 +193,7 @@ class SaslGate:
         assert self._conversation is not None, "a mechanism was selected"
         self.busy = True
         try:
-            step = await self._conversation.step(token)
+            step = await self._conversation(token)
         finally:
             self.busy = False
         if step.user is not None:
@@ -250,6 +247,3 @@ UNEXPECTED_SASL: Final[Mapping[int, Handler]] = {
 
 class Closed(Disconnect):
     """Raised to close the connection without another log line."""
-
-    def __init__(self) -> None:
-        super().__init__("")

@@ -18,8 +18,8 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from controller.kafka.sasl.conversation import AuthenticationFailed, Step, Users
 from controller.machine.access.credentials import ITERATIONS_MAX, ITERATIONS_MIN
@@ -138,10 +138,8 @@ class ScramFailed(Exception):
     """The server's messages are invalid, or the server does not know the password."""
 
 
-class Exchange(Protocol):
-    """Sends one SASL token and returns the server's token."""
-
-    async def __call__(self, token: bytes, /) -> bytes: ...
+Exchange = Callable[[bytes], Awaitable[bytes]]
+"""Sends one SASL token and returns the server's token."""
 
 
 async def prove_password(exchange: Exchange, mechanism: str, user: str, password: str) -> None:

@@ -38,6 +38,9 @@ _BUFFERED_BYTES_IGNORED: Final = 16 * 1024
 _ROUND_S: Final = 0.005
 """The longest time that one connection may block the event loop."""
 
+_Continue = Callable[[Exchange, Any, float], None]
+"""Continues a request with the result of a future; the last argument is the time at which the request started."""
+
 _logger = structlog.get_logger(__name__)
 
 
@@ -58,9 +61,9 @@ class Service(Protocol):
     on_login: OnLogin
     on_request: OnRequest
 
-    def opened(self, connection: Connection) -> bool: ...
+    def admit(self, connection: Connection) -> bool: ...
     def buffered(self, more: int) -> None: ...
-    def closed(self, connection: Connection) -> None: ...
+    def remove(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -95,7 +98,7 @@ class Connection(asyncio.Protocol):
         self._client.session = replace(self._client.session, host=host_of(peer))
         if self._service.sasl is not None:
             self._require_login(self._service.sasl)
-        if not self._service.opened(self):
+        if not self._service.admit(self):
             self._protocol.end()
             self._transport.abort()
 
@@ -120,7 +123,7 @@ class Connection(asyncio.Protocol):
             if due is not None:
                 due.cancel()
         if not self._waiting:
-            self._service.closed(self)
+            self._service.remove(self)
 
     # --- called by the server
 
@@ -170,7 +173,6 @@ class Connection(asyncio.Protocol):
     # --- authentication
 
     def _require_login(self, rules: SaslRules) -> None:
-        """Require a login within `authentication_ms_max`."""
         service = self._service
         self._gate = SaslGate(
             rules, self._client, clock=service.clock, end=self._protocol.end, on_login=service.on_login
@@ -261,20 +263,15 @@ class Connection(asyncio.Protocol):
 
     def _decode_in_thread(self, exchange: Exchange, frame: bytes, started: float) -> None:
         """Decode a large request in another thread; no other request starts before it."""
-        self._alone = exchange
+        self._alone, exchange.unread = exchange, None
         service, elements_max = self._service, self._service.handlers[exchange.header.api_key].elements_max
         future = service.loop.run_in_executor(service.reader, exchange.read, frame, elements_max)
-        self._wait_for(future, partial(self._decoded, exchange, started))
+        self._wait_for(future, exchange, started, self._decoded)
 
-    def _decoded(self, exchange: Exchange, started: float, future: asyncio.Future[int]) -> None:
-        self._alone = exchange.unread = None
-        error = self._error_of(future)
-        if error is not None:
-            self._fail(exchange, error, started)
-        else:
-            self._protocol.resize(exchange, future.result())
-            self._begin(exchange, started)
-        self._stop_waiting(future)
+    def _decoded(self, exchange: Exchange, bytes_taken: int, started: float) -> None:
+        self._alone = None
+        self._protocol.resize(exchange, bytes_taken)
+        self._begin(exchange, started)
 
     def _begin(self, exchange: Exchange, started: float) -> None:
         service, header = self._service, exchange.header
@@ -297,37 +294,29 @@ class Connection(asyncio.Protocol):
             return
         if service.handlers[header.api_key].alone:
             self._alone = exchange
-        self._wait_for(future, partial(self._done, exchange, started))
+        self._wait_for(future, exchange, started, self._answer)
 
-    def _wait_for(self, future: asyncio.Future[Any], done: Callable[[asyncio.Future[Any]], None]) -> None:
+    def _wait_for(self, future: asyncio.Future[Any], exchange: Exchange, started: float, then: _Continue) -> None:
         self._waiting.add(future)
-        future.add_done_callback(done)
+        future.add_done_callback(partial(self._done, exchange, started, then))
 
-    def _done(self, exchange: Exchange, started: float, future: asyncio.Future[Answer]) -> None:
+    def _done(self, exchange: Exchange, started: float, then: _Continue, future: asyncio.Future[Any]) -> None:
         error = self._error_of(future)
         if error is not None:
             self._fail(exchange, error, started)
         else:
-            self._answer(exchange, future.result(), started)
-        self._stop_waiting(future)
-
-    def _error_of(self, future: asyncio.Future[Any]) -> BaseException | None:
-        """The error of a finished future, or _Disconnected if the client is gone; None if it can be answered."""
-        if future.cancelled():
-            return (
-                _Disconnected()
-                if self._transport is None
-                else asyncio.CancelledError("the handler's wait was cancelled")
-            )
-        error = future.exception()
-        return _Disconnected() if error is None and self._transport is None else error
-
-    def _stop_waiting(self, future: asyncio.Future[Any]) -> None:
+            then(exchange, future.result(), started)
         self._waiting.discard(future)
         if self._transport is not None:
             self._schedule_round()
         elif not self._waiting:
-            self._service.closed(self)
+            self._service.remove(self)
+
+    def _error_of(self, future: asyncio.Future[Any]) -> BaseException | None:
+        """The error of a finished future, or _Disconnected if the client is gone; None if it can be answered."""
+        if self._transport is None and (future.cancelled() or future.exception() is None):
+            return _Disconnected()
+        return asyncio.CancelledError("the handler's wait was cancelled") if future.cancelled() else future.exception()
 
     def _answer(self, exchange: Exchange, response: Answer, started: float) -> None:
         try:
@@ -344,14 +333,11 @@ class Connection(asyncio.Protocol):
         self._protocol.end()
         if isinstance(error, _Disconnected):
             exchange.end("the client disconnected", "cancelled")
-        elif isinstance(error, MalformedRequest):
-            exchange.end(str(error), "malformed")
-            self._log(_logger.warning, str(error), exchange)
         elif isinstance(error, Closed):
             exchange.end("authentication failed", "disconnected")
-        elif isinstance(error, Disconnect):
-            exchange.end(error.reason, "disconnected")
-            self._log(_logger.warning, error.reason, exchange)
+        elif isinstance(error, MalformedRequest | Disconnect):
+            exchange.end(str(error), "malformed" if isinstance(error, MalformedRequest) else "disconnected")
+            self._log(_logger.warning, str(error), exchange)
         else:
             exchange.end("the handler failed", "failed")
             self._log(partial(_logger.error, exc_info=error), "the handler failed", exchange)

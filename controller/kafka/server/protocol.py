@@ -69,23 +69,20 @@ _RAW: Final = RequestHeader(api_key=36, api_version=-1, correlation_id=-1, clien
 _UNREADABLE: Final = RequestHeader(api_key=-1, api_version=-1, correlation_id=-1, client_id=None, body_offset=0)
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """One request and its response; the last one may instead have the reason why the connection ends."""
 
-    __slots__ = ("answered", "bytes_taken", "ends", "frame", "header", "outcome", "request", "unread")
-
-    def __init__(self, header: RequestHeader, request: Message | None, bytes_taken: int) -> None:
-        self.header = header
-        self.request = request
-        self.unread: bytes | None = None
-        """The frame of a large request that is not decoded yet."""
-        self.bytes_taken = bytes_taken
-        self.answered = False
-        self.frame = b""
-        """The frame of the response; empty without one."""
-        self.ends: str | None = None
-        """Why the connection ends after this request; None if it does not."""
-        self.outcome: Outcome | None = None
+    header: RequestHeader
+    request: Message | None
+    bytes_taken: int
+    unread: bytes | None = None
+    """The frame of a large request that is not decoded yet."""
+    answered: bool = False
+    frame: bytes = b""
+    """The frame of the response; empty without one."""
+    ends: str | None = None
+    """Why the connection ends after this request; None if it does not."""
+    outcome: Outcome | None = None
 
     def read(self, frame: bytes, elements_max: int) -> int:
         """Decode the request; returns the bytes of memory that the message takes. Raises MalformedRequest."""

@@ -121,6 +121,7 @@ class KafkaServer:
         self.tls = tls
         self.sasl = sasl
         self.limits = limits or Limits()
+        self.handshake_s_max = self.limits.authentication_ms_max / 1000
         self._counts = counts or ConnectionCounts()
         self.on_login = on_login
         self.handshakes: set[TlsAccept] = set()
@@ -183,38 +184,36 @@ class KafkaServer:
             if connection.idle_s() >= limit_s:
                 connection.end("idle")
 
-    def opened(self, connection: Connection) -> bool:
-        """Register a connection. Returns False if there are too many, so that the connection must close."""
-        if not self._admits(connection.host):
+    def admit(self, connection: Connection | TlsAccept) -> bool:
+        """Register a connection or a handshake. Returns False if there are too many, so that it must close."""
+        limit = self.limits.connections_max
+        if len(self._connections) + len(self.handshakes) >= limit:
+            reason = f"too many connections: max.connections allows {limit}"
+            _logger.warning("connection_rejected", reason=reason, peer=connection.host, listener=self.listener)
             return False
-        self._connections.add(connection)
-        self._all_closed.clear()
+        if not self._counts.admit(connection.host):
+            return False
+        if isinstance(connection, Connection):
+            self._connections.add(connection)
+            self._all_closed.clear()
+        else:
+            self.handshakes.add(connection)
         return True
 
-    @property
-    def handshake_s_max(self) -> float:
-        return self.limits.authentication_ms_max / 1000
+    def remove(self, connection: Connection | TlsAccept) -> None:
+        """Unregister a closed connection whose handlers have ended, or a handshake, failed or not."""
+        if connection not in self._connections and connection not in self.handshakes:
+            return
+        self._counts.left(connection.host)
+        if isinstance(connection, TlsAccept):
+            self.handshakes.discard(connection)
+            return
+        self._connections.discard(connection)
+        if not self._connections:
+            self._all_closed.set()
 
     def connection_of(self, principal: str) -> Connection:
         return Connection(self, principal)
-
-    def handshake_begun(self, handshake: TlsAccept) -> bool:
-        if not self._admits(handshake.host):
-            return False
-        self.handshakes.add(handshake)
-        return True
-
-    def handshake_ended(self, handshake: TlsAccept) -> None:
-        self.handshakes.discard(handshake)
-        self._counts.left(handshake.host)
-
-    def _admits(self, host: str) -> bool:
-        limit = self.limits.connections_max
-        if len(self._connections) + len(self.handshakes) < limit:
-            return self._counts.admit(host)
-        reason = f"too many connections: max.connections allows {limit}"
-        _logger.warning("connection_rejected", reason=reason, peer=host, listener=self.listener)
-        return False
 
     def buffered(self, more: int) -> None:
         """Count the bytes buffered for clients: partial requests, requests in flight, and unsent responses. Beyond the
@@ -233,15 +232,6 @@ class KafkaServer:
             )
             self._held -= connection.bytes_held
             connection.bytes_held = 0
-
-    def closed(self, connection: Connection) -> None:
-        """Unregister a closed connection whose handlers have ended."""
-        if connection not in self._connections:
-            return
-        self._connections.discard(connection)
-        self._counts.left(connection.host)
-        if not self._connections:
-            self._all_closed.set()
 
     async def _all_close(self, deadline_s: float) -> bool:
         if self._connections:

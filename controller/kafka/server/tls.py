@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 from cryptography import x509
-from cryptography.x509.oid import NameOID
 
 from controller.kafka.session import ANONYMOUS
 from controller.patterns import ALLOWED, Pattern, PatternError
@@ -104,41 +103,18 @@ def _wrong_file(error: OSError) -> str:
     return f"cannot be read: {error.strerror or error}"
 
 
-_SHORT: Final = {
-    NameOID.COMMON_NAME: "CN",
-    NameOID.COUNTRY_NAME: "C",
-    NameOID.LOCALITY_NAME: "L",
-    NameOID.STATE_OR_PROVINCE_NAME: "ST",
-    NameOID.ORGANIZATION_NAME: "O",
-    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
-    NameOID.STREET_ADDRESS: "STREET",
-    NameOID.DOMAIN_COMPONENT: "DC",
-    NameOID.USER_ID: "UID",
-}
-"""Names of certificate attributes in RFC 2253."""
-
-
 def distinguished_name(name: x509.Name) -> str:
     """A distinguished name as Java writes it (RFC 2253), to which Kafka's mapping rules apply."""
     return ",".join("+".join(map(_attribute, rdn)) for rdn in reversed(name.rdns))
 
 
 def _attribute(attribute: x509.NameAttribute[Any]) -> str:
-    short, value = _SHORT.get(attribute.oid), attribute.value
-    if short is not None and isinstance(value, str):
-        return f"{short}={_escaped(value)}"
+    value = attribute.value
+    if isinstance(value, str) and attribute.rfc4514_attribute_name != attribute.oid.dotted_string:
+        return attribute.rfc4514_string()
     raw = value.encode() if isinstance(value, str) else value
     length = bytes((len(raw),)) if len(raw) < 0x80 else b"\x82" + len(raw).to_bytes(2, "big")
     return f"{attribute.oid.dotted_string}=#{(bytes((attribute._type.value,)) + length + raw).hex()}"
-
-
-def _escaped(value: str) -> str:
-    text = re.sub(r'([,+"\\<>;])', r"\\\1", value)
-    if text.startswith(("#", " ")):
-        text = "\\" + text
-    if text.endswith(" ") and len(value) > 1:
-        text = text[:-1] + "\\ "
-    return text
 
 
 class NoRuleApplies(Exception):

@@ -13,7 +13,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from controller.kafka.messages.message import ZERO_UUID, Feature, Listener, Message
+from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages.message import Feature, Listener, Message
 
 Bool = Annotated[bool, "bool"]
 Bytes = Annotated[bytes, "bytes"]

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from controller.apis.kraft.features import UpdateFeaturesHandler
+from controller.apis.kraft.features import update_features
 from controller.apis.kraft.quorum import register_controller
 from controller.brokers.kraft import projector
 from controller.brokers.kraft.registration import controller_registration
@@ -146,7 +146,7 @@ async def test_writes_to_a_full_disk_are_retried(tmp_path: Path, monkeypatch: py
         request = controller_registration(desk.seat.voter, b"i" * 16, 0)
         with monkeypatch.context() as patch:
             fill(desk, patch)
-            raising = UpdateFeaturesHandler(api, desk.node, desk.replication.registered)
+            raising = partial(update_features, api, desk.node, desk.replication.registered)
             answer = await raising(RequestContext(57, 1), UpdateFeaturesRequest(feature_updates=(update,)))
             assert answer.error_code == ErrorCode.NOT_CONTROLLER
             assert (await registering(RequestContext(70, 0), request)).error_code == ErrorCode.NOT_CONTROLLER

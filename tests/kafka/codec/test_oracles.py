@@ -8,9 +8,8 @@ import pytest
 
 from controller.kafka.codec import codec
 from controller.kafka.codec.codec import load_schema
-from controller.kafka.messages import APIS, Encoded, Message
+from controller.kafka.messages import APIS, ZERO_UUID, Encoded, Message
 from controller.kafka.messages.configs import AlterConfigsResponse
-from controller.kafka.messages.message import ZERO_UUID
 from controller.kafka.messages.quorum import VoteResponse
 from controller.kafka.schema import OWN, Direction
 from tests.kafka.codec.samples import (

@@ -5,17 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from functools import partial
 
-from controller.kafka.sasl.conversation import PlainConversation, StartConversation
+from controller.kafka.sasl.conversation import StartConversation, check_plain
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.sasl.scram import DIGESTS, ITERATIONS, ScramConversation, keys_of, salted_password
 from controller.machine.state import ScramCredential
 
 SALT = b"salt of the tests"
 MECHANISMS: dict[str, StartConversation] = {
-    "PLAIN": PlainConversation,
-    "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256"),
-    "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512"),
+    "PLAIN": lambda users, address: partial(check_plain, users, address),
+    "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256").step,
+    "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512").step,
 }
 
 

@@ -78,9 +78,9 @@ async def test_handlers_receive_the_request_context() -> None:
         (context,) = seen
         host, port = client.writer.get_extra_info("sockname")
         assert context.peer == f"{host}:{port}"
-        assert (context.listener, context.principal) == ("PLAINTEXT", "User:ANONYMOUS")
+        assert (context.connection.session.listener, context.principal) == ("PLAINTEXT", "User:ANONYMOUS")
         assert (context.api_key, context.api_version, context.client_id) == (3, 1, "test")
-        assert context.software == "me.1 1.0"
+        assert context.connection.software == "me.1 1.0"
 
 
 @pytest.mark.parametrize(

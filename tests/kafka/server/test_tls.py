@@ -29,6 +29,7 @@ NAMES = [
     (name((NameOID.COUNTRY_NAME, "DE"), (NameOID.ORGANIZATIONAL_UNIT_NAME, "a,b+c")), r"OU=a\,b\+c,C=DE"),
     (name((NameOID.COMMON_NAME, "#1 "), (NameOID.USER_ID, "u")), r"UID=u,CN=\#1\ "),
     (name((NameOID.COMMON_NAME, 'q"\\<>;')), 'CN=q\\"\\\\\\<\\>\\;'),
+    (name((NameOID.COMMON_NAME, "a\0b")), r"CN=a\00b"),
     (name((NameOID.EMAIL_ADDRESS, "a@b")), "1.2.840.113549.1.9.1=#1603614062"),
 ]
 
