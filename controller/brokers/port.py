@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypedDict
 
+from controller.access.refusals import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Topic
 from controller.store.recorder import Recorder
@@ -23,21 +24,11 @@ class Stamp(TypedDict):
     at_ms: int
 
 
-class Stamper(Protocol):
-    """The source of times and request ids."""
-
-    def now_ms(self) -> int: ...
-
-    def new_request_id(self, origin: str) -> RequestId:
-        """A unique id; `origin` names its source."""
-        ...
-
-
 Slices = Callable[[Callable[[], TopicStore]], Iterator[list[Topic]]]
 """Durable topics in slices: `controller.store.store.topic_slices` or `unhealthy_slices`."""
 
 
-def stamp(controller: Stamper, origin: str) -> Stamp:
+def stamp(controller: Stamps, origin: str) -> Stamp:
     return {"request_id": controller.new_request_id(origin), "at_ms": controller.now_ms()}
 
 
@@ -105,7 +96,7 @@ class Replication(Protocol):
         ...
 
 
-class InternalCommands(Stamper, Protocol):
+class InternalCommands(Stamps, Protocol):
     """Takes commands that have no client."""
 
     def submit_internal(self, command: AnyCommand) -> None:

@@ -115,7 +115,7 @@ class PartitionLeader:
     ) -> None:
         """`transport` returns the present connection to Kafka. `rejected` is called when Kafka rejects commands."""
         self.store: TopicStore = partition.store
-        self.new_request_id = context.new_request_id
+        self.new_request_id = context.stamps.new_request_id
         self._transport, self._rejected, self._partition = transport, rejected, partition
         self._decided = partition.reader.next_source
         self._outbox: list[AnyCommand] = []

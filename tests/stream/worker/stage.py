@@ -84,7 +84,7 @@ class Stage:
                 connect=self._connect,
                 clock=lambda: 0.0,
                 clock_ms=lambda: self.now_ms,
-                new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
+                stamps=Stamps(name, lambda: self.now_ms),
                 watcher=self,
                 on_failure=self.failures.append,
                 make_brokers=partial(brokers_of, brokers),
