@@ -49,9 +49,7 @@ class Subscriber(Protocol):
     """Follows the committed events of a log."""
 
     @property
-    def handles(self) -> EventTypes:
-        """The types of events that this subscriber handles."""
-        ...
+    def handles(self) -> EventTypes: ...
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         """Handle the events of a commit whose types are in `handles`, perhaps none, in log order without gaps. `end` is
@@ -145,7 +143,7 @@ class Brokers(Subscriber, Protocol):
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """The commands with which brokers answer these events without delay. The engine decides them in the same commit
         as the events."""
-        ...
+        return ()
 
     def resume(self) -> None:
         """Continue after a failed write dropped commands: submit all reports again that may have been dropped."""

@@ -338,9 +338,14 @@ class Sliced(Protocol):
     def durable_slice(self, after: str | None, limit: int, partitions_max: int) -> list[Topic]: ...
 
 
-def topic_slices(store: Callable[[], Sliced]) -> Iterator[list[Topic]]:
+def topic_slices(store: Callable[[], Sliced], partitions_max: int = PARTITIONS_PER_SLICE) -> Iterator[list[Topic]]:
     """All durable topics in slices; `store` returns the current view for each slice."""
-    return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
+    return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, partitions_max))
+
+
+def every_topic(store: Sliced) -> Iterator[Topic]:
+    """All durable topics, read in slices."""
+    return chain.from_iterable(topic_slices(lambda: store))
 
 
 def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
