@@ -129,8 +129,8 @@ class BrokerConnection:
 class Connections:
     """A connection pool for the brokers of one cluster."""
 
-    def __init__(self, security: Security) -> None:
-        self._security = security
+    def __init__(self, security: Security, response_bytes_max: int = RESPONSE_BYTES_MAX) -> None:
+        self._security, self._response_bytes_max = security, response_bytes_max
         self._idle: dict[Address, list[BrokerConnection]] = {}
         self._closed = False
 
@@ -145,7 +145,7 @@ class Connections:
                 connection = idle_one
             else:
                 idle_one.close()
-        connection = connection or await BrokerConnection.open(address, self._security)
+        connection = connection or await BrokerConnection.open(address, self._security, self._response_bytes_max)
         try:
             yield connection
         except BaseException:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Protocol
 
 import msgspec

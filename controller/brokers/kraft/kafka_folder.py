@@ -222,8 +222,7 @@ def copy_metadata_log(folder: KafkaFolder, data: Path, quorum: QuorumEpochBegun)
     partition = data / PARTITION
     copy_partition(folder.path / PARTITION, partition)
     write_quorum_state(partition / QUORUM_STATE, QuorumState(epoch=quorum.leader_epoch))
-    properties = properties_text(folder.cluster_id, quorum.node_id, quorum.directory_id)
-    replace_file(data / META_PROPERTIES, properties)
+    replace_file(data / META_PROPERTIES, properties_text(folder.cluster_id, quorum.node_id, quorum.directory_id))
     QuorumFiles(partition).close()
 
 
