@@ -39,8 +39,6 @@ from events.names import BrokerId, Offset, TopicName, shard_key
 
 TOPICS_PER_SLICE = 200  # between slices the event loop serves others
 CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
-CREATED_HERE = "created in the cluster"
-DELETED_THERE = "deleted in the cluster"
 LISTENER = "PLAINTEXT"
 """The listener name recorded for each broker: a Metadata response does not have the real names."""
 
@@ -170,7 +168,7 @@ class ClusterWatch:
                                 **stamp(self._sink, "observed"),
                                 topic=topic.name,
                                 topic_id=topic.topic_id,
-                                reason=DELETED_THERE,
+                                reason="deleted in the cluster",
                             )
                         )
                 await self._sink.decided()
@@ -277,7 +275,7 @@ class ClusterWatch:
             return False
         seen = max(new.values(), key=lambda one: sum(part.leader_epoch for part in one.partitions))
         if differs(topic, seen):
-            self.report(topic, seen, why=CREATED_HERE)
+            self.report(topic, seen, why="created in the cluster")
         at = topic.created_offset
         self._sink.submit_internal(
             ConfirmMetadata(**stamp(self._sink, "applied"), brokers=confirming_brokers, offset=at, after=Offset(at - 1))

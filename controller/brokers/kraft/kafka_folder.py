@@ -167,8 +167,6 @@ def _log(partition: Path, covered: int, cut_torn_tail: bool) -> tuple[tuple[Reco
 
 HAND_BACK: Final = "HandMetadataBack"
 """The command that causes MetadataHandedBack."""
-REPLACED: Final = ".before-handback"
-"""Suffix of a folder that was replaced."""
 
 
 def write_folder(
@@ -188,7 +186,7 @@ def write_folder(
     FolderError and OSError.
     """
     folder = folder.absolute()
-    aside = folder.with_name(folder.name + REPLACED)
+    aside = folder.with_name(folder.name + ".before-handback")
     is_there = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if is_there:
         _check_replaced(folder, aside, files, cluster_id, replace)
