@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from controller.access.authorizer import OPERATION_CODES, Authorizer, Operation, Requester, ResourceType
-from controller.access.refusals import RefusalRecords
+from controller.access.refusals import RefusalRecords, Stamps
 from controller.machine.access.permissions import CLUSTER_NAME
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import ClientCommand, TopicCommand
@@ -26,7 +26,7 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
 from controller.store.partitioned_store import TopicReader
 from events.catalog import Endpoint
-from events.names import BrokerId, RequestId, TopicId
+from events.names import BrokerId, TopicId
 from projections.views.overviews import QuorumView
 
 TOPIC_ID_BYTES = 16
@@ -94,7 +94,7 @@ class ControllerStatus(msgspec.Struct, frozen=True):
     failure: BaseException | None
 
 
-class ControllerPort(Protocol):
+class ControllerPort(Stamps, Protocol):
     """Submits commands for a decision, and reads durable state."""
 
     @property
@@ -111,12 +111,6 @@ class ControllerPort(Protocol):
     @property
     def refusals(self) -> RefusalRecords:
         """The recorder of denied requests for which no command is submitted; it only counts similar denials."""
-
-    def now_ms(self) -> int:
-        """The time to stamp on a command."""
-
-    def new_request_id(self, origin: str = "") -> RequestId:
-        """A unique request id; `origin` names the source of the request."""
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
         """Submit the commands of one request, one per topic. With `timeout_ms` above 0, commands without an answer by

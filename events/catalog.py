@@ -16,6 +16,7 @@ from typing import get_args
 
 from events import access
 from events.catalog_cluster import (
+    BROKER_EVENTS,
     BrokerFenced,
     BrokerLeaving,
     BrokerRegistered,

@@ -90,6 +90,12 @@ class LogDirsChanged(Fact, frozen=True, tag=True):
         return are_cordoned(self.log_dirs, self.cordoned)
 
 
+BROKER_EVENTS: frozenset[type[Fact]] = frozenset(
+    {BrokerRegistered, BrokerUnfenced, BrokerLeaving, BrokerFenced, BrokerUnregistered, LogDirsChanged}
+)
+"""The events that change one broker."""
+
+
 class QuorumEpochBegun(Fact, frozen=True, tag=True):
     """This controller leads the KRaft brokers in an epoch of its own (KIP-595)."""
 

@@ -77,10 +77,13 @@ class _Count(msgspec.Struct):
 
 
 class Stamps(Protocol):
-    """The time and ids for commands."""
+    """The source of the times and request ids of commands."""
 
     def now_ms(self) -> int: ...
-    def new_request_id(self, origin: str = "") -> RequestId: ...
+
+    def new_request_id(self, origin: str = "") -> RequestId:
+        """A unique id; `origin` names the source of the request."""
+        ...
 
 
 class RefusalRecords:

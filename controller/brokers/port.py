@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypedDict
 
+from controller.access.refusals import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Topic
 from controller.store.recorder import Recorder
@@ -23,21 +24,11 @@ class Stamp(TypedDict):
     at_ms: int
 
 
-class Stamper(Protocol):
-    """The source of times and request ids."""
-
-    def now_ms(self) -> int: ...
-
-    def new_request_id(self, origin: str) -> RequestId:
-        """A unique id; `origin` names its source."""
-        ...
-
-
 Slices = Callable[[Callable[[], TopicStore]], Iterator[list[Topic]]]
 """Durable topics in slices: `controller.store.store.topic_slices` or `unhealthy_slices`."""
 
 
-def stamp(controller: Stamper, origin: str) -> Stamp:
+def stamp(controller: Stamps, origin: str) -> Stamp:
     return {"request_id": controller.new_request_id(origin), "at_ms": controller.now_ms()}
 
 
@@ -58,9 +49,7 @@ class Subscriber(Protocol):
     """Follows the committed events of a log."""
 
     @property
-    def handles(self) -> EventTypes:
-        """The types of events that this subscriber handles."""
-        ...
+    def handles(self) -> EventTypes: ...
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         """Handle the events of a commit whose types are in `handles`, perhaps none, in log order without gaps. `end` is
@@ -105,7 +94,7 @@ class Replication(Protocol):
         ...
 
 
-class InternalCommands(Stamper, Protocol):
+class InternalCommands(Stamps, Protocol):
     """Takes commands that have no client."""
 
     def submit_internal(self, command: AnyCommand) -> None:
@@ -154,7 +143,7 @@ class Brokers(Subscriber, Protocol):
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """The commands with which brokers answer these events without delay. The engine decides them in the same commit
         as the events."""
-        ...
+        return ()
 
     def resume(self) -> None:
         """Continue after a failed write dropped commands: submit all reports again that may have been dropped."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
@@ -20,7 +22,7 @@ from controller.machine.state import Topic
 from controller.store.store import broker_slices, unhealthy_slices
 from events import catalog
 from events.logs.log import LogClosed
-from events.names import BrokerId, Offset, TopicName, shard_key
+from events.names import BrokerId, Offset, TopicName
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
@@ -33,21 +35,19 @@ class UnknownBroker(Exception):
         super().__init__(f"no simulated broker {broker_id}; known: {', '.join(map(str, known)) or 'none'}")
 
 
-class SimulatedBroker:
+class SimulatedBroker(msgspec.Struct):
     """One simulated broker. It applies an event `delay_ms` after the event is durable."""
 
-    def __init__(self, broker_id: BrokerId, rack: str) -> None:
-        self.broker_id = broker_id
-        self.rack = rack
-        self.delay_ms = 0
-        self.running = True
-        self.applied = Offset(-1)
-        """The offset of the newest event that this broker has applied."""
-        self.starts = 1
-        """Number of starts. A restart discards the events that the previous process had not applied yet."""
-        self.confirmed = Offset(-1)
-        """The newest offset that this broker has confirmed since its start, or since a failed write dropped
-        commands."""
+    broker_id: BrokerId
+    rack: str
+    delay_ms: int = 0
+    running: bool = True
+    applied: Offset = Offset(-1)
+    """The offset of the newest event that this broker has applied."""
+    starts: int = 1
+    """Number of starts. A restart discards the events that the previous process had not applied yet."""
+    confirmed: Offset = Offset(-1)
+    """The newest offset that this broker has confirmed since its start, or since a failed write dropped commands."""
 
 
 class SimulatedBrokers:
@@ -70,7 +70,7 @@ class SimulatedBrokers:
         self._changed: set[BrokerId] | None = set()
         """Brokers that changed since the sweep that is running; None for a sweep of all unhealthy topics."""
         self._stopped = False
-        self.on_running_changed: Callable[[SimulatedBroker], None] | None = None
+        self.on_running_changed: Callable[[SimulatedBroker], None] = lambda _: None
         """Called with each broker that starts or stops."""
 
     # --- the port
@@ -119,7 +119,7 @@ class SimulatedBrokers:
         broker_id = BrokerId(max([0, *self.by_id, *self._controller.store.durable_cluster.brokers]) + 1)
         broker = SimulatedBroker(broker_id, rack or rack_of(broker_id))
         self.by_id[broker_id] = broker
-        self._running_changed(broker)
+        self.on_running_changed(broker)
         self._join(broker, "joined")
         self._applied_by((broker,), self._controller.last_offset)
         return broker
@@ -128,7 +128,7 @@ class SimulatedBrokers:
         """Stop a broker and fence it. Raises UnknownBroker."""
         broker = self._broker(broker_id)
         broker.running = False
-        self._running_changed(broker)
+        self.on_running_changed(broker)
         self._fence(broker.broker_id, "stopped")
 
     def start_broker(self, broker_id: int) -> None:
@@ -138,7 +138,7 @@ class SimulatedBrokers:
             broker.running = True
             broker.starts += 1
             broker.confirmed = Offset(-1)
-            self._running_changed(broker)
+            self.on_running_changed(broker)
         self._join(broker, "started")
         self._later(broker, self._controller.last_offset)
 
@@ -151,10 +151,6 @@ class SimulatedBrokers:
         if broker is None:
             raise UnknownBroker(broker_id, sorted(self.by_id))
         return broker
-
-    def _running_changed(self, broker: SimulatedBroker) -> None:
-        if self.on_running_changed is not None:
-            self.on_running_changed(broker)
 
     def _join(self, broker: SimulatedBroker, reason: str) -> None:
         sink = self._controller
@@ -227,8 +223,8 @@ class SimulatedBrokers:
                     self._changed.add(event.broker_id)
                 self._sweep()
         for name, indexes in sorted(concerned.items()):
-            topic = self._controller.store.durable(shard_key(name))
-            if topic is not None and topic.name == name:
+            topic = self._controller.store.durable_named(name)
+            if topic is not None:
                 existing = [index for index in sorted(indexes) if index < len(topic.partitions)]
                 self._report_isr(topic, [(index, topic.partitions[index]) for index in existing])
 

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas, Quotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.cluster.actions import PlannedCommand
+from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.engine.requests import Replies
 from controller.machine.access.permissions import CLUSTER_NAME
 from controller.machine.access.quotas import mutations
@@ -185,14 +186,6 @@ _WITH_PARTITIONS = TopicCreated, PartitionsAdded, TopicDiscovered
 # --- approval
 
 
-class DryRunner(Protocol):
-    """A target cluster that can dry-run commands."""
-
-    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
-        """The results of the dry run, in the order of the commands."""
-        ...
-
-
 def needs_approval(state: State, command: TopicCommand) -> bool:
     """True if deciding this command now would require approval. False if deciding raises: `Decider` reports that."""
     try:
@@ -202,7 +195,7 @@ def needs_approval(state: State, command: TopicCommand) -> bool:
 
 
 async def with_verdicts(
-    commands: Sequence[TopicCommand], state: State, policies: PolicyJudge | None, cluster: DryRunner | None
+    commands: Sequence[TopicCommand], state: State, policies: PolicyJudge | None, cluster: TargetCluster | None
 ) -> list[TopicCommand]:
     """The commands with policy verdicts and dry-run results, ready to resubmit. The cluster dry-runs only commands that
     the policies allow. Raises PolicyRunnerClosed."""
@@ -219,7 +212,7 @@ async def _judged(commands: Sequence[TopicCommand], state: State, policies: Poli
     return [judged.get(command.topic, command) for command in commands]
 
 
-async def _dry_run(commands: Sequence[TopicCommand], state: State, cluster: DryRunner) -> list[TopicCommand]:
+async def _dry_run(commands: Sequence[TopicCommand], state: State, cluster: TargetCluster) -> list[TopicCommand]:
     """Commands that would be rejected here need no dry run; the others are dry-run at the cluster."""
     planned: list[PlannedCommand] = []
     for command in commands:
@@ -294,7 +287,17 @@ class Faults:
             raise error
         kind, topic = type(command).__name__, _topic_of(command)
         self._count(kind)
-        self.log(kind, command.request_id, topic, error)
+        suppressed = self._log_limiter.passes((kind, place_of(error)))
+        if suppressed is not None:
+            self._log.error(
+                "command failed",
+                command=kind,
+                request=command.request_id,
+                topic=topic,
+                why=one_line(error),
+                suppressed=suppressed,
+                trace=trace_of(error),
+            )
         if not isinstance(command, RecordRefusals):  # recording its failure would submit another one, forever
             client_id = getattr(command, "client_id", None)
             requester = Failed(_plain(getattr(command, "principal", CONTROLLER)), client_id and _plain(client_id), kind)
@@ -303,21 +306,6 @@ class Faults:
             self._refusals.record_denial(requester, "", resource, int(ErrorCode.UNKNOWN_SERVER_ERROR), rule)
         topic_name = getattr(command, "topic", NO_TOPIC)
         return Answer(command.request_id, topic_name, int(ErrorCode.UNKNOWN_SERVER_ERROR), FAILED)
-
-    def log(self, kind: str, request_id: str, topic: str, error: Exception) -> None:
-        """Write a log line about a failure, if no similar line was written in the interval."""
-        suppressed = self._log_limiter.passes((kind, place_of(error)))
-        if suppressed is None:
-            return
-        self._log.error(
-            "command failed",
-            command=kind,
-            request=request_id,
-            topic=topic,
-            why=one_line(error),
-            suppressed=suppressed,
-            trace=trace_of(error),
-        )
 
 
 def one_line(error: BaseException) -> str:
@@ -332,10 +320,8 @@ def trace_of(error: BaseException) -> str:
 
 def place_of(error: BaseException) -> tuple[str, str, int]:
     """Type, file and line of the exception."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    file, line = ("", 0) if last is None else (last.tb_frame.f_code.co_filename, last.tb_lineno)
+    frames = list(traceback.walk_tb(error.__traceback__))
+    file, line = (frames[-1][0].f_code.co_filename, frames[-1][1]) if frames else ("", 0)
     return type(error).__name__, file, line
 
 

@@ -28,22 +28,17 @@ from itertools import groupby
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
+from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.port import Brokers, LeadLost, Replication, publish, stamp
 from controller.controller_api import ControllerStatus, Reply
 from controller.engine import requests
-from controller.engine.decider import Decider, DryRunner, Faults, Limits, restamped, with_verdicts
+from controller.engine.decider import Decider, Faults, Limits, restamped, with_verdicts
 from controller.engine.reports import Reports
 from controller.engine.requests import Inbox, PendingRequest, Replies, Stamps
 from controller.engine.storage import Flush, Storage
 from controller.engine.tasks import Background, Deadlines, Reconciler
 from controller.machine.commands.access import ApplyRules
-from controller.machine.commands.commands import (
-    AnyCommand,
-    ChangeSettings,
-    ClientCommand,
-    ExpireRequest,
-    TopicCommand,
-)
+from controller.machine.commands.commands import AnyCommand, ChangeSettings, ClientCommand, ExpireRequest, TopicCommand
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.reading import read_rules
@@ -77,7 +72,7 @@ class Controller:
         flush_alone: Flush | None = None,
         reports: Reports,
         policies: PolicyJudge | None = None,
-        cluster: DryRunner | None = None,
+        cluster: TargetCluster | None = None,
         partitions_cached: int = 100_000,
         quotas: MutationQuotas | None = None,
         projector: Projector = WITHOUT_METADATA_LOG,
@@ -92,6 +87,7 @@ class Controller:
         self.replies = Replies()
         self.failed = asyncio.Event()
         self._deciding = asyncio.Event()
+        """Set once this process decides, or has failed."""
         self.failure: BaseException | None = None
         """The bug, or the LogError beyond recovery, that ended deciding."""
         self._storage = Storage(log, flush, flush_alone or flush, projector, replication, partitions_cached)
@@ -166,10 +162,7 @@ class Controller:
 
     async def until_deciding(self) -> None:
         """Wait until this process decides, or has failed."""
-        waiting = [asyncio.ensure_future(each.wait()) for each in (self._deciding, self.failed)]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for each in waiting:
-            each.cancel()
+        await self._deciding.wait()
 
     async def stop(self) -> None:
         """Decide and answer the commands in the inbox, then end. Pending creates stay in the log for the next start."""
@@ -192,6 +185,7 @@ class Controller:
             self._fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, requests.CONTROLLER_FAILED)
             self._inbox.close()
             self.failed.set()
+            self._deciding.set()
 
     def _fail_all(self, code: ErrorCode, message: str) -> None:
         self._inbox.drop_all()
@@ -216,11 +210,9 @@ class Controller:
 
     @property
     def last_offset(self) -> Offset:
-        """The offset of the newest durable event, -1 in an empty log."""
         return Offset(self._storage.log.durable_offset - 1)
 
     def has_pending_creates(self) -> bool:
-        """True if a create is pending, so that brokers' confirmations matter."""
         return bool(self.state.waiting)
 
     def status(self) -> ControllerStatus:
@@ -228,7 +220,6 @@ class Controller:
         return ControllerStatus(self._storage.log.durable_offset, waiting, open_now, self.storage_error, self.failure)
 
     def is_reconciled(self) -> bool:
-        """True if every topic has been reconciled since the last broker change."""
         return self._reconciler.idle
 
     def submit_internal(self, command: AnyCommand) -> None:
@@ -238,7 +229,6 @@ class Controller:
             self._inbox.enqueue((command,))
 
     async def decided(self) -> None:
-        """Wait until all commands submitted so far are durable, or dropped because of a failed write."""
         await self._inbox.decided()
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
@@ -340,10 +330,7 @@ class Controller:
         for answer in decided.answers:
             self.replies.resolve(answer)
         if decided.records:
-            self._notify(decided.records)
-
-    def _notify(self, records: list[Recorded]) -> None:
-        publish(records, self.reports, self.brokers, self._reconciler)
+            publish(decided.records, self.reports, self.brokers, self._reconciler)
 
     async def _storage_failed(self, error: LogError) -> None:
         """Answer all requests in flight, then wait until the log can be written again."""
@@ -357,7 +344,7 @@ class Controller:
             self._begin_deciding()  # also the settings: the failed write may have been theirs
         self.brokers.resume()
         if survivors:
-            self._notify(survivors)
+            publish(survivors, self.reports, self.brokers, self._reconciler)
         self._reconciler.sweep()
 
     # --- approval
@@ -370,20 +357,16 @@ class Controller:
         except PolicyRunnerClosed:
             return  # the process is stopping: connections close without an answer
         except Exception as error:
-            self._fail_alone(commands, error)
+            if len(commands) == 1:
+                self.replies.resolve(self._faults.record(commands[0], error))
+            else:
+                for command in commands:  # each alone, so that only a faulty one fails
+                    self.background(self._request_approval((command,)))
             return
         if self._storage.recoveries == recoveries:  # else the client got KAFKA_STORAGE_ERROR
             now_ms, left_ms = self.now_ms(), self.replies.left_ms(commands[0].request_id)
             for command in judged:
                 self.submit_internal(restamped(command, now_ms, left_ms))
-
-    def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
-        """Handle a failed request for approval: repeat it for each command alone, so that only a faulty one fails."""
-        if len(commands) == 1:
-            self.replies.resolve(self._faults.record(commands[0], error))
-        else:
-            for command in commands:
-                self.background(self._request_approval((command,)))
 
 
 def _loop_s() -> float:

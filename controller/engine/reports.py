@@ -84,28 +84,18 @@ def _features_changed(record: Recorded, event: catalog.FeaturesChanged, rules: R
     return {**_happened(reason="reason")(record, event, rules), "features": dict(event.features)}
 
 
-_discovered = _happened(topic="topic", why="reason")
 _carried_out = _happened(topic="topic", code="error_code", message="message")
 _credential = _happened(user="user", mechanism="mechanism", principal="principal")
-_broker = _happened(broker="broker_id")
 _LINES: dict[type, MakeLine] = {
     catalog.CreateAnswered: _create_answered,
     catalog.ChangeRejected: _change_rejected,
     catalog.TopicDeleted: _done("DeleteTopics"),
     catalog.PartitionsAdded: _partitions_added,
     catalog.TopicConfigsChanged: _done("AlterConfigs"),
-    catalog.TopicDiscovered: _discovered,
-    catalog.TopicVanished: _discovered,
-    catalog.CreationRefused: _carried_out,
-    catalog.ChangeCarriedOut: _carried_out,
-    access.ScramCredentialSet: _credential,
-    access.ScramCredentialRemoved: _credential,
-    catalog.BrokerRegistered: _broker,
-    catalog.BrokerFenced: _broker,
-    catalog.BrokerUnfenced: _broker,
-    catalog.BrokerUnregistered: _broker,
-    catalog.BrokerLeaving: _broker,
-    catalog.LogDirsChanged: _broker,
+    **dict.fromkeys((catalog.TopicDiscovered, catalog.TopicVanished), _happened(topic="topic", why="reason")),
+    **dict.fromkeys((catalog.CreationRefused, catalog.ChangeCarriedOut), _carried_out),
+    **dict.fromkeys((access.ScramCredentialSet, access.ScramCredentialRemoved), _credential),
+    **dict.fromkeys(catalog.BROKER_EVENTS, _happened(broker="broker_id")),
     catalog.QuorumEpochBegun: _happened(epoch="leader_epoch"),
     catalog.FeaturesChanged: _features_changed,
 }
@@ -131,7 +121,6 @@ class Reports:
         self.figures.committed(commands, events, seconds)
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
-        """Write a line for each decision."""
         rules: Rules = {}
         out: list[bytes] = []
         for record in records:

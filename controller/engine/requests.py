@@ -14,7 +14,6 @@ is answered. The engine and the gateway give the answer of a decision to `Replie
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from math import inf
@@ -190,17 +189,17 @@ class Inbox:
         """Consecutive `take` calls that did not yield to the event loop."""
         self._interrupted = False
         self._taken = self._ended = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._progress = asyncio.Event()
+        """Set and replaced whenever commands are decided or dropped."""
 
     def enqueue(self, commands: Iterable[AnyCommand]) -> None:
-        """Add commands at the end."""
         self._commands.extend(commands)
         self._wake.set()
 
     async def take(self, most: int) -> list[AnyCommand]:
         """Wait for the next commands; the commands of the last call count as decided. Returns an empty list if the
         inbox is empty and closed or interrupted."""
-        self._end()
+        self._end(self._taken)
         self.takes_without_yield += 1
         while not self._commands and not self.closed.is_set() and not self._interrupted:
             self._wake.clear()
@@ -218,9 +217,8 @@ class Inbox:
 
     def drop_all(self) -> None:
         """Drop all commands and release everyone who waits for them."""
+        self._end(self._taken + len(self._commands))
         self._commands.clear()
-        while self._waiting:
-            _release(self._waiting.popleft()[1])
 
     def interrupt(self) -> None:
         """Make `take` return at once, with the commands in the queue, if any."""
@@ -235,18 +233,11 @@ class Inbox:
     async def decided(self) -> None:
         """Wait until all commands enqueued so far are decided or dropped. Background work calls this between its
         commands, so that it never floods the inbox."""
-        ahead = self._taken + len(self._commands)
-        if ahead:
-            future = asyncio.get_running_loop().create_future()
-            self._waiting.append((self._ended + ahead, future))
-            await future
+        end = self._ended + self._taken + len(self._commands)
+        while self._ended < end:
+            await self._progress.wait()
 
-    def _end(self) -> None:
-        self._ended, self._taken = self._ended + self._taken, 0
-        while self._waiting and self._waiting[0][0] <= self._ended:
-            _release(self._waiting.popleft()[1])
-
-
-def _release(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    def _end(self, count: int) -> None:
+        self._ended, self._taken = self._ended + count, 0
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()

@@ -34,9 +34,6 @@ FREE_AFTER_SLOW: Final = 32
 """Number of commits after a slow fsync that do not block the event loop."""
 Flush = Callable[[], Awaitable[object]]
 
-_BEYOND_RECOVERY = (LogCorrupted, LogClosed)
-"""Errors that a retry does not cure."""
-
 
 class Storage:
     """Records events in a log and makes them durable. The constructor loads the state and raises LogError."""
@@ -74,7 +71,6 @@ class Storage:
 
     @property
     def state(self) -> State:
-        """The state that `decide` uses; ahead of the durable view during a commit."""
         return self.recorder.state
 
     @property
@@ -112,7 +108,7 @@ class Storage:
                 self.log.recover()
                 survivors = [decode_event(offset, value) for offset, value in self.log.read(self._seen_end)]
                 self.load()
-            except _BEYOND_RECOVERY:
+            except (LogCorrupted, LogClosed):
                 raise
             except LogError as error:
                 self.error = str(error)

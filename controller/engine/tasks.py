@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
+from typing import Any
 
 from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
@@ -68,16 +69,14 @@ class Deadlines:
         def expire() -> None:
             self._timers.discard(timer)
             with suppress(LogClosed):  # the log is being recovered; `begin` follows
-                if _is_pending(self._sink.store.durable(shard_key(topic)), request_id):
+                held = self._sink.store.durable(shard_key(topic))
+                pending = None if held is None else held.pending_create
+                if pending is not None and pending.request_id == request_id:
                     at_ms = self._sink.now_ms(deadline_ms)
                     self._sink.submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=topic))
 
         timer = asyncio.get_running_loop().call_later((deadline_ms - self._sink.now_ms(0)) / 1000, expire)
         self._timers.add(timer)
-
-
-def _is_pending(topic: Topic | None, request_id: RequestId) -> bool:
-    return topic is not None and topic.pending_create is not None and topic.pending_create.request_id == request_id
 
 
 class Background:
@@ -109,25 +108,14 @@ class Background:
 
 _ELECT_BY = frozenset({UNCLEAN_ELECTION, MIN_INSYNC_REPLICAS})
 """Configs that determine which replicas may lead."""
-_ONE_BROKER: EventTypes = frozenset(
-    {
-        catalog.BrokerRegistered,
-        catalog.BrokerUnfenced,
-        catalog.BrokerLeaving,
-        catalog.BrokerFenced,
-        catalog.BrokerUnregistered,
-        catalog.LogDirsChanged,
-    }
-)
 _ALL_BROKERS: EventTypes = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
-_CONFIGS: EventTypes = frozenset({catalog.TopicConfigsChanged})
 
 
 class Reconciler:
     """Runs one sweep at a time, and again from the beginning if brokers changed during the sweep. Commands are
     submitted to `sink`, the controller of one log."""
 
-    handles: EventTypes = _ONE_BROKER.union(_ALL_BROKERS, _CONFIGS)
+    handles: EventTypes = catalog.BROKER_EVENTS | _ALL_BROKERS | {catalog.TopicConfigsChanged}
 
     def __init__(self, sink: CommandSink) -> None:
         self._sink = sink
@@ -142,26 +130,17 @@ class Reconciler:
 
     def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
         """Start a sweep if the events may affect other topics than their own."""
-        self._on_config_events(records)
-        self._on_broker_events(records)
-
-    def _on_config_events(self, records: Sequence[catalog.Recorded]) -> None:
         for record in records:
-            if type(record.event) is catalog.TopicConfigsChanged and _may_elect(record.event):
-                topic = self._sink.store.durable_named(record.event.topic)
-                if topic is not None and len(topic.partitions) > ELECTED_AT_ONCE_MAX:
-                    self._configured[topic.name] = None
-        if self._configured:
-            self._begin()
-
-    def _on_broker_events(self, records: Sequence[catalog.Recorded]) -> None:
-        for record in records:
-            event = record.event
-            if type(event) in _ONE_BROKER:
-                self._brokers[event.broker_id] = None  # type: ignore[union-attr]
+            event: Any = record.event
+            if type(event) in catalog.BROKER_EVENTS:
+                self._brokers[event.broker_id] = None
             elif type(event) in _ALL_BROKERS:
                 self._again = True
-        if self._again or self._brokers:
+            elif _may_elect(event):
+                topic = self._sink.store.durable_named(event.topic)
+                if topic is not None and len(topic.partitions) > ELECTED_AT_ONCE_MAX:
+                    self._configured[topic.name] = None
+        if self._again or self._brokers or self._configured:
             self._begin()
 
     def sweep(self) -> None:
@@ -198,7 +177,12 @@ class Reconciler:
         now_s = asyncio.get_running_loop().time
         resumed_s = now_s()
         for part in parts:
-            in_need = self._in_need(part, configured)
+            is_reconciled = Reconciliation(self._sink.store.durable_cluster).is_reconciled
+            in_need = tuple(
+                topic.name
+                for topic in part.topics
+                if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, part.span)
+            )
             if in_need:
                 stamped = stamp(self._sink, "reconcile")
                 self._sink.submit_internal(ReconcileTopics(**stamped, topics=in_need, span=part.span))
@@ -217,14 +201,6 @@ class Reconciler:
             sorted(map(shard_key, configured)),
             *map(store.durable_keys_of, (*store.durable_placeholders(), *with_replicas)),
             store.durable_keys_waiting(),
-        )
-
-    def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
-        is_reconciled = Reconciliation(self._sink.store.durable_cluster).is_reconciled
-        return tuple(
-            topic.name
-            for topic in part.topics
-            if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, part.span)
         )
 
 

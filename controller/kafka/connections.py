@@ -123,8 +123,8 @@ class BrokerConnection:
 class Connections:
     """A connection pool for the brokers of one cluster."""
 
-    def __init__(self, security: Security) -> None:
-        self._security = security
+    def __init__(self, security: Security, response_bytes_max: int = RESPONSE_BYTES_MAX) -> None:
+        self._security, self._response_bytes_max = security, response_bytes_max
         self._idle: dict[Address, list[BrokerConnection]] = {}
         self._closed = False
 
@@ -134,7 +134,9 @@ class Connections:
         idle = self._idle.setdefault(address, [])
         while idle and not idle[-1].is_open:
             idle.pop().close()
-        connection = idle.pop() if idle else await BrokerConnection.open(address, self._security)
+        connection = (
+            idle.pop() if idle else await BrokerConnection.open(address, self._security, self._response_bytes_max)
+        )
         try:
             yield connection
         except BaseException:

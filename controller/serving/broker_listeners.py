@@ -211,7 +211,7 @@ class SimulatedBrokerListeners(_Servers):
         await asyncio.gather(*self._changes.values())
 
     async def stop(self) -> None:
-        self._brokers.on_running_changed = None
+        self._brokers.on_running_changed = lambda _: None
         await asyncio.gather(*self._changes.values())
         await super().stop()
         for reserved in self._reserved.values():

@@ -9,7 +9,7 @@ from typing import Final
 from controller.apis.cluster import with_api_versions
 from controller.apis.kraft.features import finalized_features, supported_features
 from controller.apis.kraft.listener import kraft_listener
-from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler
 from controller.kafka.messages import ApiKey
@@ -54,14 +54,8 @@ def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metada
     level = cluster.feature(METADATA_VERSION_FEATURE)
     if metadata_version is not None and metadata_version < level:
         raise SettingsError(f"--metadata-version {metadata_version}: the cluster has {level}, which cannot be lowered")
-    options = KraftOptions(
-        session_timeout_ms=settings.broker_session_timeout_ms,
-        metadata_version=metadata_version,
-        leaders_balanced_every_s=(
-            settings.leader_imbalance_check_interval_seconds if settings.auto_leader_rebalance_enable else None
-        ),
-    )
-    return KraftBrokers(member.projector, member.node, member.replication, options, time.monotonic)
+    node, replication = member.node, member.replication
+    return KraftBrokers(member.projector, node, replication, settings, metadata_version, time.monotonic)
 
 
 def _refuse_if_handed_back(quorum: QuorumLeader | None) -> None:

@@ -272,7 +272,7 @@ class Member:
             (
                 "quorum_cannot_lead",
                 "1 while the metadata log has unsupported records: this node will not lead.",
-                float(bool(self.replication.applier.unsupported)),
+                float(bool(self.projector.unsupported)),
             ),
             (
                 "quorum_full",

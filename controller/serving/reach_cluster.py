@@ -13,7 +13,7 @@ import msgspec
 
 from controller.brokers.cluster.actions import History
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
-from controller.brokers.cluster.target_cluster import RECENT_EVENTS, WatchTimes
+from controller.brokers.cluster.target_cluster import RECENT_EVENTS
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.security import BadCredentials, NotAuthenticated, Security, security_of
 from controller.serving.process import reached
@@ -51,13 +51,6 @@ def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorde
         return (decode_event(offset, value) for offset, value in log.read(max(0, end - RECENT_EVENTS), end))
 
     return history, recent
-
-
-def watch_times(settings: ServeSettings) -> WatchTimes:
-    """The intervals at which `TargetCluster` polls the cluster, from the settings."""
-    return WatchTimes(
-        topics_ms=settings.cluster_watch_interval_ms, configs_ms=settings.cluster_configs_watch_interval_ms
-    )
 
 
 async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ReachedCluster:

@@ -41,7 +41,6 @@ from controller.serving.reach_cluster import (
     decision_settings,
     log_readers,
     reach_cluster,
-    watch_times,
 )
 from controller.settings.load import ServeSettings
 from controller.store.recorder import WITHOUT_METADATA_LOG
@@ -218,7 +217,7 @@ class Service:
             return SimulatedBrokers(self.options.brokers)
         assert self._cluster is not None, "it was reached"
         history, recent = log_readers(self.log)
-        return TargetCluster(self._cluster.link, history, watch_times(settings), self._log, recent=recent)
+        return TargetCluster(self._cluster.link, history, settings, self._log, recent=recent)
 
     def _flushed(self) -> None:
         assert self._snapshots is not None, "nothing is flushed before it is made"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Protocol
 
 import msgspec
@@ -316,9 +316,14 @@ class Sliced(Protocol):
     def durable_slice(self, after: str | None, limit: int, partitions_max: int) -> list[Topic]: ...
 
 
-def topic_slices(store: Callable[[], Sliced]) -> Iterator[list[Topic]]:
+def topic_slices(store: Callable[[], Sliced], partitions_max: int = PARTITIONS_PER_SLICE) -> Iterator[list[Topic]]:
     """All durable topics in slices; `store` returns the current view for each slice."""
-    return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
+    return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, partitions_max))
+
+
+def every_topic(store: Sliced) -> Iterator[Topic]:
+    """All durable topics, read in slices."""
+    return chain.from_iterable(topic_slices(lambda: store))
 
 
 def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from controller.apis.kraft.features import update_features
 from controller.apis.kraft.quorum import register_controller, unregister_controller
-from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
@@ -49,6 +49,7 @@ from controller.quorum.registered import (
     limits,
     without_limits,
 )
+from controller.settings.load import load_settings
 from events.catalog import SupportedFeature
 from events.names import BrokerId
 from tests.brokers.kraft.desks import Desk, alone
@@ -160,7 +161,7 @@ async def test_automatic_metadata_version_upgrades_stop_at_levels_of_voters(
         registered=Mock(all=AsyncMock(return_value={key: controller_record(each) for key, each in registered.items()})),
     )
     projector: Any = Mock(mark=Mock(adopted=False))
-    brokers = KraftBrokers(projector, Mock(), replication, KraftOptions(session_timeout_ms=1), lambda: 0.0)
+    brokers = KraftBrokers(projector, Mock(), replication, load_settings(), None, lambda: 0.0)
     brokers._controller, brokers.membership = controller, Mock(cluster=cluster)
     with capture_logs() as logged:
         await brokers._raise_features()

@@ -35,9 +35,9 @@ async def register_broker(
     has_session = members.has_session(broker_id)
     rejected = registration.refusal(request, members.cluster, api.cluster_id, has_session=has_session)
     if rejected is not None:
-        code, why = int(rejected.code), rejected.why
-        logger.warning("broker rejected", broker=broker_id, peer=context.peer, code=code, why=why)
-        return cluster.BrokerRegistrationResponse(error_code=code)
+        code, why = rejected
+        logger.warning("broker rejected", broker=broker_id, peer=context.peer, code=int(code), why=why)
+        return cluster.BrokerRegistrationResponse(error_code=int(code))
     if await _still_leads(api, members, broker_id, request.incarnation_id.hex()):
         return cluster.BrokerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER)
     clean = members.shut_down_cleanly(broker_id, request.previous_broker_epoch)

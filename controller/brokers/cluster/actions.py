@@ -52,20 +52,6 @@ def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) ->
     return NewPartitions(name, count, replica_assignment=[list(map(int, brokers_of(one))) for one in added])
 
 
-async def set_configs(
-    link: ClusterLink, name: TopicName, configs: catalog.Configs, validate_only: bool = False
-) -> Refusal | None:
-    """Replace the explicit configs of a topic, or only validate that. Raises ClusterUnreachable."""
-    had = (await link.configs([name])).get(name)
-    if had is None:
-        message = "This server does not host this topic-partition."
-        return Refusal(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), message)
-    before, after = dict(had), dict(configs)
-    puts = {key: value for key, value in after.items() if before.get(key) != value}
-    deletes = [key for key in before if key not in after]
-    return await link.alter_configs(name, puts, deletes, validate_only) if puts or deletes else None
-
-
 class ActionRunner:
     """Queues actions, runs them in rounds, and gives the results to `finished`. `history` is read after a restart."""
 
@@ -195,11 +181,10 @@ class ActionRunner:
         return list(next_round.values())
 
     async def _run_round(self, actions: Sequence[Action]) -> list[list[Action]]:
-        creates = [one for one in actions if one.creates]
+        creates = [one for one in actions if isinstance(one.change, catalog.TopicCreated | Topic)]
         deletes = [one for one in actions if isinstance(one.change, catalog.TopicDeleted)]
-        others = (one for one in actions if not one.creates and not isinstance(one.change, catalog.TopicDeleted))
-        singly = [self._run_guarded([one]) for one in others]
-        return await asyncio.gather(*(self._run_guarded(group) for group in (creates, deletes) if group), *singly)
+        singly = ([one] for one in actions if one not in creates and one not in deletes)
+        return await asyncio.gather(*(self._run_guarded(group) for group in (creates, deletes, *singly) if group))
 
     async def _run_guarded(self, actions: Sequence[Action]) -> list[Action]:
         """Run actions of one kind, together if possible, and return those to retry. An action that raises counts as
@@ -239,36 +224,27 @@ class ActionRunner:
         self._finished(action, refusal)
 
     async def _attempt(self, actions: Sequence[Action]) -> Mapping[str, Refusal | None]:
-        name, changes = actions[0].topic, [(one.topic, one.change) for one in actions]
-        match changes[0][1]:
+        match actions[0].change:
             case catalog.TopicCreated() | Topic():
                 topics = [
-                    new_topic(topic, change.partitions, change.configs)
-                    for topic, change in changes
-                    if isinstance(change, catalog.TopicCreated | Topic)
+                    new_topic(one.topic, one.change.partitions, one.change.configs)
+                    for one in actions
+                    if isinstance(one.change, catalog.TopicCreated | Topic)
                 ]
-                tried = {one.topic for one in actions if one.tried}
-                exists = ErrorCode.TOPIC_ALREADY_EXISTS
-                return {
-                    name: None if refusal is not None and name in tried and refusal.code == exists else refusal
-                    for name, refusal in (await self._link.create(topics)).items()
-                }
+                tried = [one.topic for one in actions if one.tried]
+                return _except_done(await self._link.create(topics), ErrorCode.TOPIC_ALREADY_EXISTS, tried)
             case catalog.TopicDeleted():
-                refusals = await self._link.delete([one.topic for one in actions])
-                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                return {
-                    name: None if refusal is not None and refusal.code == unknown else refusal
-                    for name, refusal in refusals.items()
-                }
+                names = [one.topic for one in actions]
+                return _except_done(await self._link.delete(names), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, names)
             case catalog.PartitionsAdded() as change:
-                return {name: await self._add_partitions(change, tried=actions[0].tried)}
+                return {change.topic: await self._add_partitions(change, tried=actions[0].tried)}
             case catalog.TopicConfigsChanged() as change:
-                return {name: await set_configs(self._link, name, change.configs)}
+                return {change.topic: await self._link.set_configs(change.topic, change.configs)}
         raise AssertionError("placeholders are replaced one topic at a time")
 
     async def _add_partitions(self, event: catalog.PartitionsAdded, *, tried: bool) -> Refusal | None:
         name, count = event.topic, event.first + len(event.partitions)
-        refusal = (await self._link.add_partitions([new_partitions(name, count, event.partitions)]))[name]
+        refusal = await self._link.add_partitions(new_partitions(name, count, event.partitions))
         if refusal is not None and refusal.code == ErrorCode.INVALID_PARTITIONS and tried:
             seen = (await self._link.metadata([name])).topics.get(name)
             if seen is not None and len(seen.partitions) >= count:
@@ -303,6 +279,14 @@ class ActionRunner:
                 why=refusal.message,
             )
         return [action]
+
+
+def _except_done(
+    refusals: Mapping[str, Refusal | None], done: ErrorCode, names: Sequence[TopicName]
+) -> dict[str, Refusal | None]:
+    """The refusals; None for the topics in `names` for which the code `done` shows that the change was applied."""
+    is_done = {name for name, each in refusals.items() if name in names and each is not None and each.code == done}
+    return {name: None if name in is_done else refusal for name, refusal in refusals.items()}
 
 
 CHANGE_TIMEOUT_MS = 30_000
@@ -355,9 +339,9 @@ async def _dry_run_once(link: ClusterLink, planned: Sequence[PlannedCommand]) ->
             seen = (await link.metadata([topic.name])).topics.get(topic.name)
             first = len(seen.partitions) if seen is not None else 0
             more = new_partitions(topic.name, len(topic.partitions), topic.partitions[first:])
-            return await link.add_partitions([more], validate_only=True)
+            return {topic.name: await link.add_partitions(more, validate_only=True)}
         case commands.AlterTopicConfigs():
-            return {topic.name: await set_configs(link, topic.name, topic.configs, validate_only=True)}
+            return {topic.name: await link.set_configs(topic.name, topic.configs, validate_only=True)}
         case _:
             return {topic.name: None}
 

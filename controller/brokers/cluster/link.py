@@ -44,6 +44,7 @@ from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTop
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
 from controller.kafka.security import Security
 from controller.machine.commands.commands import ObservedPartition
+from controller.machine.errors import ErrorCode
 from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
 from events.catalog import Configs
 from events.names import BrokerId, TopicId, TopicName
@@ -111,7 +112,6 @@ _RETRIABLE = frozenset(
 )
 _LOCAL_REFUSALS = frozenset((KafkaError._INVALID_ARG, KafkaError._NOT_IMPLEMENTED, KafkaError._UNSUPPORTED_FEATURE))
 """librdkafka's own errors that a retry does not cure. Its other errors mean that the cluster is unreachable."""
-UNKNOWN_SERVER_ERROR = -1
 
 
 class SeenTopic(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class ClusterLink:
         self._preferred: Address | None = None
         self.spoken = ApiVersionsResponse()
         """The APIs and features of a broker, as of the last `refresh_api_versions`."""
-        self._all_metadata = SharedCall(self._fetch_all_metadata)
+        self._all_metadata = SharedCall(self._fetch_metadata)
         settings: dict[str, str | int | float | bool] = {
             "client.id": CLIENT_ID,
             "socket.timeout.ms": int(REQUEST_S * 1000),
@@ -165,29 +165,25 @@ class ClusterLink:
 
     # --- reads
 
-    async def metadata(self, topics: Iterable[str] | None = ()) -> ClusterMetadata:
-        """Metadata of these topics (None for all) from one broker. Raises ClusterUnreachable."""
-        return _parse_metadata(
-            (await self._exchange(ApiKey.METADATA, METADATA_VERSION, _metadata_request(topics), MetadataResponse))[1]
-        )
+    async def metadata(self, topics: Iterable[str] = ()) -> ClusterMetadata:
+        """Metadata of these topics from one broker. Raises ClusterUnreachable."""
+        return (await self._fetch_metadata(topics))[1]
 
     async def all_metadata(self) -> tuple[bytes, ClusterMetadata]:
         """Metadata of all topics, with the response bytes: equal bytes mean equal metadata. Concurrent callers, such as
         the owners of many partitions, share one request. Raises ClusterUnreachable."""
         return await self._all_metadata.answer()
 
-    async def _fetch_all_metadata(self) -> tuple[bytes, ClusterMetadata]:
-        payload, answer = await self._exchange(
-            ApiKey.METADATA, METADATA_VERSION, _metadata_request(None), MetadataResponse
-        )
+    async def _fetch_metadata(self, topics: Iterable[str] | None = None) -> tuple[bytes, ClusterMetadata]:
+        request = _metadata_request(topics)
+        payload, answer = await self._exchange(ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
         return payload, _parse_metadata(answer)
 
     async def metadata_from(self, address: Address, topics: Iterable[str]) -> ClusterMetadata:
         """Metadata of these topics from a given broker. Raises ClusterUnreachable."""
         request = _metadata_request(topics)
-        return _parse_metadata(
-            await self.connections.call(address, ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
-        )
+        key, kind = ApiKey.METADATA, MetadataResponse
+        return _parse_metadata(await self.connections.call(address, key, METADATA_VERSION, request, kind))
 
     async def configs(self, topics: Sequence[str]) -> dict[TopicName, Configs]:
         """The explicit configs of topics, sorted by name. Unknown topics are left out. Raises ClusterUnreachable."""
@@ -223,15 +219,13 @@ class ClusterLink:
         return await self.connections.exchange(to or self._address(), payload, within_s)
 
     def _address(self) -> Address:
-        return self._preferred or (self._known or tuple(self._bootstrap))[0]
+        return self._preferred or (*self._known, *self._bootstrap)[0]
 
     async def _exchange(self, api_key: int, version: int, request: Message, answer: type[M]) -> tuple[bytes, M]:
         """Send a request to the first broker that answers. Returns the response bytes and the decoded message."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)[4:]
         why: list[str] = []
-        for address in dict.fromkeys(
-            (*((self._preferred,) if self._preferred else ()), *self._known, *self._bootstrap)
-        ):
+        for address in dict.fromkeys(filter(None, (self._preferred, *self._known, *self._bootstrap))):
             try:
                 payload = await self.connections.exchange(address, frame)
                 message = decode_message(api_key, version, payload, answer, address)
@@ -256,22 +250,25 @@ class ClusterLink:
             refusals |= await self._all([topic.topic for topic in batch], begin)
         return refusals
 
-    async def add_partitions(
-        self, topics: Sequence[NewPartitions], validate_only: bool = False
-    ) -> dict[str, Refusal | None]:
-        begin = partial(self._admin.create_partitions, list(topics), **_TIMES, validate_only=validate_only)
-        return await self._all([topic.topic for topic in topics], begin)
+    async def add_partitions(self, added: NewPartitions, validate_only: bool = False) -> Refusal | None:
+        begin = partial(self._admin.create_partitions, [added], **_TIMES, validate_only=validate_only)
+        return (await self._all([added.topic], begin))[added.topic]
 
     async def delete(self, names: Sequence[str]) -> dict[str, Refusal | None]:
         """Delete topics. Returns the refusal by name, None for deleted topics."""
         return await self._all(names, partial(self._admin.delete_topics, list(names), **_TIMES))
 
-    async def alter_configs(
-        self, name: str, puts: Mapping[str, str], deletes: Iterable[str], validate_only: bool = False
-    ) -> Refusal | None:
-        """Set and delete explicit configs of a topic, or only validate that."""
-        steps = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in puts.items()]
-        steps += [ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deletes]
+    async def set_configs(self, name: TopicName, configs: Configs, validate_only: bool = False) -> Refusal | None:
+        """Replace the explicit configs of a topic, or only validate that. Raises ClusterUnreachable."""
+        had = (await self.configs([name])).get(name)
+        if had is None:
+            return Refusal(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "This server does not host this topic-partition.")
+        before, after, op = dict(had), dict(configs), AlterConfigOpType
+        puts = [key for key, value in after.items() if before.get(key) != value]
+        steps = [ConfigEntry(key, after[key], incremental_operation=op.SET) for key in puts]
+        steps += [ConfigEntry(key, "", incremental_operation=op.DELETE) for key in before if key not in after]
+        if not steps:
+            return None
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=steps)
         alter = self._admin.incremental_alter_configs
         begin = partial(alter, [resource], request_timeout=REQUEST_S, validate_only=validate_only)
@@ -351,9 +348,10 @@ def _parse_topic(topic: TopicAnswer) -> SeenTopic:
 
 def _refusal(error: KafkaError) -> Refusal:
     code = error.code()
-    if code < UNKNOWN_SERVER_ERROR:  # librdkafka's own
+    if code < ErrorCode.UNKNOWN_SERVER_ERROR:  # librdkafka's own
         retriable = code not in _LOCAL_REFUSALS
-        return Refusal(int(KafkaError.REQUEST_TIMED_OUT) if retriable else UNKNOWN_SERVER_ERROR, error.str(), retriable)
+        public = ErrorCode.REQUEST_TIMED_OUT if retriable else ErrorCode.UNKNOWN_SERVER_ERROR
+        return Refusal(int(public), error.str(), retriable)
     return Refusal(code, error.str(), code in _RETRIABLE)
 
 

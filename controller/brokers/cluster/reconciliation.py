@@ -8,6 +8,7 @@ the cluster has the current state. Where both agree, nothing needs to be done.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
 import msgspec
 
@@ -19,17 +20,7 @@ from events import catalog
 from events.names import BrokerId, RequestId, TopicId, TopicName, is_placeholder
 
 Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged
-
-
-ACTED_ON: EventTypes = frozenset(
-    {
-        catalog.TopicCreated,
-        catalog.PartitionsAdded,
-        catalog.TopicDeleted,
-        catalog.TopicConfigsChanged,
-        catalog.PartitionChanged,
-    }
-)
+ACTED_ON: EventTypes = frozenset({catalog.TopicCreated, catalog.PartitionChanged, *get_args(Change)})
 """The types of events that lead to an action."""
 
 
@@ -43,10 +34,6 @@ class Action(msgspec.Struct, frozen=True):
     topic: TopicName
     change: Change | catalog.TopicCreated | Topic | None
     tried: bool = False
-
-    @property
-    def creates(self) -> bool:
-        return isinstance(self.change, catalog.TopicCreated | Topic)
 
     @property
     def name(self) -> str:
@@ -119,11 +106,6 @@ def unfinished_topics(records: Iterable[catalog.Recorded]) -> list[TopicName]:
             case catalog.ChangeCarriedOut() as done:
                 names.pop(done.request_id, None)
     return list(dict.fromkeys(names.values()))
-
-
-def known(topic: Topic | None) -> tuple[int, catalog.Configs] | None:
-    """The partition count and configs that an observation of the cluster is compared with."""
-    return None if topic is None else (len(topic.partitions), topic.configs)
 
 
 def differs(topic: Topic, seen: SeenTopic) -> bool:

@@ -14,17 +14,17 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.actions import ActionRunner, History, PlannedCommand, dry_run
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import ACTED_ON, Action, Change, action_of, unfinished_topics
 from controller.brokers.cluster.watch import ClusterWatch, Owns
-from controller.brokers.port import CommandSink, EventTypes, stamp
+from controller.brokers.port import Brokers, CommandSink, EventTypes, stamp
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.security import NotAuthenticated
-from controller.machine.commands.commands import AnyCommand, DryRunResult, FinishChange, RefuseCreation
+from controller.machine.commands.commands import DryRunResult, FinishChange, RefuseCreation
+from controller.settings.load import ServeSettings
 from events.catalog import Recorded, TopicDeleted
 from events.logs.archive.store import ArchiveError
 from events.names import Offset, TopicName
@@ -33,14 +33,7 @@ RECENT_EVENTS = 10_000
 """The number of newest events that a start searches for changes without a result."""
 
 
-class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Scan intervals in ms: brokers and topics, and topic configs."""
-
-    topics_ms: int = 1000
-    configs_ms: int = 10_000
-
-
-class TargetCluster:
+class TargetCluster(Brokers):
     """The `Brokers` port for a target cluster.
 
     `history` returns the events of a shard. `recent` returns the newest events of all shards; a start resumes the
@@ -54,7 +47,7 @@ class TargetCluster:
         self,
         link: ClusterLink,
         history: History,
-        times: WatchTimes,
+        settings: ServeSettings,
         log: FilteringBoundLogger,
         owns: Owns = lambda _: True,
         *,
@@ -65,7 +58,7 @@ class TargetCluster:
         self.error: str | None = None
         """Why the cluster is unreachable; None if it is reachable."""
         self._history = history
-        self._times = times
+        self._settings = settings
         self._log = log
         self._owns = owns
         self._recent = recent
@@ -95,9 +88,6 @@ class TargetCluster:
         self._actions.clear()
         self._watch.rescan_all()
         self._scan_now.set()
-
-    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        return ()
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         for record in records:
@@ -169,7 +159,7 @@ class TargetCluster:
                     await self._watch.scan_configs()
                     await self.link.refresh_api_versions()
                     await self._watch.scan_log_dirs()
-                    configs_due = self._loop.time() + self._times.configs_ms / 1000
+                    configs_due = self._loop.time() + self._settings.cluster_configs_watch_interval_ms / 1000
                     self._actions.is_resuming = False
             except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # archives hold old events
                 if self.error is None:
@@ -180,19 +170,17 @@ class TargetCluster:
                     self._log.info("the cluster can be reached again")
                 self.error = None
             self._scan_now.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._scan_now.wait(), self._until_next_scan_s())
-
-    def _until_next_scan_s(self) -> float:
-        """Scans are aligned to the clock so that users of a shared link share one request."""
-        every_s = self._times.topics_ms / 1000
-        return every_s - self._loop.time() % every_s
+            every_s = self._settings.cluster_watch_interval_ms / 1000
+            with suppress(TimeoutError):  # aligned to the clock, so that users of a shared link share one request
+                await asyncio.wait_for(self._scan_now.wait(), every_s - self._loop.time() % every_s)
 
     async def _scan(self) -> None:
         if self._actions.is_resuming:
             self._resume_creations()
         if self._unfinished:
-            self._resume_changes()
+            for name in unfinished_topics(self._recent()):  # also if the cluster matches: this reports the result
+                self._actions.resume_work(name)
+            self._unfinished = False
         await self._watch.scan()
         self._scanned.set()
 
@@ -205,9 +193,3 @@ class TargetCluster:
             topic = store.durable(key)
             if topic is not None and topic.ready_at_ms is None and not self._watch.is_busy(topic.name):
                 self._actions.enqueue(Action(topic.name, topic, tried=True))
-
-    def _resume_changes(self) -> None:
-        """Repeat changes without a recorded result, even if the cluster already matches: the repetition reports one."""
-        for name in unfinished_topics(self._recent()):
-            self._actions.resume_work(name)
-        self._unfinished = False

@@ -17,9 +17,9 @@ from typing import TypeVar
 
 from controller.brokers.cluster.actions import ActionRunner
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenTopic
-from controller.brokers.cluster.reconciliation import differs, known
+from controller.brokers.cluster.reconciliation import differs
 from controller.brokers.port import CommandSink, stamp
-from controller.kafka.connections import ClusterUnreachable
+from controller.kafka.connections import Address, ClusterUnreachable
 from controller.kafka.messages.message import NodeEndpoint
 from controller.machine.commands.commands import (
     ChangeLogDirs,
@@ -32,14 +32,13 @@ from controller.machine.commands.commands import (
 )
 from controller.machine.state import Topic
 from controller.machine.target_cluster import OBSERVED, is_provisional
+from controller.store.store import PARTITIONS_SHOWN_AT_ONCE, topic_slices
 from events.catalog import Configs, Endpoint
 from events.logs.log import grouped
 from events.names import BrokerId, Offset, TopicName, shard_key
 
 TOPICS_PER_SLICE = 200  # between slices the event loop serves others
 CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
-CREATED_HERE = "created in the cluster"
-DELETED_THERE = "deleted in the cluster"
 LISTENER = "PLAINTEXT"
 """The listener name recorded for each broker: a Metadata response does not have the real names."""
 
@@ -147,7 +146,7 @@ class ClusterWatch:
                 topic_id=seen.topic_id,
                 partitions=seen.partitions,
                 configs=configs,
-                known=known(topic),
+                known=None if topic is None else (len(topic.partitions), topic.configs),
                 reason=why,
             )
         )
@@ -155,24 +154,21 @@ class ClusterWatch:
     async def _report_deleted(self, metadata: ClusterMetadata) -> bool:
         """Submit deleted topics. Returns whether there were none."""
         agrees = True
-        after: str | None = None
-        while topics := self._sink.store.durable_slice(after, TOPICS_PER_SLICE):
-            after = shard_key(topics[-1].name)
+        for topics in topic_slices(lambda: self._sink.store, PARTITIONS_SHOWN_AT_ONCE):
             missing = [topic for topic in topics if topic.name not in metadata.topics]
             agrees = agrees and not missing
             deleted = [topic for topic in missing if not is_provisional(topic) and not self.is_busy(topic.name)]
             if deleted:
-                topics_by_broker = await self._metadata_from(
-                    [BrokerId(broker.node_id) for broker in metadata.brokers], [t.name for t in deleted]
-                )
+                live = [BrokerId(broker.node_id) for broker in metadata.brokers]
+                metadata_by_broker = await self._metadata_from(live, [topic.name for topic in deleted])
                 for topic in deleted:
-                    if not any(topic.name in seen for seen in topics_by_broker.values()):
+                    if not any(topic.name in seen.topics for seen in metadata_by_broker.values()):
                         self._sink.submit_internal(
                             DiscoverDeletion(
                                 **stamp(self._sink, "observed"),
                                 topic=topic.name,
                                 topic_id=topic.topic_id,
-                                reason=DELETED_THERE,
+                                reason="deleted in the cluster",
                             )
                         )
                 await self._sink.decided()
@@ -183,9 +179,7 @@ class ClusterWatch:
 
     async def scan_configs(self) -> None:
         """Compare the explicit configs of all topics. Raises ClusterUnreachable."""
-        after: str | None = None
-        while topics := self._sink.store.durable_slice(after, TOPICS_PER_SLICE):
-            after = shard_key(topics[-1].name)
+        for topics in topic_slices(lambda: self._sink.store, PARTITIONS_SHOWN_AT_ONCE):
             settled = [topic for topic in topics if topic.ready_at_ms is not None and not self.is_busy(topic.name)]
             configs = await self._link.configs([topic.name for topic in settled]) if settled else {}
             differing = [topic for topic in settled if configs.get(topic.name, topic.configs) != topic.configs]
@@ -207,19 +201,15 @@ class ClusterWatch:
         """Report changes of cordoned log directories (KIP-1066). For Kafka our replicas are a manual assignment, which
         Kafka before 4.4 does not check against cordoned directories."""
         cluster = self._sink.store.durable_cluster
-        brokers = [cluster.brokers[broker_id] for broker_id in cluster.live]
-        addresses = [(each.endpoints[0].host, each.endpoints[0].port) for each in brokers]
-        answers = await asyncio.gather(*(_answer_or_none(self._link.cordoned(address)) for address in addresses))
-        for broker, found in zip(brokers, answers, strict=True):
-            if found is None:
-                continue
+        for broker_id, found in (await self._answers(cluster.live, self._link.cordoned)).items():
+            broker = cluster.brokers[broker_id]
             cordoned = tuple(sorted(_directory_id(name) for name, is_cordoned in found.items() if is_cordoned))
             log_dirs = tuple(sorted(map(_directory_id, found))) if cordoned else ()
             if (log_dirs, cordoned) != (broker.log_dirs, broker.cordoned):
                 self._sink.submit_internal(
                     ChangeLogDirs(
-                        **stamp(self._sink, f"broker-{broker.broker_id}"),
-                        broker_id=broker.broker_id,
+                        **stamp(self._sink, f"broker-{broker_id}"),
+                        broker_id=broker_id,
                         log_dirs=log_dirs,
                         cordoned=cordoned,
                     )
@@ -264,9 +254,11 @@ class ClusterWatch:
             if name not in waiting:
                 del self._confirming[name]
         live = self._sink.store.durable_cluster.live
-        topics_by_broker = await self._metadata_from(live, list(waiting)) if waiting else {}
+        seen_by = await self._metadata_from(live, list(waiting)) if waiting else {}
         confirmed = [
-            self._confirm_one(topic, {broker: seen[name] for broker, seen in topics_by_broker.items() if name in seen})
+            self._confirm_one(
+                topic, {broker: seen.topics[name] for broker, seen in seen_by.items() if name in seen.topics}
+            )
             for name, topic in waiting.items()
         ]
         await self._sink.decided()
@@ -283,7 +275,7 @@ class ClusterWatch:
             return False
         seen = max(new.values(), key=lambda one: sum(part.leader_epoch for part in one.partitions))
         if differs(topic, seen):
-            self.report(topic, seen, why=CREATED_HERE)
+            self.report(topic, seen, why="created in the cluster")
         at = topic.created_offset
         self._sink.submit_internal(
             ConfirmMetadata(**stamp(self._sink, "applied"), brokers=confirming_brokers, offset=at, after=Offset(at - 1))
@@ -292,16 +284,17 @@ class ClusterWatch:
 
     async def _metadata_from(
         self, brokers: Iterable[BrokerId], names: Sequence[TopicName]
-    ) -> dict[BrokerId, dict[TopicName, SeenTopic]]:
+    ) -> dict[BrokerId, ClusterMetadata]:
+        return await self._answers(brokers, lambda address: self._link.metadata_from(address, names))
+
+    async def _answers(
+        self, brokers: Iterable[BrokerId], request: Callable[[Address], Awaitable[T]]
+    ) -> dict[BrokerId, T]:
+        """The answers of registered brokers to a request; unreachable brokers are left out."""
         registered = self._sink.store.durable_cluster.brokers
-        ids = [broker_id for broker_id in brokers if broker_id in registered]
-        addresses = [(registered[one].endpoints[0].host, registered[one].endpoints[0].port) for one in ids]
-        answers = await asyncio.gather(
-            *(_answer_or_none(self._link.metadata_from(address, names)) for address in addresses)
-        )
-        return {
-            broker: dict(metadata.topics) for broker, metadata in zip(ids, answers, strict=True) if metadata is not None
-        }
+        places = {broker_id: registered[broker_id].endpoints[0] for broker_id in brokers if broker_id in registered}
+        answers = await asyncio.gather(*(_answer_or_none(request((at.host, at.port))) for at in places.values()))
+        return {broker_id: answer for broker_id, answer in zip(places, answers, strict=True) if answer is not None}
 
 
 async def _answer_or_none(request: Awaitable[T]) -> T | None:

@@ -43,8 +43,8 @@ from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log.record_kinds import acl_of
 from controller.quorum.node import QuorumNode
 from controller.store.recorder import Recorder
-from controller.store.store import topic_slices
-from events.catalog import Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
+from controller.store.store import every_topic
+from events.catalog import HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.errors import shortened
 from events.external_decision import ExternalDecision, skipped_snapshot
@@ -97,11 +97,6 @@ class BatchApplier:
         self._read: deque[RecordBatch] = deque()
         self._offset_gap = 0
         """The leader's event offset minus ours; 0 unless events were missed."""
-
-    @property
-    def unsupported(self) -> str:
-        """The first unsupported content of the metadata log; empty if there is none."""
-        return self._projector.unsupported
 
     async def apply_next(self, recorder: Recorder, committed: int) -> list[Recorded]:
         """Write the next batch, or a part of a snapshot, below the `committed` offset. Returns the new events, perhaps
@@ -195,40 +190,27 @@ class BatchApplier:
         begun = [QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)] if begins else []
         at_ms = max(batch.timestamp_ms, recorder.last_ms)
         decided = ExternalDecision(leader_id, epoch, complete[0][0])
-        slices = import_batch(
-            state,
-            store.durable_name_of,
-            self._projector.ids,
-            complete,
-            at_ms,
-            decided,
-            lambda: chain.from_iterable(topic_slices(lambda: store)),
-        )
+        name_of, ids = store.durable_name_of, self._projector.ids
+        slices = import_batch(state, name_of, ids, complete, at_ms, decided, lambda: every_topic(store))
         end = batch.last_offset + 1 if self.transactions.begun_at is None else self.transactions.begun_at
-        recorded = self._record_imported(recorder, at_ms, decided, begun, end)
-        for each in slices:
-            recorded += self._record_imported(recorder, at_ms, decided, each.events, end, each)
+        recorded: list[Recorded] = []
+        for each in chain((Imported(tuple(begun)),), slices):
+            recorded += self._record_imported(recorder, at_ms, decided, each, end)
             await asyncio.sleep(0)
         self._commit_import(recorder, recorded)
         return recorded
 
     def _record_imported(
-        self,
-        recorder: Recorder,
-        at_ms: int,
-        decided: ExternalDecision,
-        events: Sequence[Event],
-        end: int,
-        found: Imported | None = None,
+        self, recorder: Recorder, at_ms: int, decided: ExternalDecision, found: Imported, end: int
     ) -> list[Recorded]:
         """Apply imported events. With them the event log covers everything below `end`."""
-        if found is not None:
-            self._projector.import_ids(found.ids)
-            if found.unsupported is not None:
-                logger.error("unsupported record: this node will not lead", what=found.unsupported)
-        self._projector.begin_import(end, None if found is None else found.unsupported)
-        begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
-        return recorder.record(at_ms, decided.cause, [*begin, *events])
+        self._projector.import_ids(found.ids)
+        if found.unsupported is not None:
+            logger.error("unsupported record: this node will not lead", what=found.unsupported)
+        self._projector.begin_import(end, found.unsupported)
+        is_empty = self._log.next_offset == 0 and not recorder.state.cluster.release
+        begin = [self._first] if found.events and is_empty else []
+        return recorder.record(at_ms, decided.cause, [*begin, *found.events])
 
     def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
         if recorded:
@@ -266,9 +248,7 @@ class BatchApplier:
             self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is retained"
         )
         decided, store, slices = skipped_snapshot(skipped), recorder.store, []
-        for each in import_snapshot(
-            recorder.state, chain.from_iterable(topic_slices(lambda: store)), self._projector.ids, image, at_ms, skipped
-        ):
+        for each in import_snapshot(recorder.state, every_topic(store), self._projector.ids, image, at_ms, skipped):
             slices.append(each)
             await asyncio.sleep(0)
         if page is not None and slices[-1].unsupported is None and sum(len(each.events) for each in slices) == 1:
@@ -276,15 +256,14 @@ class BatchApplier:
         recorded: list[Recorded] = []
         for each in slices:
             end = snapshot.end_offset if each is slices[-1] else self.applied
-            records = self._record_imported(recorder, at_ms, decided, each.events, end, each)
+            records = self._record_imported(recorder, at_ms, decided, each, end)
             recorded += records
             self._commit_import(recorder, records)
             store.became_durable(recorder.state)
             await asyncio.sleep(0)
         if not recorded:
             self._projector.begin_import(snapshot.end_offset, None)
-            self._log.write(Commit(own=self._projector.changes()))
-            self._projector.became_durable()
+            self.write(Commit(own=self._projector.changes()))
             self._projector.begin()
         self.applied = self._from = snapshot.end_offset
         self._read.clear()

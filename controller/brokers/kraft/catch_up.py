@@ -17,7 +17,7 @@ reported. A voter with a gap in its history has other offsets and is not compare
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -33,7 +33,7 @@ from controller.quorum.segment import FilePart
 from controller.store.tree import head_of, stored_head
 from events.codec import decode_event
 from events.external_decision import external_decision
-from events.logs.log import EventLog, LogError, read_one
+from events.logs.log import EventLog, LogError, grouped, read_one
 from events.logs.tree_heads import differing
 
 EVENTS_TOPIC: Final = "__topicwright_events"
@@ -99,7 +99,8 @@ class EventPages:
             end = first if below < 0 else self._ends[1]
             if end < first:
                 return None
-            values = tuple(_bounded(value for _, value in self._log.read(first, end)))
+            events = (value for _, value in self._log.read(first, end))
+            values = tuple(next(grouped(events, PAGE_BYTES, len, PAGE_EVENTS), ()))
             return msgspec.msgpack.encode(Page(_FORM, first, end, head_of(self._log, first)[1], values))
         except (BrokenBatch, OSError, LogError):
             return None
@@ -122,15 +123,6 @@ class EventPages:
                 return -1  # another gap
             end -= 1
         return end
-
-
-def _bounded(values: Iterator[bytes]) -> Iterator[bytes]:
-    size = 0
-    for count, value in enumerate(values):
-        size += len(value)
-        if count and (count >= PAGE_EVENTS or size > PAGE_BYTES):
-            return
-        yield value
 
 
 async def fetch_missing_events(node: QuorumNode, log: EventLog, below: int) -> Page | None:
@@ -201,9 +193,8 @@ class TreeHeads:
                     roots[voter] = page.root
         root, others = differing(roots)
         who = ", ".join(map(str, sorted(others)))
-        self.difference = f"voters {who} differ from the majority in the events below {size}"
-        if root is None:
-            self.difference = f"voters {who} differ in the events below {size}"
+        majority = "" if root is None else " from the majority"
+        self.difference = f"voters {who} differ{majority} in the events below {size}"
         logger.error(
             "voters have different histories", why=self.difference, roots={k: v.hex() for k, v in roots.items()}
         )

@@ -118,6 +118,7 @@ class TopicImport:
         every_topic: Callable[[], Iterable[Topic]] = tuple,
     ) -> None:
         self._collector, self._image, self._at_ms = collector, collector.image, at_ms
+        self._reason = collector.author.reason
         self._topic_under, self._name_of, self._every_topic = topic_under, name_of, every_topic
         self._topic_ids: dict[ShardKey, bytes | None] = {}
         """For each shard key in this batch: the id of its topic after the last record."""
@@ -233,20 +234,19 @@ class TopicImport:
         if known is None or topic_id in self._replaced or index >= len(known.partitions):
             return  # imported with the topic or with the added partitions
         after = partition_of(self._image.partitions[topic_id][index])
-        reason = self._collector.author.reason
-        self._collector.add(catalog.PartitionChanged(known.name, index, partition_of(before), after, reason))
+        self._collector.add(catalog.PartitionChanged(known.name, index, partition_of(before), after, self._reason))
 
     def _remove(self, record: kinds.RemoveTopicRecord) -> None:
-        topic_id, reason = record.topic_id, self._collector.author.reason
+        topic_id = record.topic_id
         if self._load(topic_id):
             name, known = self._name(topic_id), self._known[topic_id]
             if topic_id in self._pending or name in self._configured:
                 for _ in self._report(topic_id):
                     pass
             if known is not None:
-                self._collector.add(*vanish(known, reason, self._at_ms).events)
+                self._collector.add(*vanish(known, self._reason, self._at_ms).events)
             elif topic_id in self._discovered:
-                self._collector.add(catalog.TopicVanished(name, TopicId(topic_id), reason))
+                self._collector.add(catalog.TopicVanished(name, TopicId(topic_id), self._reason))
             self._topic_ids[shard_key(name)] = None
             self._configured.pop(name, None)
         self._image.apply(record)
@@ -301,7 +301,7 @@ class TopicImport:
             yield from self._load_partitions(topic_id)
             every = yield from partitions_of(self._image.partitions[topic_id])
             if every:
-                add(catalog.TopicDiscovered(name, TopicId(topic_id), every, configs, collector.author.reason))
+                add(catalog.TopicDiscovered(name, TopicId(topic_id), every, configs, self._reason))
                 self._discovered.add(topic_id)
             else:
                 why = "no partitions" if every == () else "gaps in them"
@@ -336,7 +336,7 @@ class TopicImport:
                 yield from self._report(topic_id)
                 del self._known[topic_id]
             else:
-                self._collector.add(*vanish(topic, self._collector.author.reason, self._at_ms).events)
+                self._collector.add(*vanish(topic, self._reason, self._at_ms).events)
             yield
         for record in new.values():
             self._known[record.topic_id] = None
@@ -354,8 +354,7 @@ class TopicImport:
                     self._replaced.add(topic.topic_id)
                     return
                 if before != after:
-                    reason = self._collector.author.reason
-                    changes.append(catalog.PartitionChanged(topic.name, index, before, after, reason))
+                    changes.append(catalog.PartitionChanged(topic.name, index, before, after, self._reason))
             yield
         self._collector.add(*changes)
 

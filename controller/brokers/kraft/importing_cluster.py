@@ -78,8 +78,8 @@ class Imported(msgspec.Struct, frozen=True):
     """The events of an import, or a slice of it."""
 
     events: tuple[catalog.Event, ...]
-    ids: ProtocolIdChanges
-    unsupported: str | None
+    ids: ProtocolIdChanges = ProtocolIdChanges()
+    unsupported: str | None = None
     """The first record or feature level that this release cannot import; the events cover everything else."""
 
 

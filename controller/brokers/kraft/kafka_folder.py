@@ -167,8 +167,6 @@ def _log(partition: Path, covered: int, cut_torn_tail: bool) -> tuple[tuple[Reco
 
 HAND_BACK: Final = "HandMetadataBack"
 """The command that causes MetadataHandedBack."""
-REPLACED: Final = ".before-handback"
-"""Suffix of a folder that was replaced."""
 
 
 def write_folder(
@@ -188,7 +186,7 @@ def write_folder(
     FolderError and OSError.
     """
     folder = folder.absolute()
-    aside = folder.with_name(folder.name + REPLACED)
+    aside = folder.with_name(folder.name + ".before-handback")
     is_there = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if is_there:
         _check_replaced(folder, aside, files, cluster_id, replace)
@@ -222,8 +220,7 @@ def copy_metadata_log(folder: KafkaFolder, data: Path, quorum: QuorumEpochBegun)
     partition = data / PARTITION
     copy_partition(folder.path / PARTITION, partition)
     write_quorum_state(partition / QUORUM_STATE, QuorumState(epoch=quorum.leader_epoch))
-    properties = properties_text(folder.cluster_id, quorum.node_id, quorum.directory_id)
-    replace_file(data / META_PROPERTIES, properties)
+    replace_file(data / META_PROPERTIES, properties_text(folder.cluster_id, quorum.node_id, quorum.directory_id))
     QuorumFiles(partition).close()
 
 

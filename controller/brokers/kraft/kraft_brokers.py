@@ -12,10 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Final
 
-import msgspec
 import structlog
 
 from controller.brokers.kraft.membership import Membership
@@ -24,9 +22,8 @@ from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.readiness import Confirmations, Readiness
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
-from controller.brokers.port import CommandSink, EventTypes, stamp, walk
+from controller.brokers.port import Brokers, CommandSink, EventTypes, stamp, walk
 from controller.machine.commands.commands import (
-    AnyCommand,
     BalanceLeaders,
     BeginQuorumEpoch,
     ChangeFeatures,
@@ -41,21 +38,11 @@ from controller.quorum.log.metadata_codec import MalformedRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.node import QuorumNode
 from controller.quorum.registered import why_unsupported
-from controller.store.store import topic_slices
+from controller.settings.load import ServeSettings
+from controller.store.store import every_topic
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
 from events.logs.log import LogClosed
 from events.names import NO_LEADER, Offset
-
-
-class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the controller of Kafka brokers."""
-
-    session_timeout_ms: int
-    metadata_version: int | None = None
-    """None for the highest level that all brokers support."""
-    leaders_balanced_every_s: float | None = None
-    """The interval of electing preferred leaders; None for never."""
-
 
 CHECK_S: Final = 0.25
 """Interval of session checks: a small part of the shortest useful session timeout."""
@@ -86,8 +73,9 @@ def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
     )
 
 
-class KraftBrokers:
-    """The `Brokers` port for the Kafka brokers of one cluster. `clock` is monotonic, in seconds."""
+class KraftBrokers(Brokers):
+    """The `Brokers` port for the Kafka brokers of one cluster. The metadata.version is raised to `metadata_version`;
+    None for the highest level that all brokers support. `clock` is monotonic, in seconds."""
 
     handles: EventTypes = frozenset(
         {*UnreadableConfigs.handles, BrokerRegistered, BrokerUnfenced, BrokerFenced, BrokerUnregistered}
@@ -98,11 +86,12 @@ class KraftBrokers:
         projector: MetadataProjector,
         node: QuorumNode,
         replication: QuorumReplication,
-        options: KraftOptions,
+        settings: ServeSettings,
+        metadata_version: int | None,
         clock: Callable[[], float],
     ) -> None:
         self.projector, self.node, self.replication = projector, node, replication
-        self._options = options
+        self._settings, self._metadata_version = settings, metadata_version
         self.clock = clock
         self.on_lead: Callable[[], None] = lambda: None
         """Called when this process becomes leader."""
@@ -116,19 +105,19 @@ class KraftBrokers:
         self._readiness: Readiness
 
     def start(self, controller: CommandSink) -> None:
-        options, projector = self._options, self.projector
+        settings, projector = self._settings, self.projector
         self._controller = controller
-        projector.existing_topics = lambda: chain.from_iterable(topic_slices(lambda: controller.store))
-        self.membership = Membership(
-            controller, projector, self.replication, options.session_timeout_ms / 1000, self.clock
-        )
+        projector.existing_topics = lambda: every_topic(controller.store)
+        session_s = settings.broker_session_timeout_ms / 1000
+        self.membership = Membership(controller, projector, self.replication, session_s, self.clock)
         self.confirmations = Confirmations(controller, self.replication.applied)
         self._readiness = Readiness(controller, self.node, self.confirmations)
         self.node.on_fetched = self._readiness.fetched
         self._tasks.append(controller.background(self._check_periodically()))
         self._tasks.append(controller.background(self.unreadable.scan(controller)))
-        if options.leaders_balanced_every_s is not None:
-            self._tasks.append(controller.background(balance_leaders(controller, options.leaders_balanced_every_s)))
+        if settings.auto_leader_rebalance_enable:
+            every_s = settings.leader_imbalance_check_interval_seconds
+            self._tasks.append(controller.background(balance_leaders(controller, every_s)))
 
     async def _check_periodically(self) -> None:
         while True:
@@ -150,13 +139,16 @@ class KraftBrokers:
         shared = shared_metadata_version(brokers)
         if shared is None or not brokers or any(broker.fenced for broker in brokers):
             return
-        configured = self._options.metadata_version
+        configured = self._metadata_version
         if configured is None and self.projector.mark.adopted:
             return  # Kafka's controller left this level, and may come back
         level = shared if configured is None else min(configured, shared)
         if level > cluster.feature(METADATA_VERSION_FEATURE):
             reason = "the highest level that all brokers support" if configured is None else "--metadata-version"
-            features = self._features_with(level)
+            raised = dict(features_at(level, brokers))
+            for name, had in cluster.features:  # none of them is lowered
+                raised[name] = max(had, raised.get(name, 0))
+            features = tuple(sorted(raised.items()))
             self.membership.restart_unchanged()
             if await self._voters_support(features):
                 stamped = stamp(self._controller, "kraft")
@@ -178,17 +170,6 @@ class KraftBrokers:
                 logger.warning("metadata.version is not raised", feature=name, level=level, why=why)
                 return False
         return True
-
-    def _features_with(self, level: int) -> Features:
-        """The features at a level; none of them is lowered."""
-        cluster = self.membership.cluster
-        features = dict(features_at(level, cluster.brokers.values()))
-        for name, had in cluster.features:
-            features[name] = max(had, features.get(name, 0))
-        return tuple(sorted(features.items()))
-
-    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        return ()
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         log_end = self.replication.applied
@@ -230,7 +211,7 @@ class KraftBrokers:
                 host=host,
                 port=port,
                 directory_id=quorum.me.directory,
-                features=features_at(self._options.metadata_version or METADATA_VERSION_SHARED),
+                features=features_at(self._metadata_version or METADATA_VERSION_SHARED),
                 epoch_min=quorum.epoch,
                 priority=quorum.options.priority,
             )
@@ -245,4 +226,4 @@ class KraftBrokers:
         for task in self._tasks:
             task.cancel()
         self.confirmations.clear()
-        await self._readiness.stop()
+        self._readiness.stop()

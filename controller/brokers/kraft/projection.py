@@ -37,8 +37,6 @@ from controller.quorum.log.record_kinds import (
 from events.catalog import BrokerDetails, Endpoint, Partition, ReplicaMetadata, SupportedFeature
 from events.names import BrokerId, TopicId
 
-BrokerEpochs = Mapping[BrokerId, int]
-
 
 def topic_records(
     before: Topic | None, after: Topic | None, level: int, index: int | None = None
@@ -142,7 +140,9 @@ def is_kraft_broker(broker: Broker | None) -> bool:
     return broker is not None and bool(broker.features)
 
 
-def broker_records(before: Cluster, after: Cluster, epochs: BrokerEpochs, next_offset: int) -> list[MetadataRecord]:
+def broker_records(
+    before: Cluster, after: Cluster, epochs: Mapping[BrokerId, int], next_offset: int
+) -> list[MetadataRecord]:
     """The records of changed brokers. `epochs` holds the wire epochs of registered brokers, `next_offset` is the offset
     of the first record."""
     records: list[MetadataRecord] = []

@@ -169,7 +169,6 @@ class MetadataProjector(Projector):
                 self._acl_ids = changed(self._acl_ids, new, acl_id)
 
     def replace_ids(self, ids: ProtocolIds) -> None:
-        """Replace all broker epochs and ACL ids."""
         self._epochs = dict(ids.broker_epochs)
         self._acl_ids = BucketMap({acl: acl_id for acl_id, acl in ids.acls.items()})
 
@@ -189,11 +188,11 @@ class MetadataProjector(Projector):
 
     def apply(self, state: State, records: Sequence[catalog.Recorded]) -> list[ShardKey]:
         """Apply the events of a command to the state and project the differences; if one raises, nothing is changed."""
-        before, revert = Savepoint(state, [record.event for record in records]), self.savepoint()
+        restore, revert = _savepoint(state, [record.event for record in records]), self.savepoint()
         try:
             return [self._apply(state, record) for record in records]
         except Exception:
-            before.restore()
+            restore()
             revert()
             raise
 
@@ -328,20 +327,15 @@ class MetadataProjector(Projector):
         return dict(self.mark.broker_epochs).get(BrokerId(broker_id), -1)
 
 
-class Savepoint:
-    """The parts of a state that some events may change; `restore` undoes a command of which one event fails."""
+def _savepoint(state: State, events: Sequence[catalog.Event]) -> Callable[[], None]:
+    """Returns a function that undoes the events of a command, however many were applied."""
+    cluster = state.cluster
+    names = {event.topic for event in events if concerns_topic(event)}  # type: ignore[union-attr]
+    topics = {key: state.topics.get(key) for key in map(shard_key, names)}
 
-    def __init__(self, state: State, events: Sequence[catalog.Event]) -> None:
-        self._state = state
-        self._cluster = state.cluster
-        names = {event.topic for event in events if concerns_topic(event)}  # type: ignore[union-attr]
-        self._topics = {key: state.topics.get(key) for key in map(shard_key, names)}
-
-    def restore(self) -> None:
-        """Undo the events, however many were applied."""
-        state = self._state
-        state.cluster = self._cluster
-        for key, topic in self._topics.items():
+    def restore() -> None:
+        state.cluster = cluster
+        for key, topic in topics.items():
             state.topics.put(key, topic)
             if topic is not None and topic.ready_at_ms is None:
                 state.waiting[key] = topic.created_offset
@@ -350,3 +344,5 @@ class Savepoint:
         in_order = sorted(state.waiting.items(), key=lambda waiting: waiting[1])
         state.waiting.clear()
         state.waiting.update(in_order)
+
+    return restore

@@ -21,8 +21,7 @@ import msgspec
 import structlog
 
 from controller.brokers.port import CommandSink, stamp
-from controller.kafka import connections
-from controller.kafka.connections import ClusterUnreachable, M
+from controller.kafka.connections import ClusterUnreachable, Connections, M
 from controller.kafka.messages import ApiKey, Message, clients
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.security import Security
@@ -53,7 +52,7 @@ class BrokerProbe:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._connection: connections.BrokerConnection | None = None
+        self._connections = Connections(Security(), RESPONSE_BYTES_MAX)
 
     async def knows(self, topic: str) -> bool:
         """True if the broker's metadata has the topic. Raises ProbeFailed."""
@@ -79,25 +78,17 @@ class BrokerProbe:
         return all(_is_success(partition.error_code) for topic in response.topics for partition in topic.partitions)
 
     def close(self) -> None:
-        """Close the connection; the next request opens a new one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._connections.close()
 
     async def _send(self, key: ApiKey, version: int, request: Message, response: type[M]) -> M:
+        address = self.endpoint.host, self.endpoint.port
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                if self._connection is None:
-                    address = self.endpoint.host, self.endpoint.port
-                    self._connection = await connections.BrokerConnection.open(address, Security(), RESPONSE_BYTES_MAX)
-                return await self._connection.call(key, version, request, response)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, ClusterUnreachable):
-                raise ProbeFailed(str(error)) from None
-            if isinstance(error, TimeoutError):
-                raise ProbeFailed(f"{self.endpoint.host}:{self.endpoint.port} does not answer") from None
-            raise
+                return await self._connections.call(address, key, version, request, response)
+        except ClusterUnreachable as error:
+            raise ProbeFailed(str(error)) from None
+        except TimeoutError:
+            raise ProbeFailed(f"{address[0]}:{address[1]} does not answer") from None
 
 
 def _is_success(code: int) -> bool:
@@ -254,20 +245,14 @@ class Readiness:
         """Forget all waiting topics; heartbeats will report them."""
         self._waiting.clear()
 
-    async def stop(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
+    def stop(self) -> None:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self, broker_id: BrokerId) -> None:
         if broker_id not in self._tasks:
             self._fetched[broker_id] = asyncio.Event()
-            task = self._tasks[broker_id] = self._controller.background(self._follow(broker_id))
-            task.add_done_callback(lambda _: self._ended(broker_id))
-
-    def _ended(self, broker_id: BrokerId) -> None:
-        del self._tasks[broker_id], self._fetched[broker_id]
+            self._tasks[broker_id] = self._controller.background(self._follow(broker_id))
 
     async def _follow(self, broker_id: BrokerId) -> None:
         """Probe a broker until it has applied everything, then keep the connection open for a while."""
@@ -293,6 +278,7 @@ class Readiness:
         except ProbeFailed as why:
             logger.info("broker cannot be probed; relying on its heartbeats", broker=broker_id, why=str(why))
         finally:
+            del self._tasks[broker_id], self._fetched[broker_id]
             if connection is not None:
                 connection.close()
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from controller.kafka.messages import cluster as cluster_messages
 from controller.kafka.messages.cluster import BrokerRegistrationRequest
 from controller.kafka.messages.message import Feature, Listener
@@ -32,35 +30,24 @@ DIRECTORIES_MAX = 256
 and each partition's directory is searched among them."""
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """Why a broker may not register: Kafka's error code, and the reason for the log."""
-
-    code: ErrorCode
-    why: str
-
-
 def refusal(
     request: BrokerRegistrationRequest, cluster: Cluster, cluster_id: str, *, has_session: bool
-) -> Refused | None:
-    """Why a registration is refused; None if it is accepted. `has_session` is true if the broker id sent a heartbeat
-    within the session timeout."""
+) -> tuple[ErrorCode, str] | None:
+    """Kafka's error code if a registration is refused, and the reason for the log; None if it is accepted.
+    `has_session` is true if the broker id sent a heartbeat within the session timeout."""
     if request.cluster_id != cluster_id:
-        return Refused(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"the broker belongs to cluster {request.cluster_id}, not to {cluster_id}",
-        )
+        why = f"the broker belongs to cluster {request.cluster_id}, not to {cluster_id}"
+        return ErrorCode.INCONSISTENT_CLUSTER_ID, why
     known = cluster.brokers.get(BrokerId(request.broker_id))
     if known is not None and has_session and not known.fenced and known.incarnation != request.incarnation_id.hex():
-        return Refused(
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            "another broker with this id has a session: register again when that session has ended",
-        )
+        why = "another broker with this id has a session: register again when that session has ended"
+        return ErrorCode.DUPLICATE_BROKER_REGISTRATION, why
     if request.is_migrating_zk_broker:
-        return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register")
-    why = _invalid(request, cluster.brokers.values())
-    if why is not None:
-        return Refused(ErrorCode.INVALID_REGISTRATION, why)
-    return _unsupported(request, dict(cluster.features))
+        return ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register"
+    if (invalid := _invalid(request, cluster.brokers.values())) is not None:
+        return ErrorCode.INVALID_REGISTRATION, invalid
+    unsupported = _unsupported(request, dict(cluster.features))
+    return None if unsupported is None else (ErrorCode.UNSUPPORTED_VERSION, unsupported)
 
 
 def _invalid(request: BrokerRegistrationRequest, brokers: Iterable[Broker]) -> str | None:
@@ -85,14 +72,13 @@ def _invalid(request: BrokerRegistrationRequest, brokers: Iterable[Broker]) -> s
     return None
 
 
-def _unsupported(request: BrokerRegistrationRequest, finalized: Mapping[str, int]) -> Refused | None:
+def _unsupported(request: BrokerRegistrationRequest, finalized: Mapping[str, int]) -> str | None:
     ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
     ranges.setdefault(METADATA_VERSION_FEATURE, (OLDEST_METADATA_VERSION, OLDEST_METADATA_VERSION))
     for name, level in sorted(finalized.items()):
         lowest, highest = ranges.get(name, (0, 0))
         if level and not lowest <= level <= highest:
-            why = f"the broker supports {name} {lowest} to {highest}; the cluster has level {level}"
-            return Refused(ErrorCode.UNSUPPORTED_VERSION, why)
+            return f"the broker supports {name} {lowest} to {highest}; the cluster has level {level}"
     return None
 
 

@@ -97,10 +97,9 @@ class QuorumReplication:
             self.on_lost()
 
     def reload(self) -> None:
-        """Continue from the end of the event log, which is writable again."""
         self._led_epoch = None
         self.applier.reload()
-        if not self.quorum.can_lead and not self.applier.unsupported and not self.tree_heads.is_minority:
+        if not self.quorum.can_lead and not self._projector.unsupported and not self.tree_heads.is_minority:
             self._node.set_can_lead(True)
 
     async def flush_periodically(self, flush: Callable[[], Awaitable[object]]) -> None:
@@ -118,8 +117,7 @@ class QuorumReplication:
         LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.applier.transactions.begun_at is None:
-            self._log.write(Commit(own={MARK: self._projector.record_applied(end)}))
-            self._projector.became_durable()
+            self.applier.write(Commit(own={MARK: self._projector.record_applied(end)}))
         return end
 
     async def commit(self, commit: Commit) -> None:
@@ -167,7 +165,7 @@ class QuorumReplication:
                 continue
             known, core = recorder.state.cluster.quorum, self.quorum
             self._node.want_leadership(wants_leadership(known, core.epoch, self._files.snapshot, core.options.priority))
-            if self._may_lead(self.quorum):
+            if self._may_lead():
                 self._end_transaction()
                 self._led_epoch = self.quorum.epoch
                 return None
@@ -176,16 +174,15 @@ class QuorumReplication:
 
     def _follow_if_unsupported(self) -> None:
         """Stop leading if the metadata log has an unsupported record: this node then only follows and votes."""
-        if self.applier.unsupported and self.quorum.can_lead:
-            logger.error(
-                "this node follows and votes, but will not lead: unsupported records", why=self.applier.unsupported
-            )
+        why = self._projector.unsupported
+        if why and self.quorum.can_lead:
+            logger.error("this node follows and votes, but will not lead: unsupported records", why=why)
             self._node.set_can_lead(False)
 
-    def _may_lead(self, quorum: Consensus) -> bool:
+    def _may_lead(self) -> bool:
         """True if this node leads and its whole log is committed, so that no part of a failed commit is in flight."""
-        leader = quorum.leading
-        is_all = quorum.high_watermark >= self._files.end
+        leader = self.quorum.leading
+        is_all = self.quorum.high_watermark >= self._files.end
         return leader is not None and self._is_leader and leader.watermark >= 0 and is_all
 
     def _end_transaction(self) -> None:
@@ -199,10 +196,8 @@ class QuorumReplication:
             self.applier.transactions.abort()
 
     async def _wait_for_change(self, stopping: asyncio.Event) -> None:
-        def is_there(quorum: Consensus) -> bool:
-            return self.applied < quorum.high_watermark or self._may_lead(quorum)
-
-        waiting = [asyncio.ensure_future(each) for each in (stopping.wait(), self._node.until(is_there))]
+        changed = self._node.until(lambda quorum: self.applied < quorum.high_watermark or self._may_lead())
+        waiting = [asyncio.ensure_future(each) for each in (stopping.wait(), changed)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:

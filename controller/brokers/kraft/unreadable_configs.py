@@ -106,11 +106,10 @@ class UnreadableConfigs:
 
 def _warn(kind: int, resource: str, configs: Configs) -> None:
     for name, text in configs:
-        command = repair(kind, resource, name, text)
         logger.warning(
             "Kafka cannot read a config value, and could not lead with it",
             resource=resource,
             config=name,
             value=text,
-            repair=command,
+            repair=repair(kind, resource, name, text),
         )

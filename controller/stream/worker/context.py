@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from controller.access.refusals import Stamps
 from controller.brokers.port import Brokers
 from controller.policy.runner import PolicyJudge
 from controller.settings.load import ServeSettings
@@ -17,7 +18,6 @@ from controller.stream.log.transport import Transport
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Configs, Recorded
 from events.logs.tree_heads import HeadSigner
-from events.names import RequestId
 
 MakeBrokers = Callable[[PartitionState], Brokers]
 """The brokers of one partition, as its owner sees them."""
@@ -49,8 +49,8 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     connect: Callable[[], Transport]
     clock: Callable[[], float]
     clock_ms: Callable[[], int]
-    new_request_id: Callable[[str], RequestId]
-    """A unique request id; the text names its origin."""
+    stamps: Stamps
+    """The source of request ids."""
     watcher: Watcher
     on_failure: Callable[[BaseException], None]
     """Called with the exception after a bug: the process must end."""

@@ -32,7 +32,7 @@ from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
-from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
+from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.port import EventTypes, publish, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.engine.requests import Stamps
@@ -42,7 +42,7 @@ from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, Cr
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
 from controller.serving.archiving import Archiving, archive_store, sign_heads
-from controller.serving.reach_cluster import ReachedCluster, log_readers, watch_times
+from controller.serving.reach_cluster import ReachedCluster, log_readers
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import resting, too_many
 from controller.store.store import TopicStore
@@ -115,7 +115,7 @@ class PartitionLeader:
     ) -> None:
         """`transport` returns the present connection to Kafka. `rejected` is called when Kafka rejects commands."""
         self.store: TopicStore = partition.store
-        self.new_request_id = context.new_request_id
+        self.new_request_id = context.stamps.new_request_id
         self._transport, self._rejected, self._partition = transport, rejected, partition
         self._decided = partition.reader.next_source
         self._outbox: list[AnyCommand] = []
@@ -305,7 +305,7 @@ class PartitionCluster(TargetCluster):
         link: ClusterLink,
         partition: PartitionState,
         partitions: int,
-        times: WatchTimes,
+        settings: ServeSettings,
         log: FilteringBoundLogger,
         hidden: Collection[str] = (),
     ) -> None:
@@ -313,7 +313,7 @@ class PartitionCluster(TargetCluster):
             return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
 
         history, recent = log_readers(partition.log)
-        super().__init__(link, history, times, log, owns, recent=recent, shared=True)
+        super().__init__(link, history, settings, log, owns, recent=recent, shared=True)
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
         """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""
@@ -336,5 +336,5 @@ def partition_clusters(
     """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
     is_same = cluster.cluster_id == topics.cluster_id
     hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
-    times, log = watch_times(settings), structlog.get_logger("topicwright")
-    return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, times, log, hidden)
+    log = structlog.get_logger("topicwright")
+    return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, settings, log, hidden)

@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from controller.engine.decider import NAME_CHARS_MAX, Decider, DryRunner, needs_approval, one_line, with_verdicts
+from controller.brokers.cluster.target_cluster import TargetCluster
+from controller.engine.decider import NAME_CHARS_MAX, Decider, needs_approval, one_line, with_verdicts
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
@@ -72,7 +73,7 @@ class PartitionDecider:
         partition: PartitionState,
         partitions: int,
         judge: PolicyJudge | None,
-        cluster: DryRunner | None,
+        cluster: TargetCluster | None,
         immediate_commands: ImmediateCommands,
     ) -> None:
         self._partition = partition

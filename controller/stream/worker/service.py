@@ -309,7 +309,7 @@ class Worker:
             connect=lambda: Transport(options.bootstrap, topics, options.security),
             clock=time.perf_counter,
             clock_ms=wall_ms,
-            new_request_id=Stamps(os.urandom(16).hex(), wall_ms).new_request_id,
+            stamps=Stamps(os.urandom(16).hex(), wall_ms),
             watcher=self._status,
             on_failure=self.fail,
             make_brokers=make_brokers,

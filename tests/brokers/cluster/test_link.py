@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 import structlog
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # its stubs do not export this
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
+    AlterConfigOpType,
+    NewTopic,
+)
 from msgspec.structs import replace
 from structlog import get_logger
 from structlog.testing import capture_logs
@@ -17,12 +22,13 @@ from structlog.testing import capture_logs
 from controller.brokers.cluster.actions import ActionRunner
 from controller.brokers.cluster.link import ClusterLink, Refusal, SharedCall, split_by_limit
 from controller.brokers.cluster.reconciliation import Action
-from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
+from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
 from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
+from controller.settings.load import load_settings
 from events.catalog import (
     Cause,
     Partition,
@@ -79,6 +85,24 @@ async def test_forwarded_requests_survive_the_death_of_the_controller_broker(kaf
     finally:
         kafka.start_broker(3)
         link.close()
+
+
+async def test_configs_that_differ_are_set_and_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    link, altered, done = ClusterLink("127.0.0.1:1", Security()), Mock(), Future[None]()
+    done.set_result(None)
+    altered.return_value = {"t": done}
+    monkeypatch.setattr(link, "configs", AsyncMock(return_value={"t": (("a", "1"), ("b", "2"))}))
+    monkeypatch.setattr(link, "_admin", Mock(incremental_alter_configs=altered))
+    assert await link.set_configs(NAME, (("b", "3"), ("c", "4"))) is None
+    ((resource,),) = altered.call_args.args
+    steps = [(step.name, step.value, step.incremental_operation) for step in resource.incremental_configs]
+    op = AlterConfigOpType
+    assert steps == [("b", "3", op.SET), ("c", "4", op.SET), ("a", "", op.DELETE)]
+    assert await link.set_configs(NAME, (("a", "1"), ("b", "2"))) is None
+    altered.assert_called_once()
+    refusal = await link.set_configs(TopicName("missing"), ())
+    assert refusal is not None
+    assert refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Source:
@@ -179,13 +203,11 @@ class Link:
         _raise_on("bad" in names)
         return dict.fromkeys(names)
 
-    async def add_partitions(self, topics: Sequence[Any]) -> dict[str, Refusal | None]:
-        _raise_on(topics[0].topic == "bad")
-        return {topics[0].topic: None}
+    async def add_partitions(self, added: Any) -> None:
+        _raise_on(added.topic == "bad")
 
-    async def configs(self, names: Sequence[str]) -> dict[str, Any]:
-        _raise_on("bad" in names)
-        return dict.fromkeys(names, ())
+    async def set_configs(self, name: str, _: Any) -> None:
+        _raise_on(name == "bad")
 
 
 def _raise_on(wanted: bool) -> None:
@@ -256,9 +278,8 @@ async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch
     missing: Any = None
     deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, missing)
     recent = (Recorded(Offset(0), 0, Cause("DeleteTopic", RequestId("r")), deleted),)
-    brokers = TargetCluster(
-        missing, history, WatchTimes(topics_ms=1), structlog.get_logger(), recent=lambda: recent, shared=True
-    )
+    settings = load_settings(overrides=["cluster.watch.interval.ms=10"])
+    brokers = TargetCluster(missing, history, settings, structlog.get_logger(), recent=lambda: recent, shared=True)
     brokers.start(_Sink())  # type: ignore[arg-type]
     await asyncio.wait_for(brokers.first_scan(), 10)
     assert went == ["t", "t", "t"]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from unittest.mock import AsyncMock
-
 import msgspec
 import pytest
 
-from controller.brokers.cluster.actions import set_configs
 from controller.brokers.cluster.link import SeenTopic
 from controller.brokers.cluster.reconciliation import (
     action_of,
     brokers_of,
     differs,
-    known,
     open_work_of,
     unfinished_topics,
 )
@@ -85,21 +81,11 @@ def test_events_lead_to_target_cluster_actions() -> None:
     assert [action and action.name for action in filled] == [None, "TopicCreated", "placeholders"]
 
 
-async def test_configs_that_differ_are_set_and_deleted() -> None:
-    link = AsyncMock()
-    link.configs.return_value = {"t": (("a", "1"), ("b", "2"))}
-    await set_configs(link, TopicName("t"), (("b", "3"), ("c", "4")))
-    link.alter_configs.assert_awaited_once_with("t", {"b": "3", "c": "4"}, ["a"], False)
-    assert await set_configs(link, TopicName("t"), (("a", "1"), ("b", "2"))) is None
-    link.alter_configs.assert_awaited_once()
-
-
 def test_differences_between_a_topic_and_the_cluster_are_found() -> None:
     rig = given("1 2 cluster fewer")
     for step in ("create a 1x3 clear=0", "seen a 1.2::1:0"):
         rig.put(command(rig, step))
     topic = rig.topic("a")
-    assert known(topic) == (1, ())
     assert brokers_of(topic.partitions[0]) == (1, 2)
     ids = tuple(map(BrokerId, (1, 2)))
     same = SeenTopic(TopicName("a"), topic.topic_id, (ObservedPartition(ids, ids[::-1], BrokerId(1), 0),))

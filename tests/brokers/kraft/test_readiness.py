@@ -46,7 +46,7 @@ class Put:
     def has_pending_creates(self) -> bool:
         return True
 
-    def new_request_id(self, origin: str) -> RequestId:
+    def new_request_id(self, origin: str = "") -> RequestId:
         return RequestId(origin)
 
     def now_ms(self) -> int:

@@ -211,7 +211,7 @@ async def test_unsupported_records_and_ids_survive_the_next_commit(tmp_path: Pat
         for again in (False, True):
             if again:
                 desk.load()
-            assert "a record of type 255" in desk.replication.applier.unsupported
+            assert "a record of type 255" in desk.projector.unsupported
             assert desk.projector.ids.broker_epochs == {BrokerId(1): 7}
         assert not desk.node.quorum.can_lead
 
@@ -231,7 +231,7 @@ async def test_invalid_embedded_events_are_replaced_by_imported_records(
         for again in (False, True):
             if again:
                 desk.load()
-            assert "do not apply" in desk.replication.applier.unsupported
+            assert "do not apply" in desk.projector.unsupported
         assert not desk.node.quorum.can_lead
 
 

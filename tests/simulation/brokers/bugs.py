@@ -39,7 +39,7 @@ def _reconciled_without_leader(self: Any, partition: Any, min_isr: int) -> bool:
 _is_reconciled = Reconciliation._is_reconciled
 
 BUGS: Final[Bugs] = {
-    "a fenced broker stays leader": [(Reconciler, "_on_broker_events", _nothing)],
+    "a fenced broker stays leader": [(Reconciler, "on_events", _nothing)],
     "an outdated report of an in-sync set counts": [(requests, "refusal", _of_any_epoch)],
     "a report of a broker's old incarnation counts": [(requests, "stale", lambda *_: None)],
     "a replica that is not in sync is elected without unclean election": [

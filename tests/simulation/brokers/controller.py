@@ -95,7 +95,9 @@ class ControllerProcess(Serving):
             self.node, disk, self.log, self.projector, SettingsChanged(settings, RELEASE)
         )
         self.node.on_role = self.replication.on_role_changed
-        self.brokers = KraftBrokers(self.projector, self.node, self.replication, world.options, loop.time)
+        self.brokers = KraftBrokers(
+            self.projector, self.node, self.replication, world.serve_settings, world.metadata_version, loop.time
+        )
         registration = controller_record(controller_registration(me, world.rng.randbytes(16), 0))
         self.brokers.on_lead = lambda: self._register(encode_record(registration))
         self.controller = self.controller_on(

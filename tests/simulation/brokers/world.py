@@ -11,8 +11,8 @@ from typing import Any
 from unittest import mock
 
 from controller.brokers.kraft import readiness
-from controller.brokers.kraft.kraft_brokers import KraftOptions
 from controller.kafka.messages import Message
+from controller.settings.load import load_settings
 from events.catalog import Endpoint, Recorded
 from events.codec import decode_event
 from tests.simulation.brokers.answers import Answers
@@ -40,11 +40,10 @@ class World:
         self.partitions_cached = rng.choice((3, 20, 10_000))
         self.skew_ms = 0
         level = rng.choice((None, 19, ELIGIBLE_SINCE, 30, 30))
-        self.options = KraftOptions(
-            session_timeout_ms=rng.choice((3_000, 6_000)),
-            metadata_version=level,
-            leaders_balanced_every_s=rng.choice((None, 3.0)),
-        )
+        self.metadata_version = level
+        timeout_ms = rng.choice((3_000, 6_000))
+        balancing = rng.choice(("auto.leader.rebalance.enable=false", "leader.imbalance.check.interval.seconds=3"))
+        self.serve_settings = load_settings(overrides=[f"broker.session.timeout.ms={timeout_ms}", balancing])
         self.loses = level is not None and level >= ELIGIBLE_SINCE
         """True if brokers may lose records; only with eligible leader replicas does Kafka detect it."""
         self.settings = {

@@ -75,7 +75,7 @@ class WorkerProcess:
             connect=lambda: SimulatedTransport(self.link, self.events_link),
             clock=virtual_loop().time,
             clock_ms=world.clock_ms,
-            new_request_id=Stamps(writer, world.clock_ms).new_request_id,
+            stamps=Stamps(writer, world.clock_ms),
             watcher=self,
             on_failure=world.failures.append,
             make_brokers=partial(world.brokers_of, world.brokers),

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from controller.engine.decider import DryRunner
 from controller.engine.requests import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
@@ -33,7 +32,7 @@ ALL = tuple(range(TOPICS.partitions))
 class Nothing:
     """Owner tasks that do nothing, and brokers without commands."""
 
-    def __init__(self, cluster: DryRunner | None, *_: object) -> None:
+    def __init__(self, cluster: Any, *_: object) -> None:
         self.brokers, self.cluster, self.history = self, cluster, None
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
@@ -61,7 +60,7 @@ class Stage:
         judge: PolicyJudge | None = None,
         brokers: int = 0,
         brokers_of: type[PartitionBrokers] = PartitionBrokers,
-        cluster: DryRunner | None = None,
+        cluster: Any = None,
     ) -> None:
         self.kafka = kafka
         self.faults: list[Fault] = []
@@ -84,7 +83,7 @@ class Stage:
                 connect=self._connect,
                 clock=lambda: 0.0,
                 clock_ms=lambda: self.now_ms,
-                new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
+                stamps=Stamps(name, lambda: self.now_ms),
                 watcher=self,
                 on_failure=self.failures.append,
                 make_brokers=partial(brokers_of, brokers),
