@@ -168,8 +168,9 @@ def page(
 ) -> Callable[[Callable[..., Awaitable[dict[str, Any]]]], HTTPRouteHandler]:
     """A GET handler that renders the answer of the JSON handler `source`, with the same parameters.
 
-    The decorated function gets the site, the request, that answer, and the parameters by name. It returns the
-    arguments of `Site.page`: the context of the template, and of its frame. `defaults` replace those of `source`.
+    The decorated function names its arguments: `site`, `request`, that answer (`found`), a parameter, or all parameters
+    (`given`). It returns the arguments of `Site.page`: the context of the template, and of its frame. `defaults`
+    replace those of `source`.
     """
     hints = get_type_hints(source.fn, include_extras=True)
     parameters = [
@@ -179,10 +180,14 @@ def page(
     ]
 
     def decorate(context: Callable[..., Awaitable[dict[str, Any]]]) -> HTTPRouteHandler:
+        named = signature(context).parameters
+
         async def handle(request: HttpRequest, site: Site, **given: Any) -> Response[bytes]:
-            answer = await site.call(source, request, **given)
-            shown: dict[str, Any] = {"at": given.get("at"), "as_of": getattr(answer, "as_of", None)}
-            return await site.page(request, template, **{**shown, **await context(site, request, answer, **given)})
+            found = await site.call(source, request, **given)
+            parts = {"site": site, "request": request, "found": found, "given": given, **given}
+            own = await context(**{name: part for name, part in parts.items() if name in named})
+            shown: dict[str, Any] = {"at": given.get("at"), "as_of": getattr(found, "as_of", None)}
+            return await site.page(request, template, **{**shown, **own})
 
         kinds = {"request": HttpRequest, "site": NamedDependency[Site]}
         own = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in kinds.items()]
