@@ -63,12 +63,12 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
-    from controller.serving.log_lines import forward_library_logs
+    from controller.serving.log_lines import KAFKA_CLIENTS, forward_logs
     from controller.serving.reach_cluster import security_in
     from controller.stream.worker.service import WorkerOptions, work
 
     serve.refuse_taken(settings, http=options.http)
-    forward_library_logs()
+    forward_logs(*KAFKA_CLIENTS)
     return work(
         WorkerOptions(
             bootstrap=options.bootstrap,

@@ -77,14 +77,6 @@ class ListenerConnections:
         """The connection after a TLS handshake. HTTP does not use client certificates, so `principal` is ignored."""
         return Connection(self)
 
-    def handshake_begun(self, handshake: TlsAccept) -> bool:
-        """Register a TLS handshake, as a connection that waits for a request. False if the limits do not allow one."""
-        return self.admit(handshake)
-
-    def handshake_ended(self, handshake: TlsAccept) -> None:
-        """Stop tracking a handshake. If it succeeded, a new connection follows."""
-        self.remove(handshake)
-
     def close(self) -> None:
         """Abort unfinished handshakes, and close each connection once its request is answered."""
         for each in tuple(self._open):
@@ -94,7 +86,8 @@ class ListenerConnections:
             connection.shutdown()
 
     def admit(self, connection: Connection | TlsAccept) -> bool:
-        """Track a new connection; this may close an older one. Returns False if the new one must be closed."""
+        """Track a new connection or TLS handshake; this may close an older one. Returns False if the new one must be
+        closed."""
         if self._counts is not None and not self._counts.admit(connection.host, FILES_FOR_HEALTH):
             return False
         self._open.add(connection)
@@ -213,7 +206,6 @@ class Connection(H11Protocol):
     # --- called by the listener
 
     def abort(self) -> None:
-        """Close at once."""
         self.transport.abort()
 
     # --- internal

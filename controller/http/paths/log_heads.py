@@ -14,7 +14,6 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
-from controller.controller_api import ControllerApi
 from controller.http.errors import invalid
 from controller.http.permissions import Reader
 from controller.http.requests import OFFSET_MAX, FromOffset, Partition
@@ -94,11 +93,6 @@ async def log_leaves(
     """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
     reader.need()
     return await reader.reading.answer(leaves, part_of(reader.queries, partition), start, limit)
-
-
-def signed_now(sign: Sign, api: ControllerApi) -> NewestHead:
-    """A `NewestHead` that computes a tree head over every durable event and signs it."""
-    return lambda part, _offset: sign(head_of(part, api.controller.now_ms()))
 
 
 def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:

@@ -198,13 +198,13 @@ class KafkaServer:
     def connection_of(self, principal: str) -> Connection:
         return Connection(self, principal)
 
-    def handshake_begun(self, handshake: TlsAccept) -> bool:
+    def admit(self, handshake: TlsAccept) -> bool:
         if not self._admits(handshake.host):
             return False
         self.handshakes.add(handshake)
         return True
 
-    def handshake_ended(self, handshake: TlsAccept) -> None:
+    def remove(self, handshake: TlsAccept) -> None:
         self.handshakes.discard(handshake)
         self._counts.left(handshake.host)
 

@@ -35,11 +35,11 @@ class TlsService(Protocol):
         """The protocol for a client after its handshake; `principal` is from its certificate."""
         ...
 
-    def handshake_begun(self, handshake: TlsAccept) -> bool:
+    def admit(self, handshake: TlsAccept, /) -> bool:
         """Register a handshake; False if there are too many connections."""
         ...
 
-    def handshake_ended(self, handshake: TlsAccept) -> None:
+    def remove(self, handshake: TlsAccept, /) -> None:
         """Unregister a handshake, failed or not."""
         ...
 
@@ -58,7 +58,7 @@ class TlsAccept(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer, self.host = address_of(peer), host_of(peer)
-        if not self._service.handshake_begun(self):
+        if not self._service.admit(self):
             self._transport.abort()
             return
         # Eagerly: uvloop reads as soon as this returns, and TLS must already be set up.
@@ -93,7 +93,7 @@ class TlsAccept(asyncio.Protocol):
             transport.abort()
             return
         finally:
-            service.handshake_ended(self)
+            service.remove(self)
         connection = service.connection_of(principal)
         secure.set_protocol(connection)
         connection.connection_made(secure)
