@@ -154,15 +154,8 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             heads = [head] if head is not None and (len(numbered) == 1 or head.log == name) else []
             compared = compared or bool(heads)
             part = Query(log, partial(TopicStore, log), number)
-            found = audit(
-                log,
-                name,
-                part,
-                heads=heads,
-                public_key=key,
-                index_key=secrets.token_bytes(32),
-                progress=progress_to(log.durable_offset),
-            )
+            progress, index_key = progress_to(log.durable_offset), secrets.token_bytes(32)
+            found = audit(log, part, heads=heads, public_key=key, index_key=index_key, progress=progress)
             refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         more = f", with {found.signed} signed heads" if found.signed else ""
@@ -175,7 +168,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
     """Verify the log of a running service: compute the roots at all offsets from one list of its leaf hashes. A
     consistency proof of the service would not cover these hashes."""
-    with HttpBackend(http_address(options.what), read_access(options.command_config)) as backend:
+    with closing(HttpBackend(http_address(options.what), read_access(options.command_config))) as backend:
         head = backend.get(Consistency, "/log/head", partition=options.partition).head
         findings = Findings()
         if key is not None and not head.is_signed_by(key):
