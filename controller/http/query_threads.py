@@ -45,8 +45,6 @@ class TooBusy(Exception):
 
 
 class _HostQueries:
-    """The queries of one client address."""
-
     def __init__(self) -> None:
         self.count = 0
         self.threads = asyncio.Semaphore(THREADS - 1)

@@ -95,7 +95,6 @@ class Query:
         return self.log.durable_offset if at is None else end_at(self.log, parse_point_in_time(at))
 
     def as_of(self, end: int) -> AsOfView:
-        """The view of a point in time."""
         return as_of(end - 1, time_at(self.log, end), partition=self.partition)
 
     def row(self, topic: Topic) -> TopicRow:

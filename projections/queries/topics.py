@@ -114,12 +114,7 @@ def summaries(rows: Iterable[TopicRow], live: Live, which: TopicFilter) -> list[
 
 
 def topics_page(query: Queries, page: Sequence[TopicSummary], end: Ends, next_cursor: str | None) -> TopicsView:
-    """A page of topics."""
     return TopicsView(tuple(page), query.as_of(end), next_cursor)
-
-
-def current_topic(query: Query, newest: Topic, live: Live, end: int) -> TopicView:
-    return topic_view(query.row(newest), live, query.as_of(end))
 
 
 def topics_at(

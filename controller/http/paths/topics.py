@@ -45,7 +45,6 @@ from projections.queries.topics import (
     by_name,
     configs_of,
     configs_of_topic_at,
-    current_topic,
     glob,
     newest_at,
     summaries,
@@ -55,7 +54,7 @@ from projections.queries.topics import (
 )
 from projections.text.names import WantedStatus
 from projections.views.events import EventsView, TopicTimelineView
-from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView
+from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView, topic_view
 
 TOPICS_PER_SLICE = 100
 """Topics read from the live store before other tasks of the event loop run."""
@@ -117,7 +116,7 @@ async def topic(name: FromPath[str], reader: _Reader, at: At = None) -> Response
     newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
         return await reader.reading.answer(topic_at, part, name, at)
-    return await reader.reading.answer(current_topic, part, newest, live, end)
+    return await reader.reading.answer(lambda: topic_view(part.row(newest), live, part.as_of(end)))
 
 
 @get("/topics/{name:str}/configs")

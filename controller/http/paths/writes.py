@@ -81,13 +81,14 @@ async def create(
     changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
 ) -> Response[CreatedView]:
     """The response to a create. Raises Refused."""
-    api = changes.api
+    api, replicas = changes.api, body.assignments
+    by_id = replicas.items() if isinstance(replicas, dict) else enumerate(replicas)
     command = CreateTopic(
         topic=TopicName(body.name),
         topic_id=new_topic_ids(1)[0],
         num_partitions=body.num_partitions,
         replication_factor=body.replication_factor,
-        assignments=_assignments(body.assignments),
+        assignments=tuple(Assignment(partition, tuple(map(BrokerId, given))) for partition, given in by_id),
         configs=tuple((name, config_text(value)) for name, value in body.configs.items()),
         timeout_ms=body.timeout_ms,
         validate_only=validate_only,
@@ -120,11 +121,6 @@ async def delete_topic(
     if answer.code:
         raise refusal_of(answer)
     return deleted(answer, known)
-
-
-def _assignments(given: dict[int, _Replicas] | tuple[_Replicas, ...]) -> tuple[Assignment, ...]:
-    by_id = given.items() if isinstance(given, dict) else enumerate(given)
-    return tuple(Assignment(partition, tuple(map(BrokerId, replicas))) for partition, replicas in by_id)
 
 
 def config_text(value: str | float | bool | None) -> str | None:
@@ -274,7 +270,7 @@ async def add(brokers: _Brokers, reader: _Reader, request: HttpRequest) -> Simul
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
         raise invalid(f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
-    return _broker_view(brokers.add(body.rack))
+    return view_of(SimulatedBrokerView, brokers.add(body.rack))
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
@@ -282,7 +278,7 @@ async def stop(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) -> 
     """Stop a broker: it is fenced, and its partitions elect other leaders."""
     reader.need(operation="Alter")
     brokers.stop_broker(broker_id)
-    return _broker_view(brokers.by_id[BrokerId(broker_id)])
+    return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
@@ -290,7 +286,7 @@ async def start(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) ->
     """Start a broker: it catches up and rejoins the ISRs."""
     reader.need(operation="Alter")
     brokers.start_broker(broker_id)
-    return _broker_view(brokers.by_id[BrokerId(broker_id)])
+    return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
@@ -304,11 +300,7 @@ async def delay(
         brokers.set_delay(broker_id, body.delay_ms)
     except ValueError as error:
         raise invalid(str(error)) from None
-    return _broker_view(brokers.by_id[BrokerId(broker_id)])
+    return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
 
 OF_SIMULATED_BROKERS = (add, stop, start, delay)
-
-
-def _broker_view(broker: object) -> SimulatedBrokerView:
-    return view_of(SimulatedBrokerView, broker)
