@@ -146,18 +146,7 @@ def sasl_rules(settings: ServeSettings, name: str, users: Users) -> SaslRules:
     )
 
 
-def reload_tls(tls: Tls, of: str) -> None:
-    """Read the TLS files again, and log the result."""
-    try:
-        tls.reload()
-    except TlsError as error:
-        _logger.error("reload failed", listener=of, why=str(error))
-    else:
-        _logger.info("reloaded", listener=of)
-
-
 def connection_limits(settings: ServeSettings) -> Limits:
-    """The limits of a connection."""
     return Limits(
         request_bytes_max=settings.socket_request_max_bytes,
         held_bytes_max=settings.queued_max_request_bytes,

@@ -54,8 +54,6 @@ KRAFT = "kraft"
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `serve`."""
-
     kafka: Address
     http: Address
     data: Path
