@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from events import access, catalog
-from events.access import Acl, QuotaEntity, QuotasChanged, RequestsRefused
+from events.access import Acl, QuotasChanged, RequestsRefused
 from events.catalog import Event, Partition, Recorded, ReplicaMetadata
 from events.codec import configs_without_secrets
 from events.external_decision import external_decision
@@ -245,14 +245,10 @@ def acls_text(acls: Sequence[Acl]) -> str:
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
 
 
-def entity_text(entity: QuotaEntity) -> str:
-    """A quota entity as text: `user alice, client-id <default>`."""
-    return ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in entity)
-
-
 def quotas_text(event: QuotasChanged) -> str:
+    entity = ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in event.entity)
     steps = [f"{key}={value:g}" for key, value in event.values] + [f"no {key}" for key in event.removed]
-    return f"quotas of {entity_text(event.entity)}: {', '.join(steps)}"
+    return f"quotas of {entity}: {', '.join(steps)}"
 
 
 def refusals_text(event: RequestsRefused) -> str:

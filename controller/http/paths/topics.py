@@ -17,15 +17,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
-from controller.http.requests import (
-    OFFSET_MAX,
-    At,
-    Cursor,
-    EventOrder,
-    EventType,
-    FromOffset,
-    Limit,
-)
+from controller.http.requests import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
@@ -38,7 +30,7 @@ from projections.queries.events import (
     topic_events_page,
     topic_timeline_page,
 )
-from projections.queries.query import Ends, Queries
+from projections.queries.query import Ends
 from projections.queries.topics import (
     TopicFilter,
     by_age,
@@ -50,7 +42,6 @@ from projections.queries.topics import (
     summaries,
     topic_at,
     topics_at,
-    topics_page,
 )
 from projections.text.names import WantedStatus
 from projections.views.events import EventsView, TopicTimelineView
@@ -65,9 +56,7 @@ GLOB_CHARACTERS_MAX = 249
 Glob = Annotated[
     str | None,
     QueryParameter(
-        min_length=1,
-        max_length=GLOB_CHARACTERS_MAX,
-        description="Name pattern: `*` for any characters, `?` for one",
+        min_length=1, max_length=GLOB_CHARACTERS_MAX, description="Name pattern: `*` for any characters, `?` for one"
     ),
 ]
 Order = Annotated[Literal["name", "newest"], QueryParameter(description="`newest`: last created first")]
@@ -101,7 +90,8 @@ async def topics(
     if order == "newest":
         if at is not None:
             return await page.in_the_past(at, newest_at, cursor)
-        return await page.by_age(_place(reader.queries, cursor))
+        parts = reader.queries.parts
+        return await page.by_age((OFFSET_MAX,) * len(parts) if cursor is None else Listing(parts).place(0, cursor))
     after = cursors.open(cursor)
     if at is not None:
         return await page.in_the_past(at, partial(topics_at, place=cursors.seal), after)
@@ -149,11 +139,7 @@ async def topic_events(
 
 @get("/topics/{name:str}/timeline")
 async def topic_timeline(
-    name: FromPath[str],
-    reader: _Reader,
-    at: At = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    name: FromPath[str], reader: _Reader, at: At = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response[TopicTimelineView]:
     """The history of a topic, grouped by cause, newest first."""
     reader.need(name)
@@ -216,7 +202,8 @@ class _Page:
         return self._which.matches_name(name) and self._reader.allows(name)
 
     async def _answer(self, next_cursor: str | None) -> Response[TopicsView]:
-        return await self._reader.answer(topics_page, self._found, self._end, next_cursor)
+        found, end = tuple(self._found), self._end
+        return await self._reader.answer(lambda queries: TopicsView(found, queries.as_of(end), next_cursor))
 
 
 def _pattern(name: str | None) -> Pattern | None:
@@ -224,7 +211,3 @@ def _pattern(name: str | None) -> Pattern | None:
         return None if name is None else glob(name)
     except PatternError as error:
         raise invalid(f"name: {error}") from None
-
-
-def _place(queries: Queries, cursor: str | None) -> Place:
-    return (OFFSET_MAX,) * len(queries.parts) if cursor is None else Listing(queries.parts).place(0, cursor)
