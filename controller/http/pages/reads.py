@@ -70,19 +70,12 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
 
 
 @page("/topics", topic_lists.topics, "topics.html")
-async def topics(
-    site: Site,
-    request: HttpRequest,
-    found: TopicsView,
-    name: str | None,
-    status: str | None,
-    principal: str | None,
-    cursor: str | None,
-) -> dict[str, Any]:
-    sees_all = site.allows(request, "Describe")
+async def topics(site: Site, request: HttpRequest, found: TopicsView, given: dict[str, Any]) -> dict[str, Any]:
+    sees_all, name = site.allows(request, "Describe"), given["name"]
+    filters = flags(status=given["status"], principal=given["principal"])
     return {
-        "follow": FOLLOW if sees_all and cursor is None else "",
-        "command": ("topics", *((name,) if name else ()), *flags(status=status, principal=principal)),
+        "follow": FOLLOW if sees_all and given["cursor"] is None else "",
+        "command": ("topics", *((name,) if name else ()), *filters),
         "page": found,
         "statuses": STATUSES,
         "some_hidden": not sees_all,
@@ -200,18 +193,11 @@ async def quorum(found: QuorumView) -> dict[str, Any]:
 
 
 @page("/events", reads.events, "events.html", order="newest")
-async def events(
-    found: EventsView,
-    topic: str | None,
-    request_id: str | None,
-    kind: str | None,
-    order: str,
-    cursor: str | None,
-    limit: int,
-) -> dict[str, Any]:
+async def events(found: EventsView, topic: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    filters = flags(topic=topic, request=given["request_id"], type=given["kind"], tail=str(given["limit"]))
     return {
-        "follow": FOLLOW if cursor is None and order == "newest" and topic is None else "",
-        "command": ("events", *flags(topic=topic, request=request_id, type=kind, tail=str(limit))),
+        "follow": FOLLOW if given["cursor"] is None and given["order"] == "newest" and topic is None else "",
+        "command": ("events", *filters),
         "page": found,
         "types": TYPES,
     }

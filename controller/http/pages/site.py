@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, Final, ParamSpec, TypeVar, get_origin, get_type_hints
+from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
 from urllib.parse import parse_qsl, quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -176,7 +176,7 @@ def page(
     parameters = [
         one.replace(annotation=hints[name], default=defaults.get(name, one.default))
         for name, one in signature(source.fn).parameters.items()
-        if not _is_dependency(hints[name])
+        if not any(isinstance(part, Dependency) for part in getattr(hints[name], "__metadata__", ()))
     ]
 
     def decorate(context: Callable[..., Awaitable[dict[str, Any]]]) -> HTTPRouteHandler:
@@ -202,10 +202,6 @@ def page(
         return get(path)(handle)
 
     return decorate
-
-
-def _is_dependency(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and any(isinstance(one, Dependency) for one in hint.__metadata__)
 
 
 def clean_queries(app: ASGIApp) -> ASGIApp:
