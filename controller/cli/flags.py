@@ -186,10 +186,7 @@ def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:
         each.set_defaults(func=later("work.users", run))
     for each in (add, remove):
         each.add_argument(
-            "--mechanism",
-            choices=MECHANISMS,
-            default="SCRAM-SHA-512",
-            help="SASL mechanism; default %(default)s",
+            "--mechanism", choices=MECHANISMS, default="SCRAM-SHA-512", help="SASL mechanism; default %(default)s"
         )
 
 

@@ -147,15 +147,18 @@ def register_kafka(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(start: Start, options: argparse.Namespace) -> int:
+    import structlog
     import uvloop
 
     from controller.serving.log_lines import configure_logs
-    from controller.serving.process import warn_of_ignored, warn_of_readers
+    from controller.serving.process import warn_of_readers
     from controller.settings.load import load_settings
 
     settings = load_settings(options.config, options.set)
     configure_logs(settings.log_level)
-    warn_of_ignored(options.config, settings)
+    if settings.ignored:
+        ignored, log = ", ".join(settings.ignored), structlog.get_logger("topicwright")
+        log.warning("settings of Kafka's brokers are ignored", file=str(options.config), settings=ignored)
     warn_of_readers(options.data, settings)
     return uvloop.run(start(options, settings))
 

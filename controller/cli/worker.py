@@ -28,12 +28,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         commands, "worker", _start, http="127.0.0.1:8081", data="topicwright-worker", content=cache
     )
     serve.register_kafka(parser)
-    parser.add_argument(
-        "--driver",
-        choices=DRIVERS,
-        default=DRIVERS[0],
-        help="Kafka library; default %(default)s",
-    )
+    parser.add_argument("--driver", choices=DRIVERS, default=DRIVERS[0], help="Kafka library; default %(default)s")
     parser.add_argument(
         "--brokers",
         type=partial(serve.brokers, other=CLUSTER),

@@ -113,11 +113,7 @@ class ClientListeners(KafkaListeners):
             server.handlers = make_handlers(api.at_listener(address), versions_max)
 
     async def start_http(
-        self,
-        api: ControllerApi,
-        brokers: Brokers | BrokerControl,
-        queries: Queries,
-        signer: HeadSigner | None,
+        self, api: ControllerApi, brokers: Brokers | BrokerControl, queries: Queries, signer: HeadSigner | None
     ) -> None:
         """Serve HTTP. Raises OSError for an unavailable address."""
         required = http_logs_in(self._settings, self.listeners)

@@ -51,10 +51,7 @@ class OfflineUsers:
         self._request_id = RequestId(f"users-{os.urandom(5).hex()}")
         if not log.next_offset:  # the first event of every log has the settings
             first = ChangeSettings(
-                request_id=self._request_id,
-                at_ms=self._at_ms,
-                settings=settings.decision_settings(),
-                release=RELEASE,
+                request_id=self._request_id, at_ms=self._at_ms, settings=settings.decision_settings(), release=RELEASE
             )
             self._record(first)
 

@@ -169,14 +169,6 @@ def warn_of_readers(data: Path, settings: ServeSettings) -> None:
                 )
 
 
-def warn_of_ignored(file: Path | None, settings: ServeSettings) -> None:
-    """Warn of settings in a broker's file that this process ignores."""
-    if settings.ignored:
-        structlog.get_logger("topicwright").warning(
-            "settings of Kafka's brokers are ignored", file=str(file), settings=", ".join(settings.ignored)
-        )
-
-
 def rules_of_file(settings: ServeSettings) -> str | None:
     """The text of the rules file; None without one. Raises RulesError."""
     return None if settings.topic_rules_file is None else checked_file(Path(settings.topic_rules_file))

@@ -18,14 +18,7 @@ from controller.cli import serve as flags
 from controller.cli.arguments import DONE, Negative
 from controller.cli.output import Style
 from controller.kafka.messages.quorum import QuorumReplica
-from controller.quorum.client import (
-    SILENT_MS,
-    QuorumClient,
-    QuorumError,
-    QuorumStatus,
-    all_limits,
-    running_nodes,
-)
+from controller.quorum.client import SILENT_MS, QuorumClient, QuorumError, QuorumStatus, all_limits, running_nodes
 from controller.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
 from controller.quorum.raft.voters import Address
 from controller.serving.quorum_member import Joining

@@ -57,7 +57,7 @@ def verify(options: argparse.Namespace) -> int:
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
-            return _proof(_read(what, FILE_BYTES_MAX), key, head)
+            return _proof(_read(what), key, head)
         return _service(options, key, head)
     except argparse.ArgumentTypeError as error:
         why = str(error).partition(" is ")[2]
@@ -73,7 +73,7 @@ def verify(options: argparse.Namespace) -> int:
 def read_head(path: Path) -> Head:
     """Read a tree head from a file, which has the head alone, a response, or a proof. Raises UserError."""
     try:
-        text = _read(path, FILE_BYTES_MAX)
+        text = _read(path)
         return msgspec.json.decode(text, type=Consistency).head
     except (msgspec.DecodeError, RecursionError):
         pass
@@ -85,14 +85,14 @@ def read_head(path: Path) -> Head:
         ) from None
 
 
-def _read(path: Path, bytes_max: int) -> bytes:
+def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            text = file.read(bytes_max + 1)
+            text = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    if len(text) > bytes_max:
-        raise UserError(f"{path} is larger than {bytes_max} bytes, so it is neither a proof nor a head")
+    if len(text) > FILE_BYTES_MAX:
+        raise UserError(f"{path} is larger than {FILE_BYTES_MAX} bytes, so it is neither a proof nor a head")
     return text
 
 

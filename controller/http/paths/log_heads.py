@@ -45,8 +45,7 @@ async def log_head(
     sign: _Sign,
     partition: Partition = None,
     since: Annotated[
-        int | None,
-        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events"),
+        int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events")
     ] = None,
 ) -> Response[Consistency]:
     """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
@@ -67,8 +66,7 @@ async def log_proof(
     limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX, description="Maximum number of results")] = 100,
     partition: Partition = None,
     size: Annotated[
-        int | None,
-        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events"),
+        int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events")
     ] = None,
 ) -> Response[Proof]:
     """An inclusion proof for one event, or for those of a topic or a request. Check it with the public key of the

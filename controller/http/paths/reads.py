@@ -60,8 +60,7 @@ async def requests(
     reader: _Reader,
     principal: FromQuery[str | None] = None,
     outcome: Annotated[
-        Outcome | None,
-        QueryParameter(description="Outcome of a topic of the request; `done` without topics"),
+        Outcome | None, QueryParameter(description="Outcome of a topic of the request; `done` without topics")
     ] = None,
     rule: Annotated[str | None, QueryParameter(description="Rule that refused a topic of the request")] = None,
     api: Annotated[str | None, QueryParameter(description="Kafka API, such as CreateTopics, or `HTTP`")] = None,

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from itertools import starmap
 from typing import Annotated, Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
@@ -107,11 +106,7 @@ async def create(
 
 
 @delete("/topics/{name:str}", status_code=200)
-async def delete_topic(
-    name: FromPath[str],
-    request: HttpRequest,
-    changes: _Changes,
-) -> DeletedView:
+async def delete_topic(name: FromPath[str], request: HttpRequest, changes: _Changes) -> DeletedView:
     """Delete a topic. Its history remains in the log."""
     api = changes.api
     denied = api.denial_of_delete(caller_of(request), name)
@@ -176,16 +171,14 @@ def _command(
         raise invalid("assignments: only allowed with num_partitions")
     caller = caller_of(request)
     if body.configs:
-        denied, ops = controller_api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
-        return AlterTopicConfigs(topic=topic, denied=denied, ops=ops, **given)
+        texts = {name: config_text(value) for name, value in body.configs.items()}
+        ops = tuple(ConfigOp(name, OpType.DELETE if text is None else OpType.SET, text) for name, text in texts.items())
+        return AlterTopicConfigs(
+            topic=topic, denied=controller_api.denial(caller, "AlterConfigs", topic), ops=ops, **given
+        )
     assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
     denied, count = controller_api.denial(caller, "Alter", topic), body.num_partitions
     return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
-
-
-def _op(name: str, value: str | float | bool | None) -> ConfigOp:
-    text = config_text(value)
-    return ConfigOp(name, OpType.DELETE if text is None else OpType.SET, text)
 
 
 class RulesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
