@@ -108,8 +108,7 @@ class HttpListener:
         self.connections = ListenerConnections(config, _busy(app), self._counts, self._tls)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self.connections.accept, sock=listener, backlog=BACKLOG)
-        bound_port: int = listener.getsockname()[1]
-        return bound_port
+        return int(listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Stop accepting, wait up to STOP_WITHIN_S for open requests, then close."""

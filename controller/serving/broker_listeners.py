@@ -229,8 +229,7 @@ class SimulatedBrokerListeners(_Servers):
 
     def _reserve_port(self, broker_id: BrokerId, port: int) -> int:
         reserved = self._reserved[broker_id] = _bound(self._host, port)
-        bound_port: int = reserved.getsockname()[1]
-        return bound_port
+        return int(reserved.getsockname()[1])
 
     async def _follow(self, api: ControllerApi, broker: SimulatedBroker, before: asyncio.Task[None] | None) -> None:
         if before is not None:

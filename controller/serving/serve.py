@@ -105,7 +105,9 @@ class Service:
         """Start deciding, then accept requests. Raises LogError, and OSError for an unavailable address; as a voter
         also QuorumError, FolderError and LogCorrupted."""
         settings, member = self.options.settings, self._member
-        self.log = self._open_log(await self._cluster_id())
+        joined = None if member is None else await member.find()
+        cluster_id = joined or settings.cluster_id if self._cluster is None else self._cluster.cluster_id
+        self.log = self._open_log(cluster_id)
         self._is_open = True
         self._flusher = Flusher(self.log.flush, self._flushed)
         self._query = Query(self.log, lambda: self.controller.store)
@@ -153,12 +155,6 @@ class Service:
                 await self._clients.open(self.api)
             await self._start_http()
         self._started = True
-
-    async def _cluster_id(self) -> str | None:
-        if self._cluster is not None:
-            return self._cluster.cluster_id
-        joined = None if self._member is None else await self._member.find()
-        return joined or self.options.settings.cluster_id
 
     async def _join_quorum(self, brokers: KraftBrokers) -> None:
         """Lead the KRaft brokers, or follow their leader."""

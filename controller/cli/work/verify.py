@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -72,11 +72,9 @@ def verify(options: argparse.Namespace) -> int:
 
 def read_head(path: Path) -> Head:
     """Read a tree head from a file, which has the head alone, a response, or a proof. Raises UserError."""
-    try:
-        text = _read(path)
+    text = _read(path)
+    with suppress(msgspec.DecodeError, RecursionError):
         return msgspec.json.decode(text, type=Consistency).head
-    except (msgspec.DecodeError, RecursionError):
-        pass
     try:
         return msgspec.json.decode(text, type=Head)
     except (msgspec.DecodeError, RecursionError) as error:
