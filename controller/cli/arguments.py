@@ -165,16 +165,12 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Reject unknown arguments here, not in the parent parser."""
         found, unknown = super().parse_known_args(args, namespace)
+        flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
+        if flag is not None:
+            self.error(f"unknown flag {flag}{suggestion(flag, self._option_string_actions)}")
         if unknown:
-            self.error(self._unknown(unknown))
+            self.error(f"unexpected argument {unknown[0]!r}")
         return found, unknown
-
-    def _unknown(self, words: Sequence[str]) -> str:
-        flag = next((word for word in words if word.startswith("-")), None)
-        if flag is None:
-            return f"unexpected argument {words[0]!r}"
-        name = flag.partition("=")[0]
-        return f"unknown flag {name}{suggestion(name, self._option_string_actions)}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

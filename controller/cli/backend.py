@@ -14,7 +14,7 @@ import http.client
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -51,12 +51,6 @@ class Backend:
     def __init__(self) -> None:
         self.archive_files = 0
         """Files of the log's archive that were fetched for the answers so far."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection or the data folder."""

@@ -123,13 +123,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     add_output(listing)
     adding = actions.add_parser("add", help="add a context, or replace it")
     adding.add_argument("name", type=_name, metavar="NAME")
-    adding.add_argument(
-        "--http",
-        type=http_address_text,
-        required=True,
-        metavar="HOST:PORT",
-        help="or https://HOST:PORT",
-    )
+    of_http = "or https://HOST:PORT"
+    adding.add_argument("--http", type=http_address_text, required=True, metavar="HOST:PORT", help=of_http)
     adding.add_argument("--command-config", metavar="FILE", help="properties file for the login")
     using = actions.add_parser("use", help="use a context by default")
     completed_by(using.add_argument("name", metavar="NAME"), context_names)
@@ -137,7 +132,14 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     completed_by(removing.add_argument("name", metavar="NAME"), context_names)
     for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
         each.set_defaults(func=partial(_run, run))
-    _register_completion(commands)
+    completion = commands.add_parser(
+        "completion",
+        description=COMMANDS["completion"].description,
+        epilog=HOW,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+    completion.set_defaults(func=_print_script)
 
 
 def _run(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
@@ -203,26 +205,8 @@ HOW = """\
 """
 
 
-def _register_completion(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "completion",
-        description=COMMANDS["completion"].description,
-        epilog=HOW,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
-    parser.set_defaults(func=_print_script)
-
-
 def _print_script(options: argparse.Namespace) -> int:
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["topicwright"], shell=options.shell))
     return 0
-
-
-def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell's request for completions and exit; return if there is none."""
-    import argcomplete
-
-    argcomplete.autocomplete(parser)

@@ -175,30 +175,19 @@ def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:
     listing = actions.add_parser("list", help="list users with their login methods, without secrets")
     add_output(listing)
     for each, run in ((add, "add"), (remove, "remove"), (listing, "list_")):
-        _register_where(each)
+        where = each.add_mutually_exclusive_group(required=True)
+        where.add_argument("--data", type=Path, metavar="DIR", help="data folder of a stopped service")
+        where.add_argument("--bootstrap", metavar="HOST:PORT", help="a running service")
+        where.add_argument("--file", type=Path, metavar="FILE", help="users file")
+        each.add_argument("--config", type=Path, metavar="FILE", help="with --data: settings file of the service")
+        each.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="with --data: one setting")
+        properties = "with --bootstrap: librdkafka properties"
+        each.add_argument("--command-config", type=Path, metavar="FILE", help=properties)
         each.set_defaults(func=later("work.users", run))
     for each in (add, remove):
         each.add_argument(
-            "--mechanism",
-            choices=MECHANISMS,
-            default="SCRAM-SHA-512",
-            help="SASL mechanism; default %(default)s",
+            "--mechanism", choices=MECHANISMS, default="SCRAM-SHA-512", help="SASL mechanism; default %(default)s"
         )
-
-
-def _register_where(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--data", type=Path, metavar="DIR", help="data folder of a stopped service")
-    where.add_argument("--bootstrap", metavar="HOST:PORT", help="a running service")
-    where.add_argument("--file", type=Path, metavar="FILE", help="users file")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="with --data: settings file of the service")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="with --data: one setting")
-    parser.add_argument(
-        "--command-config",
-        type=Path,
-        metavar="FILE",
-        help="with --bootstrap: librdkafka properties",
-    )
 
 
 def _register_prove(commands: Parsers[argparse.ArgumentParser]) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from controller.access.refusals import RefusalRecords
 from controller.cli.backend import Backend
 from controller.controller_api import ControllerApi, ControllerStatus, Reply
-from controller.http.app import Parts, build_routes
+from controller.http.app import build_routes
 from controller.http.following import Followers
 from controller.http.metrics import Metrics
 from controller.http.permissions import Reader
@@ -71,8 +71,8 @@ class FolderBackend(Backend):
             stopped = _StoppedController(PartitionedStore(stores, partition_of), query, logs[0].cluster_id)
             api = ControllerApi(stopped, node_id=0, advertised=Endpoint("", "", 0))
             reader = Reader(api, query, reading)
-            handlers = Parts(reader, None, Metrics(), Followers(reader), newest_head=_recorded_head)
-            self._app = build_routes(handlers, with_pages=False)
+            handlers = reader, None, Metrics(), Followers(reader)
+            self._app = build_routes(*handlers, newest_head=_recorded_head, with_pages=False)
             self._loop = opened.enter_context(closing(asyncio.new_event_loop()))
             self._opened = opened.pop_all()
 

@@ -17,17 +17,15 @@ from controller.release import RELEASE
 
 OWNER_ALONE = 0o077
 """The umask: logs and metadata folders contain SCRAM keys, exports and reports contain user names."""
-COMPLETING = "_ARGCOMPLETE"
-"""The environment variable that a shell sets to ask for completions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    if COMPLETING in os.environ:
-        from controller.cli.context import complete
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
+        import argcomplete
 
-        complete(parser("", every=True))
+        argcomplete.autocomplete(parser("", every=True))
     options = parser(given[0] if given else "").parse_args(given)
     run: Callable[[argparse.Namespace], int] = options.func
     before = os.umask(OWNER_ALONE)

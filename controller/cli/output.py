@@ -35,7 +35,19 @@ class Style(NamedTuple):
     """All columns, never truncated."""
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-        return table(header, rows, None if self.wide else self.width, self.colour)
+        """Rows under a header in aligned columns, numbers to the right. With a `width` the widest columns are truncated
+        until the lines fit."""
+        texts = [tuple(one if isinstance(one, str) else str(one) for one in row) for row in rows]
+        widths = [max(map(width_of, column)) for column in zip(header, *texts, strict=True)]
+        right = [all(text[n].lstrip("-").isdigit() for text in texts) and bool(texts) for n in range(len(header))]
+        if self.width is not None and not self.wide:
+            _fit(widths, self.width)
+        for number, line in enumerate((tuple(header), *texts)):
+            cells = [_cell(one, size, to_right) for one, size, to_right in zip(line, widths, right, strict=True)]
+            if self.colour:
+                marks = ["header" if number == 0 else getattr(one, "mark", "") for one in line]
+                cells = [painted(cell, mark) for cell, mark in zip(cells, marks, strict=True)]
+            yield (" " * _GAP).join(cells).rstrip()
 
 
 def add_output(
@@ -93,7 +105,6 @@ def as_json(answer: object) -> str:
 
 
 def as_yaml(answer: object) -> str:
-    """An answer as a YAML document."""
     import msgspec
 
     return msgspec.yaml.encode(msgspec.to_builtins(answer)).decode()
@@ -137,24 +148,6 @@ class Marked(str):
         one = super().__new__(cls, text)
         one.mark = mark
         return one
-
-
-def table(
-    header: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None, colour: bool = False
-) -> Iterator[str]:
-    """Rows under a header in aligned columns, numbers to the right. With a `width` the widest columns are truncated
-    until the lines fit."""
-    texts = [tuple(one if isinstance(one, str) else str(one) for one in row) for row in rows]
-    widths = [max(map(width_of, column)) for column in zip(header, *texts, strict=True)]
-    right = [all(text[n].lstrip("-").isdigit() for text in texts) and bool(texts) for n in range(len(header))]
-    if width is not None:
-        _fit(widths, width)
-    for number, line in enumerate((tuple(header), *texts)):
-        cells = [_cell(one, size, to_right) for one, size, to_right in zip(line, widths, right, strict=True)]
-        if colour:
-            marks = ["header" if number == 0 else getattr(one, "mark", "") for one in line]
-            cells = [painted(cell, mark) for cell, mark in zip(cells, marks, strict=True)]
-        yield (" " * _GAP).join(cells).rstrip()
 
 
 def painted(text: str, mark: str) -> str:

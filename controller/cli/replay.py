@@ -232,7 +232,9 @@ COMMANDS: dict[str, _Command] = {
 def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
     try:
         outcome = _outcome(name, command, arguments)
-        _print(outcome, arguments)
+        answer = {"found": outcome.found, **outcome.about, "rows": outcome.rows}
+        options = argparse.Namespace(output=arguments.printed, no_pager=arguments.no_pager)
+        show(options, answer, lambda style: _lines(outcome, style), tuple)
         return NEGATIVE if outcome.found else DONE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -335,12 +337,6 @@ def _options(arguments: argparse.Namespace) -> Options:
         all_rows=arguments.printed in ("json", "yaml"),
         more={name: given[name] for name in _OF_SOME_ALONE if given.get(name) is not None},
     )
-
-
-def _print(outcome: Outcome, arguments: argparse.Namespace) -> None:
-    options = argparse.Namespace(output=arguments.printed, no_pager=arguments.no_pager)
-    answer = {"found": outcome.found, **outcome.about, "rows": outcome.rows}
-    show(options, answer, lambda style: _lines(outcome, style), tuple)
 
 
 def _lines(outcome: Outcome, style: Style) -> Iterator[str]:

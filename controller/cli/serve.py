@@ -24,14 +24,12 @@ KRAFT = "kraft"
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    _register_check(commands)
+    check = commands.add_parser("check", description=COMMANDS["check"].description)
+    register_settings(check)
+    check.add_argument("--rules", type=Path, metavar="FILE", help="check only this rules file")
+    check.set_defaults(func=lambda options: _check(options, check))
     parser = register_process(
-        commands,
-        "serve",
-        _serve,
-        http="127.0.0.1:8080",
-        data="topicwright-data",
-        content="the log",
+        commands, "serve", _serve, http="127.0.0.1:8080", data="topicwright-data", content="the log"
     )
     parser.add_argument(
         "--kafka",
@@ -88,7 +86,12 @@ def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
     from controller.serving.serve import ServeOptions, serve
     from controller.settings.load import SettingsError
 
-    _check_node_id(settings, options.brokers)
+    simulated = options.brokers if isinstance(options.brokers, int) else 0
+    if settings.simulated_broker_listeners and 1 <= settings.node_id <= simulated:
+        raise SettingsError(
+            f"node.id={settings.node_id} is the id of a simulated broker (1 to {simulated}); with "
+            "simulated.broker.listeners=true the controller is a node of its own: choose another id"
+        )
     if settings.listeners and options.kafka is not None:
         raise SettingsError("give either --kafka or the setting listeners")
     if options.metadata_version is not None and options.brokers != KRAFT:
@@ -106,16 +109,6 @@ def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
             hints=options.hints,
         )
     )
-
-
-def _check_node_id(settings: ServeSettings, brokers: int | str) -> None:
-    from controller.settings.load import SettingsError
-
-    if isinstance(brokers, int) and settings.simulated_broker_listeners and 1 <= settings.node_id <= brokers:
-        raise SettingsError(
-            f"node.id={settings.node_id} is the id of a simulated broker (1 to {brokers}); with "
-            "simulated.broker.listeners=true the controller is a node of its own: choose another id"
-        )
 
 
 Start = Callable[[argparse.Namespace, "ServeSettings"], Coroutine[Any, Any, int]]
@@ -141,7 +134,6 @@ def register_process(
 
 
 def register_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for settings."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="properties file with settings, named as in Kafka")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
 
@@ -155,15 +147,18 @@ def register_kafka(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(start: Start, options: argparse.Namespace) -> int:
+    import structlog
     import uvloop
 
     from controller.serving.log_lines import configure_logs
-    from controller.serving.process import warn_of_ignored, warn_of_readers
+    from controller.serving.process import warn_of_readers
     from controller.settings.load import load_settings
 
     settings = load_settings(options.config, options.set)
     configure_logs(settings.log_level)
-    warn_of_ignored(options.config, settings)
+    if settings.ignored:
+        ignored, log = ", ".join(settings.ignored), structlog.get_logger("topicwright")
+        log.warning("settings of Kafka's brokers are ignored", file=str(options.config), settings=ignored)
     warn_of_readers(options.data, settings)
     return uvloop.run(start(options, settings))
 
@@ -216,13 +211,6 @@ def bootstrap(text: str) -> str:
         if not colon or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
             raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, several separated by commas")
     return text
-
-
-def _register_check(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("check", description=COMMANDS["check"].description)
-    register_settings(parser)
-    parser.add_argument("--rules", type=Path, metavar="FILE", help="check only this rules file")
-    parser.set_defaults(func=lambda options: _check(options, parser))
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:

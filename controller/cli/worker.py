@@ -28,12 +28,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         commands, "worker", _start, http="127.0.0.1:8081", data="topicwright-worker", content=cache
     )
     serve.register_kafka(parser)
-    parser.add_argument(
-        "--driver",
-        choices=DRIVERS,
-        default=DRIVERS[0],
-        help="Kafka library; default %(default)s",
-    )
+    parser.add_argument("--driver", choices=DRIVERS, default=DRIVERS[0], help="Kafka library; default %(default)s")
     parser.add_argument(
         "--brokers",
         type=partial(serve.brokers, other=CLUSTER),
@@ -63,12 +58,12 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
-    from controller.serving.log_lines import forward_library_logs
+    from controller.serving.log_lines import KAFKA_CLIENTS, forward_logs
     from controller.serving.reach_cluster import security_in
     from controller.stream.worker.service import WorkerOptions, work
 
     serve.refuse_taken(settings, http=options.http)
-    forward_library_logs()
+    forward_logs(*KAFKA_CLIENTS)
     return work(
         WorkerOptions(
             bootstrap=options.bootstrap,

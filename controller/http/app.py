@@ -42,7 +42,7 @@ from controller.http.query_threads import remember_accepted
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
-from projections.queries.proving import Sign, unsigned
+from projections.queries.proving import Sign, head_of, unsigned
 
 BODY_BYTES_MAX = 1 << 20
 """Room for a manual assignment of tens of thousands of partitions; parsing takes about 20 ms."""
@@ -57,58 +57,60 @@ OTHER = "other"
 
 @get("/openapi.json", include_in_schema=False, media_type=OPENAPI)
 async def describe(request: HttpRequest) -> Response[bytes]:
-    state = request.app.state
-    if DOCUMENT not in state:  # takes about 85 ms, so it is built once, in a thread
-        state[DOCUMENT] = await asyncio.to_thread(_document, request.app)
-    return Response(state[DOCUMENT], media_type=OPENAPI)
-
-
-def _document(app: Litestar) -> bytes:
-    return msgspec.json.encode(completed(app.openapi_schema.to_schema()))
+    app = request.app
+    if DOCUMENT not in app.state:  # takes about 85 ms, so it is built once, in a thread
+        app.state[DOCUMENT] = await asyncio.to_thread(
+            lambda: msgspec.json.encode(completed(app.openapi_schema.to_schema()))
+        )
+    return Response(app.state[DOCUMENT], media_type=OPENAPI)
 
 
 def _handlers(*modules: ModuleType) -> list[HTTPRouteHandler]:
-    """The HTTP handlers that `modules` define."""
     return [each for module in modules for each in vars(module).values() if isinstance(each, HTTPRouteHandler)]
 
 
-class Parts(msgspec.Struct, frozen=True):
-    """The objects of one service that the HTTP handlers use."""
-
-    reader: Reader
-    brokers: Brokers | BrokerControl | None
-    metrics: Metrics
-    followers: Followers
-    sign: Sign = unsigned
-    newest_head: NewestHead | None = None
-    """Returns the tree head for a proof; if None, a head over all durable events is made and signed."""
-
-
-def build_app(parts: Parts, hosts: Hosts, logins: Logins | None = None) -> ASGIApp:
+def build_app(
+    reader: Reader,
+    brokers: Brokers | BrokerControl | None,
+    metrics: Metrics,
+    followers: Followers,
+    sign: Sign,
+    logins: Logins | None,
+    hosts: Hosts,
+) -> ASGIApp:
     """The application of a controller or gateway. Paths that control brokers exist only with simulated brokers."""
-    app: ASGIApp = _head_as_get(clean_queries(build_routes(parts)))
+    app: ASGIApp = _head_as_get(clean_queries(build_routes(reader, brokers, metrics, followers, sign)))
     app = app if logins is None else Authenticated(app, logins)
-    return _measured(host_check(app, hosts), parts.metrics)
+    return _measured(host_check(app, hosts), metrics)
 
 
-def build_routes(parts: Parts, *, with_pages: bool = True) -> ASGIApp:
-    """The application without login, host check and metrics."""
-    api = parts.reader.api
-    dependencies: dict[str, object] = {
-        "brokers": parts.brokers,
-        "why_not": lambda: health.why_not_ready(api),
-        "archive_error": api.archive_error,
-        "reader": parts.reader,
-        "metrics": parts.metrics,
-        "changes": Changes(parts.reader),
-        "followers": parts.followers,
+def build_routes(
+    reader: Reader,
+    brokers: Brokers | BrokerControl | None,
+    metrics: Metrics,
+    followers: Followers,
+    sign: Sign = unsigned,
+    newest_head: NewestHead | None = None,
+    *,
+    with_pages: bool = True,
+) -> ASGIApp:
+    """The application without login, host check and metrics. `newest_head` returns the tree head for a proof; if None,
+    a head over all durable events is made and signed."""
+    parts: dict[str, object] = {
+        "brokers": brokers,
+        "why_not": lambda: health.why_not_ready(reader.api),
+        "archive_error": reader.api.archive_error,
+        "reader": reader,
+        "metrics": metrics,
+        "changes": Changes(reader),
+        "followers": followers,
         "cursors": SealedCursors(),
-        "sign": parts.sign,
-        "newest_head": parts.newest_head or log_heads.signed_now(parts.sign, api),
+        "sign": sign,
+        "newest_head": newest_head or (lambda part, _: sign(head_of(part, reader.api.controller.now_ms()))),
     }
     if with_pages:
-        dependencies["site"] = Site(dependencies)
-    return _with_parts(_routes(isinstance(parts.brokers, BrokerControl), tuple(dependencies)), dependencies)
+        parts["site"] = Site(parts)
+    return _with_parts(_routes(isinstance(brokers, BrokerControl), tuple(parts)), parts)
 
 
 def build_worker_app(why_not: health.WhyNot, archive_error: health.WhyNot, metrics: Metrics, hosts: Hosts) -> ASGIApp:
@@ -174,14 +176,9 @@ def _litestar(versioned: Sequence[HTTPRouteHandler], names: tuple[str, ...], tit
             path="/openapi",
             render_plugins=[JsonRenderPlugin(path="/openapi.json")],
             use_handler_docstrings=True,
-            operation_id_creator=_operation_id,
+            operation_id_creator=lambda handler, *_: handler.handler_name.rstrip("_"),  # names in generated clients
         ),
     )
-
-
-def _operation_id(handler: HTTPRouteHandler, *_: object) -> str:
-    """The handler's name, which generated clients use for their function."""
-    return handler.handler_name.rstrip("_")
 
 
 def _measured(app: ASGIApp, metrics: Metrics) -> ASGIApp:

@@ -203,9 +203,10 @@ def earlier(
     for number in range(1, TRIES_MAX + 1):
         request_id = first if number == 1 else RequestId(f"{first}-{number}")
         found = _found(query, request_id, has_target_cluster)
-        if found is not None and not _is_retriable(found.answer):
-            return request_id, found
         if found is not None:
+            answer = found.answer
+            if answer is None or not (answer.code in _RETRIABLE or was_late(answer)):
+                return request_id, found
             free, unknown = None, 0
             continue
         unknown += 1
@@ -216,10 +217,6 @@ def earlier(
     if free is None:
         raise _refused(KEY_REUSED, first, f"requests with this key failed {TRIES_MAX} times: use another key")
     return free, None
-
-
-def _is_retriable(answer: Answer | None) -> bool:
-    return answer is not None and (answer.code in _RETRIABLE or was_late(answer))
 
 
 def _found(query: Queries, request_id: RequestId, has_target_cluster: bool) -> Earlier | None:

@@ -206,7 +206,6 @@ class Connection(H11Protocol):
     # --- called by the listener
 
     def abort(self) -> None:
-        """Close at once."""
         self.transport.abort()
 
     # --- internal

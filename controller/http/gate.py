@@ -163,15 +163,12 @@ class Hosts(msgspec.Struct, frozen=True):
         """The client's address, given the address of the connection and the X-Forwarded-For headers: the last one that
         is not a trusted proxy's."""
         hops = [hop.strip() for line in forwarded for hop in line.split(",")]
-        while hops and self._trusts(peer):
+        while hops and _is_address(peer) and any(ip_address(peer) in network for network in self.proxies):
             hop = normal_host(_without_port(hops.pop()))
             if not _is_address(hop):
                 break
             peer = hop
         return peer
-
-    def _trusts(self, host: str) -> bool:
-        return _is_address(host) and any(ip_address(host) in network for network in self.proxies)
 
 
 class Logins(msgspec.Struct, frozen=True):

@@ -171,11 +171,9 @@ class Metrics(Collector):
         self._blocked.labels(cause).set(self._longest_s[cause])
 
     def clock_jumped(self) -> None:
-        """The wall clock was set."""
         self._clock_jumps.inc()
 
     def login(self, listener: str, mechanism: str, outcome: str) -> None:
-        """A login succeeded or failed."""
         self._logins.labels(listener, mechanism, outcome).inc()
 
     def http_request(self, method: str, route: str, status: int, seconds: float) -> None:

@@ -45,8 +45,6 @@ class TooBusy(Exception):
 
 
 class _HostQueries:
-    """The queries of one client address."""
-
     def __init__(self) -> None:
         self.count = 0
         self.threads = asyncio.Semaphore(THREADS - 1)
@@ -136,11 +134,7 @@ def cacheable(body: bytes, media_type: str = JSON, status: int = 200) -> Respons
     client = accepted.get()
     is_zipped = client.takes_gzip and len(body) >= GZIP_BYTES_MIN
     tag = f'"{blake2b(body, digest_size=12).hexdigest()}{"-gzip" if is_zipped else ""}"'
-    headers = {
-        "etag": tag,
-        "cache-control": CACHE_CONTROL,
-        "vary": "accept-encoding, authorization",
-    }
+    headers = {"etag": tag, "cache-control": CACHE_CONTROL, "vary": "accept-encoding, authorization"}
     visited = visits.get()
     if visited is not None and visited.count:
         headers[ARCHIVE] = str(visited.count)

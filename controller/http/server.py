@@ -1,14 +1,13 @@
 """Serve the HTTP application on the controller's event loop; `serving.client_listeners` and stream workers start it.
 
-uvicorn's protocol class implements HTTP, but its server is not used: this module listens and stops. uvicorn's warnings
-go to the service's log.
+uvicorn's protocol class implements HTTP, but its server is not used: this module listens and stops.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
+from functools import partial
 
 import structlog
 import uvicorn
@@ -16,7 +15,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from controller.brokers.port import Brokers
 from controller.controller_api import ControllerApi
-from controller.http.app import Parts, build_app
+from controller.http.app import build_app
 from controller.http.connections import ListenerConnections
 from controller.http.errors import answer_early
 from controller.http.following import Followers
@@ -59,25 +58,22 @@ class HttpServer:
     ) -> None:
         """`tls` makes the listener HTTPS. Without `logins` clients need no login. Without `counts` connections per
         address are not limited. `sign` signs the tree heads of the log."""
-        self._logins = logins
         self._hosts = hosts
         self._reader = Reader(api, query, Reading())
-        followers = Followers(self._reader)
-        self._parts = Parts(self._reader, brokers, metrics, followers, sign)
+        self.followers = Followers(self._reader)
+        self._build_app = partial(build_app, self._reader, brokers, metrics, self.followers, sign, logins)
         self._listener = HttpListener(tls, counts)
         metrics.watch(lambda: states(api))
         metrics.watch(lambda: head_gauges(query))
-        metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(followers))])
+        metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(self.followers))])
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port (for port 0, the one chosen). Raises OSError naming the address."""
-        app = await asyncio.to_thread(build_app, self._parts, self._hosts.named(host), self._logins)
+        app = await asyncio.to_thread(self._build_app, self._hosts.named(host))
         return await self._listener.start(app, host, port)
 
     async def stop(self) -> None:
         """Stop accepting, wait up to STOP_WITHIN_S for open requests, then close."""
-        if not self._listener.listens:
-            return
         self._reader.reading.stopping.set()
         self._reader.queries.close()
         await self._listener.stop()
@@ -93,14 +89,9 @@ class HttpListener:
         self._server: asyncio.Server | None = None
         self.connections: ListenerConnections
 
-    @property
-    def listens(self) -> bool:
-        return self._server is not None
-
     async def start(self, app: ASGIApp, host: str, port: int) -> int:
         """Listen, and return the port (for port 0, the one chosen). Raises OSError naming the address."""
         listener = _listen(host, port)
-        _forward_log_lines()
         config = uvicorn.Config(
             app,
             interface="asgi3",
@@ -117,8 +108,7 @@ class HttpListener:
         self.connections = ListenerConnections(config, _busy(app), self._counts, self._tls)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self.connections.accept, sock=listener, backlog=BACKLOG)
-        bound_port: int = listener.getsockname()[1]
-        return bound_port
+        return int(listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Stop accepting, wait up to STOP_WITHIN_S for open requests, then close."""
@@ -162,19 +152,3 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise OSError(error.errno, f"cannot listen on {host}:{port} for HTTP: {error.strerror}") from None
     return listener
-
-
-class _ToLogLines(logging.Handler):
-    """Forwards uvicorn's warnings and errors to the service's log."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        write = _logger.error if record.levelno >= logging.ERROR else _logger.warning
-        write("http server", why=record.getMessage(), exc_info=record.exc_info or None)
-
-
-def _forward_log_lines() -> None:
-    logger = logging.getLogger("uvicorn.error")
-    logger.propagate = False
-    logger.setLevel(logging.WARNING)
-    if not any(isinstance(handler, _ToLogLines) for handler in logger.handlers):
-        logger.addHandler(_ToLogLines())

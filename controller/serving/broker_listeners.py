@@ -101,7 +101,10 @@ class BrokerListeners(_Servers):
         key = f"{at.name}/{broker_id}"
         server = self._servers.get(key) or self._listen(key) or self._inherit(key)
         if server is None:
-            self._report_missing_port(key)
+            if self.error is None:
+                needed = len(self._known()) * len(self._own)
+                self.error = f"cluster.broker.ports has {len(self._ports)} ports; the cluster's brokers need {needed}"
+                structlog.get_logger("topicwright").error("a broker has no listener", broker=key, why=self.error)
             return None
         if not server.handlers and self._make_handlers is not None:
             server.handlers = self._make_handlers(at, broker_id)
@@ -156,12 +159,6 @@ class BrokerListeners(_Servers):
             with replacing(self._file) as unfinished:
                 unfinished.write(msgspec.json.encode(self._remembered))
         return server
-
-    def _report_missing_port(self, key: str) -> None:
-        if self.error is None:
-            needed = len(self._known()) * len(self._own)
-            self.error = f"cluster.broker.ports has {len(self._ports)} ports; the cluster's brokers need {needed}"
-            structlog.get_logger("topicwright").error("a broker has no listener", broker=key, why=self.error)
 
 
 def _read(file: Path) -> dict[str, int]:
@@ -232,8 +229,7 @@ class SimulatedBrokerListeners(_Servers):
 
     def _reserve_port(self, broker_id: BrokerId, port: int) -> int:
         reserved = self._reserved[broker_id] = _bound(self._host, port)
-        bound_port: int = reserved.getsockname()[1]
-        return bound_port
+        return int(reserved.getsockname()[1])
 
     async def _follow(self, api: ControllerApi, broker: SimulatedBroker, before: asyncio.Task[None] | None) -> None:
         if before is not None:

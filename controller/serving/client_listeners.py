@@ -31,10 +31,11 @@ from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.http.gate import Hosts, Logins
 from controller.http.metrics import Metrics
+from controller.kafka.server.tls import TlsError
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.state import Cluster
 from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
-from controller.serving.listeners import KafkaListeners, Listener, http_logs_in, http_tls, reload_tls
+from controller.serving.listeners import KafkaListeners, Listener, http_logs_in, http_tls
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 from events.logs.tree_heads import HeadSigner
@@ -51,8 +52,6 @@ MakeHandlers = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Host and port of a listener."""
-
     host: str
     port: int
 
@@ -114,11 +113,7 @@ class ClientListeners(KafkaListeners):
             server.handlers = make_handlers(api.at_listener(address), versions_max)
 
     async def start_http(
-        self,
-        api: ControllerApi,
-        brokers: Brokers | BrokerControl,
-        queries: Queries,
-        signer: HeadSigner | None,
+        self, api: ControllerApi, brokers: Brokers | BrokerControl, queries: Queries, signer: HeadSigner | None
     ) -> None:
         """Serve HTTP. Raises OSError for an unavailable address."""
         required = http_logs_in(self._settings, self.listeners)
@@ -185,13 +180,18 @@ class ClientListeners(KafkaListeners):
     def reload(self) -> None:
         """Read certificates and users again (SIGHUP). Open connections are unchanged, and so is a listener whose files
         cannot be read."""
+        log = structlog.get_logger("topicwright")
         for tls, name in (*((each.tls, each.endpoint.name) for each in self.listeners), (self.http_tls, "HTTP")):
-            if tls is not None:
-                reload_tls(tls, name)
+            try:
+                if tls is not None:
+                    tls.reload()
+                    log.info("reloaded", listener=name)
+            except TlsError as error:
+                log.error("reload failed", listener=name, why=str(error))
         try:
             self.users.reload()
         except UsersFileError as error:
-            structlog.get_logger("topicwright").error("reload failed", listener="users.file", why=str(error))
+            log.error("reload failed", listener="users.file", why=str(error))
 
 
 def _http_server() -> type[HttpServer]:

@@ -13,7 +13,6 @@ from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler
 from controller.kafka.messages import ApiKey
-from controller.machine.state import QuorumLeader
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.serving.quorum_member import Member
 from controller.settings.load import ServeSettings, SettingsError
@@ -46,9 +45,14 @@ and changes of voters."""
 def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftBrokers:
     """The KRaft brokers of this process. Raises SettingsError if the cluster was handed back to Kafka's controllers,
     or if a setting would lower a feature level."""
-    cluster = TopicStore(log).durable_cluster
-    had = member.node.quorum.kraft_version
-    _refuse_if_handed_back(cluster.quorum)
+    cluster, had = TopicStore(log).durable_cluster, member.node.quorum.kraft_version
+    quorum = cluster.quorum
+    if quorum is not None and quorum.handed_back_to:
+        raise SettingsError(
+            f"the data folder was handed back to Kafka's controller, in {quorum.handed_back_to}: served, it would be a "
+            "second controller of the same brokers. To take the cluster back, stop that controller, run "
+            f"`topicwright adopt --from {quorum.handed_back_to} --data NEW`, and serve NEW"
+        )
     if settings.kraft_version < had and member.is_alone:
         raise SettingsError(f"kraft.version={settings.kraft_version}: the cluster has {had}, which cannot be lowered")
     level = cluster.feature(METADATA_VERSION_FEATURE)
@@ -56,15 +60,6 @@ def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metada
         raise SettingsError(f"--metadata-version {metadata_version}: the cluster has {level}, which cannot be lowered")
     node, replication = member.node, member.replication
     return KraftBrokers(member.projector, node, replication, settings, metadata_version, time.monotonic)
-
-
-def _refuse_if_handed_back(quorum: QuorumLeader | None) -> None:
-    if quorum is not None and quorum.handed_back_to:
-        raise SettingsError(
-            f"the data folder was handed back to Kafka's controller, in {quorum.handed_back_to}: served, it would be a "
-            "second controller of the same brokers. To take the cluster back, stop that controller, run "
-            f"`topicwright adopt --from {quorum.handed_back_to} --data NEW`, and serve NEW"
-        )
 
 
 def refuse_other_brokers(log: EventLog) -> None:

@@ -146,28 +146,6 @@ def sasl_rules(settings: ServeSettings, name: str, users: Users) -> SaslRules:
     )
 
 
-def reload_tls(tls: Tls, of: str) -> None:
-    """Read the TLS files again, and log the result."""
-    try:
-        tls.reload()
-    except TlsError as error:
-        _logger.error("reload failed", listener=of, why=str(error))
-    else:
-        _logger.info("reloaded", listener=of)
-
-
-def connection_limits(settings: ServeSettings) -> Limits:
-    """The limits of a connection."""
-    return Limits(
-        request_bytes_max=settings.socket_request_max_bytes,
-        held_bytes_max=settings.queued_max_request_bytes,
-        connections_max=settings.max_connections,
-        idle_ms_max=settings.connections_max_idle_ms,
-        requests_in_flight_max=settings.max_in_flight_requests_per_connection,
-        authentication_ms_max=settings.authentication_timeout_ms,
-    )
-
-
 def reachable(host: str) -> str:
     """The address at which this machine reaches a server that is bound to a host, or to all addresses."""
     return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host
@@ -229,6 +207,14 @@ class KafkaListeners:
     def make_server(self, listener: Listener, host: str, port: int) -> KafkaServer:
         """A server with the protocol of this listener, not started."""
         settings, name = self._settings, listener.endpoint.name
+        limits = Limits(
+            request_bytes_max=settings.socket_request_max_bytes,
+            held_bytes_max=settings.queued_max_request_bytes,
+            connections_max=settings.max_connections,
+            idle_ms_max=settings.connections_max_idle_ms,
+            requests_in_flight_max=settings.max_in_flight_requests_per_connection,
+            authentication_ms_max=settings.authentication_timeout_ms,
+        )
         # perf_counter, because uvloop's own clock counts in ms, and does not advance within an iteration of the loop.
         return KafkaServer(
             host,
@@ -237,7 +223,7 @@ class KafkaListeners:
             listener=name,
             tls=listener.tls,
             sasl=sasl_rules(settings, name, self.users) if listener.logs_in else None,
-            limits=connection_limits(settings),
+            limits=limits,
             counts=self.counts,
             on_login=self._metrics.login,
             on_request=self._requested,

@@ -29,7 +29,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def configure_logs(level: str) -> None:
-    """Write log lines of at least this level as JSON, one a line, to standard error."""
+    """Write log lines of at least this level as JSON, one a line, to standard error; also those of the HTTP server."""
     structlog.configure(
         processors=[
             LogLimits(time.monotonic),
@@ -43,6 +43,7 @@ def configure_logs(level: str) -> None:
         logger_factory=_LineLogger,
         cache_logger_on_first_use=True,
     )
+    forward_logs(HTTP_SERVER)
 
 
 def _in_order(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -81,19 +82,23 @@ class _LineLogger:
     log = debug = info = warn = warning = error = critical = fatal = exception = failure = msg
 
 
-_LIBRARIES = ("aiokafka", "kafka", "faust", "mode", "asyncio")
+HTTP_SERVER: Final = "uvicorn.error"
+KAFKA_CLIENTS: Final = ("aiokafka", "kafka", "faust", "mode", "asyncio")
 
 
 class _ToLogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        log = structlog.get_logger(f"topicwright.{record.name.partition('.')[0]}")
+        log, message = structlog.get_logger("topicwright"), record.getMessage()
         write = log.error if record.levelno >= logging.ERROR else log.warning
-        write("kafka client", message=record.getMessage(), by=record.name, exc_info=record.exc_info or None)
+        if record.name == HTTP_SERVER:
+            write("http server", why=message, exc_info=record.exc_info or None)
+        else:
+            write("kafka client", message=message, by=record.name, exc_info=record.exc_info or None)
 
 
-def forward_library_logs() -> None:
-    """Write warnings and errors of Kafka clients and Faust as JSON log lines."""
-    for name in _LIBRARIES:
+def forward_logs(*libraries: str) -> None:
+    """Write warnings and errors of libraries as JSON log lines."""
+    for name in libraries:
         logger = logging.getLogger(name)
         logger.propagate = False
         logger.setLevel(logging.WARNING)

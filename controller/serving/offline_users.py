@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from controller.access.users import SALT_BYTES
@@ -24,6 +24,7 @@ from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.quorum.log.batches import embedded_events, encode_batch
 from controller.quorum.log.record_kinds import NUMBERS
 from controller.quorum.raft.voters import VoterHistory
+from controller.release import RELEASE
 from controller.serving.process import new_cluster_id
 from controller.settings.load import ServeSettings
 from controller.store.recorder import WITHOUT_METADATA_LOG, Recorder
@@ -38,7 +39,7 @@ PRINCIPAL = "User:CLI"
 class OfflineUsers:
     """Adds and removes SCRAM users in an open log."""
 
-    def __init__(self, log: RocksDbLog, settings: ServeSettings, release: str, files: QuorumFiles | None) -> None:
+    def __init__(self, log: RocksDbLog, settings: ServeSettings, files: QuorumFiles | None) -> None:
         """`files` is the metadata log, from which KRaft brokers read the users; None without KRaft brokers."""
         self._log, self._files = log, files
         self._projector = MetadataProjector(log)
@@ -49,10 +50,7 @@ class OfflineUsers:
         self._request_id = RequestId(f"users-{os.urandom(5).hex()}")
         if not log.next_offset:  # the first event of every log has the settings
             first = ChangeSettings(
-                request_id=self._request_id,
-                at_ms=self._at_ms,
-                settings=settings.decision_settings(),
-                release=release,
+                request_id=self._request_id, at_ms=self._at_ms, settings=settings.decision_settings(), release=RELEASE
             )
             self._record(first)
 
@@ -97,38 +95,25 @@ def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
 
 
 @contextmanager
-def offline_users(data: Path, settings: ServeSettings, release: str) -> Iterator[OfflineUsers]:
+def offline_users(data: Path, settings: ServeSettings) -> Iterator[OfflineUsers]:
     """The users of a data folder, which is created if missing. Raises LogError, also while a service uses it, and
     FolderError."""
-    log = RocksDbLog(data, cluster_id=settings.cluster_id, new_cluster_id=new_cluster_id)
-    try:
-        if (data / META_PROPERTIES).exists():
-            with _only_voter(data, log, settings) as files:
-                yield OfflineUsers(log, settings, release, files)
-        else:
-            yield OfflineUsers(log, settings, release, None)
-    finally:
-        log.close()
+    with closing(RocksDbLog(data, cluster_id=settings.cluster_id, new_cluster_id=new_cluster_id)) as log:
+        is_voter = (data / META_PROPERTIES).exists()
+        with _only_voter(data, log, settings) if is_voter else nullcontext() as files:
+            yield OfflineUsers(log, settings, files)
 
 
 @contextmanager
 def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterator[QuorumFiles]:
     """The metadata log of a stopped node that is the only voter, so that its appends are committed. Raises FolderError
     for a quorum with other voters, and for a node that was killed within a commit."""
-    node = NodeFolder(data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
-    try:
-        files = QuorumFiles(node.partition)
-        try:
-            history = VoterHistory(files, ())
-            if history.now.ids not in ((), (settings.node_id,)) or len(settings.controller_quorum_voters) > 1:
-                raise FolderError(f"{data} belongs to one of several voters: change users with --bootstrap")
-            unapplied = [each for each in files.batches(MetadataProjector(log).mark.applied) if not each.is_control]
-            if any(embedded_events(batch.records[0][1]) is not None for batch in unapplied):
-                raise FolderError(
-                    f"{data}: the service was killed in the middle of a commit: start it once to complete it"
-                )
-            yield files
-        finally:
-            files.close()
-    finally:
-        node.close()
+    opened = NodeFolder(data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
+    with closing(opened) as node, closing(QuorumFiles(node.partition)) as files:
+        voters = VoterHistory(files, ()).now.ids
+        if voters not in ((), (settings.node_id,)) or len(settings.controller_quorum_voters) > 1:
+            raise FolderError(f"{data} belongs to one of several voters: change users with --bootstrap")
+        unapplied = [each for each in files.batches(MetadataProjector(log).mark.applied) if not each.is_control]
+        if any(embedded_events(batch.records[0][1]) is not None for batch in unapplied):
+            raise FolderError(f"{data}: the service was killed in the middle of a commit: start it once to complete it")
+        yield files

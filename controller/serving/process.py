@@ -16,7 +16,6 @@ watching thread cannot run. The log line then names the function that runs when 
 from __future__ import annotations
 
 import asyncio
-import base64
 import gc
 import os
 import signal
@@ -41,6 +40,7 @@ from controller.policy.loading import load_policies
 from controller.policy.rules_file import checked_file
 from controller.policy.runner import PolicyRunner
 from controller.settings.load import ServeSettings
+from projections.text.names import topic_id_text
 
 FAILED = 3
 """The exit code after a bug, or for a log beyond recovery; the log lines have the cause."""
@@ -169,14 +169,6 @@ def warn_of_readers(data: Path, settings: ServeSettings) -> None:
                 )
 
 
-def warn_of_ignored(file: Path | None, settings: ServeSettings) -> None:
-    """Warn of settings in a broker's file that this process ignores."""
-    if settings.ignored:
-        structlog.get_logger("topicwright").warning(
-            "settings of Kafka's brokers are ignored", file=str(file), settings=", ".join(settings.ignored)
-        )
-
-
 def rules_of_file(settings: ServeSettings) -> str | None:
     """The text of the rules file; None without one. Raises RulesError."""
     return None if settings.topic_rules_file is None else checked_file(Path(settings.topic_rules_file))
@@ -214,7 +206,7 @@ def settle() -> None:
 
 def new_cluster_id() -> str:
     """A random cluster id in Kafka's form: sixteen bytes in base64url."""
-    return base64.urlsafe_b64encode(new_topic_ids(1)[0]).rstrip(b"=").decode()
+    return topic_id_text(new_topic_ids(1)[0])
 
 
 TICK_S: Final = 0.05

@@ -29,7 +29,7 @@ from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.kafka.messages.message import Listener
 from controller.kafka.security import Security
 from controller.quorum.client import QuorumClient, QuorumError
-from controller.quorum.features import Features, unsupported_feature
+from controller.quorum.features import unsupported_feature
 from controller.quorum.files import LogCorrupted, QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
 from controller.quorum.log.batches import CONTROLLER_LISTENER, BrokenBatch
@@ -56,8 +56,6 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Joining(msgspec.Struct, frozen=True):
-    """The quorum to join."""
-
     controllers: Sequence[Address]
     """Addresses of some controllers of the quorum."""
     security: Security
@@ -108,7 +106,9 @@ class Member:
             self._log.warning("waiting for the quorum", why=str(error), within_s=FIND_S)
             found = await self._client.find(FIND_S)
         if known is None:
-            _refuse_unsupported(found.features)
+            why = unsupported_feature(found.features) if found.features else None
+            if why is not None:  # a feature level at which this release could not lead
+                raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
             await self._refuse_duplicate_id(self._client)
         elif known != found.cluster_id:
             raise QuorumError(f"{self._data} is of cluster {known}, and the controllers are of {found.cluster_id}")
@@ -248,7 +248,6 @@ class Member:
         return quorum_view(self.node, self._files, self.replication.applied)
 
     def gauges(self) -> list[tuple[str, str, float]]:
-        """Name, description and value of each gauge."""
         core = self.node.quorum
         snapshot = core.log.snapshot
         return [
@@ -360,13 +359,6 @@ class Member:
     @property
     def _registration(self) -> ControllerRegistrationRequest:
         return controller_registration(self.node.quorum.me, self._incarnation, self._protocol)
-
-
-def _refuse_unsupported(features: Features) -> None:
-    """Raise QuorumError if the cluster has a feature level at which this release could not lead."""
-    why = unsupported_feature(features) if features else None
-    if why is not None:
-        raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
 
 
 def _was_removed(quorum: Consensus) -> bool:

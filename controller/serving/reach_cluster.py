@@ -7,6 +7,7 @@ at the start, an error names the cause. If it becomes unreachable later, the pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -34,8 +35,6 @@ RESERVED_KEYS = ("bootstrap.servers", "client.id")
 
 
 class ReachedCluster(msgspec.Struct, frozen=True):
-    """A connected target cluster."""
-
     link: ClusterLink
     cluster_id: str
 
@@ -57,10 +56,7 @@ async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ReachedClust
     """Connect to a cluster, which may start at the same time. Raises SettingsError for wrong credentials, a different
     cluster.id or a node.id that a broker has, and ClusterUnreachable."""
     security = security_in(settings.cluster_client_properties_file)
-
-    async def reach() -> ReachedCluster:
-        return await reach_as(security, bootstrap, check=lambda metadata: _check(metadata, settings))
-
+    reach = partial(reach_as, security, bootstrap, lambda metadata: _check(metadata, settings))
     return await reached(f"the cluster at {bootstrap}", reach, ClusterUnreachable, within_s=REACH_WITHIN_S)
 
 

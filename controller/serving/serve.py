@@ -36,12 +36,7 @@ from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.kraft import kraft_broker_listener, kraft_brokers, refuse_other_brokers
 from controller.serving.log_lines import write_lines
 from controller.serving.quorum_member import Joining, Member
-from controller.serving.reach_cluster import (
-    ReachedCluster,
-    decision_settings,
-    log_readers,
-    reach_cluster,
-)
+from controller.serving.reach_cluster import ReachedCluster, decision_settings, log_readers, reach_cluster, watch_times
 from controller.settings.load import ServeSettings
 from controller.store.recorder import WITHOUT_METADATA_LOG
 from events.logs.rocksdb_log import RocksDbLog
@@ -53,8 +48,6 @@ KRAFT = "kraft"
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `serve`."""
-
     kafka: Address
     http: Address
     data: Path
@@ -112,7 +105,9 @@ class Service:
         """Start deciding, then accept requests. Raises LogError, and OSError for an unavailable address; as a voter
         also QuorumError, FolderError and LogCorrupted."""
         settings, member = self.options.settings, self._member
-        self.log = self._open_log(await self._cluster_id())
+        joined = None if member is None else await member.find()
+        cluster_id = joined or settings.cluster_id if self._cluster is None else self._cluster.cluster_id
+        self.log = self._open_log(cluster_id)
         self._is_open = True
         self._flusher = Flusher(self.log.flush, self._flushed)
         self._query = Query(self.log, lambda: self.controller.store)
@@ -160,12 +155,6 @@ class Service:
                 await self._clients.open(self.api)
             await self._start_http()
         self._started = True
-
-    async def _cluster_id(self) -> str | None:
-        if self._cluster is not None:
-            return self._cluster.cluster_id
-        joined = None if self._member is None else await self._member.find()
-        return joined or self.options.settings.cluster_id
 
     async def _join_quorum(self, brokers: KraftBrokers) -> None:
         """Lead the KRaft brokers, or follow their leader."""

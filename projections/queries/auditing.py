@@ -70,7 +70,6 @@ def against_head(findings: Findings, old: Head, log: str, size: int, root_at: Ca
 
 def audit(
     log: RocksDbLog,
-    log_name: str,
     part: Query,
     *,
     heads: Sequence[Head],
@@ -83,7 +82,9 @@ def audit(
     auditor = _Auditor(log, part, public_key, index_key)
     auditor.read({head.size for head in heads}, progress)
     for head in heads:
-        against_head(auditor.findings, head, log_name, auditor.frontier.size, lambda size: auditor.roots[size].hex())
+        against_head(
+            auditor.findings, head, name_of(part), auditor.frontier.size, lambda size: auditor.roots[size].hex()
+        )
     root = auditor.frontier.root().hex()
     return Audit(auditor.frontier.size, root, auditor.signed, tuple(auditor.findings))
 
@@ -104,16 +105,18 @@ class _Auditor:
         self._local_copies: dict[int, bytes] = {}
 
     def read(self, sizes: set[int], progress: Callable[[int], object]) -> None:
-        stored_size, stored_root = 0, EMPTY_ROOT
+        stored_size, stored_root, in_tree = 0, EMPTY_ROOT, self._end
         try:
             stored_size, stored_root = stored_head(self._log)
+            in_tree = stored_size
         except LogCorrupted as error:
             self.findings.found(str(error))
+        stops = sorted({size for size in sizes if size <= self._end} | {stored_size, self._end})
         try:
-            self._read_local_copies()
-            self._read_events(
-                sorted({size for size in sizes if size <= self._end} | {stored_size, self._end}), progress
-            )
+            for offset, value in self._log.retained_events():
+                if self._local_copies.setdefault(offset, value) != value:
+                    self.findings.found(f"two local copies of event {offset} differ")
+            self._read_events(stops, in_tree, progress)
         except LogCorrupted as error:
             self.findings.found(f"reading stopped after {self.frontier.size} events: {error}")
             return
@@ -127,20 +130,13 @@ class _Auditor:
         if self._public_key is not None and not self.signed:
             self.findings.found(NONE_SIGNED)
 
-    def _read_local_copies(self) -> None:
-        for offset, value in self._log.retained_events():
-            if self._local_copies.setdefault(offset, value) != value:
-                self.findings.found(f"two local copies of event {offset} differ")
-
-    def _read_events(self, stops: Sequence[int], progress: Callable[[int], object]) -> None:
-        stored_size = max((stop for stop in stops if stop <= self._end), default=0)
-        with suppress(LogCorrupted):
-            stored_size, _ = stored_head(self._log)
+    def _read_events(self, stops: Sequence[int], in_tree: int, progress: Callable[[int], object]) -> None:
+        """Read and check the events, and compute the roots at some offsets. The stored tree covers `in_tree` events."""
         for stop in stops:
             events = self._log.read(self.frontier.size, stop)
             while batch := tuple(islice(events, _EVENTS_AT_ONCE)):
                 for level, index, hash_ in self.frontier.extend([value for _, value in batch], STORED_LEVEL):
-                    if (index + 1) << level <= stored_size:
+                    if (index + 1) << level <= in_tree:
                         self._check_subtree(level, index, hash_)
                 for offset, value in batch:
                     self._check_event(offset, value)

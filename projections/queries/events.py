@@ -24,14 +24,7 @@ from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import Ends, Queries, Query
 from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_point_in_time, time_at
 from projections.text.wording import event_text
-from projections.views.events import (
-    EventGroupView,
-    EventsView,
-    SpanView,
-    TimelineView,
-    TopicTimelineView,
-    event_view,
-)
+from projections.views.events import EventGroupView, EventsView, SpanView, TimelineView, TopicTimelineView, event_view
 
 DIGITS = len(str(OFFSET_END))
 BYTES_PER_PAGE = 4 << 20

@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from heapq import merge
 from typing import Literal
 
@@ -43,10 +44,8 @@ def explain(query: Queries, subject: str, at: str | None = None) -> ExplanationV
 
     Raises NotFound, InvalidPointInTime.
     """
-    try:
+    with suppress(NoTopic):
         return explain_topic(query, subject, at)
-    except NoTopic:
-        pass
     try:
         return explain_request(query, subject, at)
     except NotFound:

@@ -7,6 +7,7 @@ functions read only durable events, so any thread may call them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Annotated
 
 import msgspec
@@ -86,12 +87,10 @@ def head_since(part: Query, at_ms: int, since: int | None, sign: Sign = unsigned
 def signed_head_covering(part: Query, past: int) -> Head | None:
     """The first signed tree head in the log over more than `past` events: it covers the event at offset `past`. None if
     there is none."""
-    for count, offset in enumerate(shard_offsets(part.log, CLUSTER_SHARD, past + 1, part.end())):
+    for offset in islice(shard_offsets(part.log, CLUSTER_SHARD, past + 1, part.end()), HEADS_SCANNED_MAX):
         event = decode_event(offset, read_one(part.log, offset)).event
         if isinstance(event, HeadSigned) and event.size > past:
             return signed_head(name_of(part), event)
-        if count >= HEADS_SCANNED_MAX:
-            break
     return None
 
 

@@ -37,7 +37,7 @@ from projections.text.points_in_time import InvalidPointInTime, end_at, iso, par
 from projections.views.brokers import ClusterRow
 from projections.views.requests import RequestView, request_view
 from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of
-from projections.views.view import AsOfView, as_of
+from projections.views.view import AsOfView, maybe_iso
 
 REST_S = 0.0002
 """The length of a pause: enough for the writing thread to get the interpreter lock."""
@@ -95,8 +95,8 @@ class Query:
         return self.log.durable_offset if at is None else end_at(self.log, parse_point_in_time(at))
 
     def as_of(self, end: int) -> AsOfView:
-        """The view of a point in time."""
-        return as_of(end - 1, time_at(self.log, end), partition=self.partition)
+        at_ms = time_at(self.log, end)
+        return AsOfView(end - 1, maybe_iso(at_ms), at_ms, self.partition)
 
     def row(self, topic: Topic) -> TopicRow:
         is_archived = topic.created_offset < self.log.start_offset
@@ -236,7 +236,8 @@ class Queries:
         if not self._has_partitions:
             return self.parts[0].as_of(end[0])
         times = [part.as_of(own).at_ms for part, own in zip(self.parts, end, strict=True)]
-        return as_of(sum(end) - 1, max((time for time in times if time is not None), default=None), end)
+        at_ms = max((time for time in times if time is not None), default=None)
+        return AsOfView(sum(end) - 1, maybe_iso(at_ms), at_ms, ends=end)
 
     def newest(self, after: str | None, limit: int) -> list[Topic]:
         """Up to `limit` current topics ordered by shard key, after the topic name `after`, on the writing thread.

@@ -27,9 +27,9 @@ from controller.store.request_index import (
 )
 from events.logs.log import request_offsets
 from projections.queries.events import Place, Window, next_cursor, starts
-from projections.queries.past import EVENTS_PER_REST
+from projections.queries.past import EVENTS_PER_REST, everything
 from projections.queries.query import Ends, Queries, Query
-from projections.views.requests import RequestSummary, RequestsView, RequestView
+from projections.views.requests import RequestSummary, RequestsView
 from projections.views.view import view_of
 
 SCANNED_MAX = 20_000
@@ -37,10 +37,6 @@ SCANNED_MAX = 20_000
 
 MayShow = Callable[[IndexedRequest], bool]
 """True if the caller may see a request."""
-
-
-def everyone(request: IndexedRequest) -> bool:
-    return True
 
 
 class RequestFilter(msgspec.Struct, frozen=True):
@@ -80,17 +76,12 @@ class RequestsPage(msgspec.Struct, frozen=True):
     next_place: Place | None
 
 
-def requests_page(query: Queries, which: RequestFilter, window: Window, may_show: MayShow = everyone) -> RequestsView:
+def requests_page(query: Queries, which: RequestFilter, window: Window, may_show: MayShow = everything) -> RequestsView:
     """A page of requests, the newest first. Raises InvalidPointInTime, BadPlace."""
     end, until = window.ends(query)
     since = starts(query, window.since)
     page = scan_requests(query, which, end, until=until, since=since, limit=window.limit, may_show=may_show)
     return RequestsView(tuple(map(summary_of, page.requests)), next_cursor(page.next_place), query.as_of(end))
-
-
-def request_at(query: Queries, request_id: str, at: str | None = None) -> RequestView:
-    """A request with its outcome for each topic, now or at a point in time. Raises NotFound, InvalidPointInTime."""
-    return query.request(request_id, query.end(at))
 
 
 def summary_of(request: IndexedRequest) -> RequestSummary:
@@ -105,7 +96,7 @@ def scan_requests(
     until: Place,
     since: Place,
     limit: int,
-    may_show: MayShow = everyone,
+    may_show: MayShow = everything,
     scanned_max: int = SCANNED_MAX,
 ) -> RequestsPage:
     """Up to `limit` requests from `since` until before `until`, with their outcomes at `end`."""

@@ -8,7 +8,7 @@ tenths of a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from heapq import merge
 
@@ -109,17 +109,8 @@ def by_age(query: Queries, place: Place, limit: int) -> tuple[list[Topic], Place
     return topics, tuple(reached)
 
 
-def summaries(rows: Iterable[TopicRow], live: Live, which: TopicFilter) -> list[TopicSummary]:
-    return [one for row in rows if which.matches(one := topic_summary(row, live))]
-
-
-def topics_page(query: Queries, page: Sequence[TopicSummary], end: Ends, next_cursor: str | None) -> TopicsView:
-    """A page of topics."""
-    return TopicsView(tuple(page), query.as_of(end), next_cursor)
-
-
-def current_topic(query: Query, newest: Topic, live: Live, end: int) -> TopicView:
-    return topic_view(query.row(newest), live, query.as_of(end))
+def summaries(rows: Iterable[TopicRow], live: Live, which: TopicFilter) -> tuple[TopicSummary, ...]:
+    return tuple(one for row in rows if which.matches(one := topic_summary(row, live)))
 
 
 def topics_at(
@@ -135,7 +126,7 @@ def topics_at(
     next page starts, if that is not the key of a visible topic. Raises InvalidPointInTime."""
     end = query.end(at)
     page, live = query.topics_at(end, after, limit, may_show), query.cluster_at(end).live
-    return topics_page(query, summaries(page.rows, live, which), end, _after(page, place))
+    return TopicsView(summaries(page.rows, live, which), query.as_of(end), _after(page, place))
 
 
 def newest_at(
@@ -164,7 +155,7 @@ def newest_at(
         rows |= {(part.partition, row.created_offset): row for row in under if row is not None}
     live = query.cluster_at(end).live
     matching = (rows[number, offset] for number, offset, _ in created if (number, offset) in rows)
-    return topics_page(query, summaries(matching, live, which), end, next_cursor(found.next_place))
+    return TopicsView(summaries(matching, live, which), query.as_of(end), next_cursor(found.next_place))
 
 
 def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:

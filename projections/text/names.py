@@ -62,8 +62,6 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\
 
 def escaped(text: str) -> str:
     """Untrusted text with escapes for characters that could move the cursor, set the title or reverse the text."""
-    return text if _UNSAFE.search(text) is None else _UNSAFE.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode()
+    if _UNSAFE.search(text) is None:
+        return text
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)

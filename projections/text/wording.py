@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from events import access, catalog
-from events.access import Acl, QuotaEntity, QuotasChanged, RequestsRefused
+from events.access import Acl, QuotasChanged, RequestsRefused
 from events.catalog import Event, Partition, Recorded, ReplicaMetadata
 from events.codec import configs_without_secrets
 from events.external_decision import external_decision
@@ -16,64 +16,13 @@ from projections.text.names import error_name_and_code
 PARTITIONS_SHOWN_MAX = 6
 """The maximum number of partitions to list one by one."""
 
-_SENTENCES: dict[type[Event], str] = {
-    catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
-    catalog.TopicReady: "{e.topic} is ready: every partition has a leader and every live broker knows it",
-    catalog.TopicVanished: "{e.topic} no longer exists in the cluster ({e.reason})",
-    catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
-    catalog.TopicDeleted: "{who} deletes {e.topic}",
-    catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; now set: {configs}",
-    catalog.BrokerFenced: "broker {e.broker_id} is fenced ({e.reason})",
-    catalog.BrokerUnfenced: "broker {e.broker_id} is live ({e.reason})",
-    catalog.BrokerUnregistered: "broker {e.broker_id} is unregistered ({e.reason})",
-    catalog.BrokerLeaving: "broker {e.broker_id} begins controlled shutdown",
-    catalog.QuorumEpochBegun: "controller {e.node_id} leads in epoch {e.leader_epoch}",
-    catalog.MetadataHandedBack: (
-        "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
-    ),
-    catalog.RulesApplied: "{who} applies version {e.number} of the rules, sha256 {e.sha256:.12}",
-    catalog.HeadSigned: "the tree head over the first {e.size} events is signed",
-    catalog.HistorySkipped: (
-        "the changes in the metadata log from offset {e.start_offset} up to {e.end_offset} are unknown ({e.reason})"
-    ),
-    access.ScramCredentialSet: "{who} sets the password of user {e.user} for {e.mechanism}",
-    access.ScramCredentialRemoved: "{who} removes the password of user {e.user} for {e.mechanism}",
-    access.LoginSecretDrawn: "a secret for the login challenges of unknown users is set",
-}
-"""Templates: the event is `e`, its client `who`; `configs` and `error` are formatted."""
 
-
-def event_text(event: Event) -> str:
-    sentence = _SENTENCES.get(type(event))
-    if sentence is None:
-        return _of_topic(event)
-    error, configs = error_name_and_code(getattr(event, "error_code", 0)), _configs(getattr(event, "configs", ()))
-    return sentence.format(e=event, who=_who(event), configs=configs, error=error)
-
-
-def recorded_text(record: Recorded) -> str:
-    """An event as a sentence, which names the deciding controller if another controller decided the event."""
-    text = event_text(record.event)
-    decided = external_decision(record.cause)
-    if decided is None or decided.summary in text or isinstance(record.event, catalog.HistorySkipped):
-        return text
-    return f"{text} ({decided.summary})"
-
-
-def _of_topic(event: Event) -> str:
+def _in_parts(event: Event) -> str:
     match event:
-        case catalog.CreateRequested():
-            return _requested(event)
-        case catalog.TopicCreated():
-            return _created(event)
         case catalog.CreateAnswered() as e:
             message = f": {e.message}" if e.message else ""
             outcome = "success" if not e.error_code else error_name_and_code(e.error_code)
             return f"{e.topic}: answered in {e.waited_ms} ms: {outcome}{message}"
-        case catalog.MetadataPropagated() as e:
-            return f"{_brokers(e.brokers)} applied the creation of {e.topic}"
-        case catalog.PartitionChanged():
-            return _partition_changed(event)
         case catalog.PartitionsAdded() as e:
             last = e.first + len(e.partitions)
             grown = f"{_who(e)} raises {e.topic} from {e.first} to {last} partitions"
@@ -82,8 +31,6 @@ def _of_topic(event: Event) -> str:
         case catalog.ChangeRejected() as e:
             refusal = f"but is refused with {error_name_and_code(e.error_code)} by {e.rule}: {e.message}"
             return f"{_who(e)} requests {e.topic} {change_text(e.request.change)}, {refusal}"
-        case catalog.RulesObserved() as e:
-            return _rules_observed(e)
         case catalog.TopicDiscovered() as e:
             configs = f", {_configs(e.configs)}" if e.configs else ""
             size = many(len(e.partitions), "partition")
@@ -94,19 +41,6 @@ def _of_topic(event: Event) -> str:
                     f"the cluster refuses the change of {e.topic} with {error_name_and_code(e.error_code)}: {e.message}"
                 )
             return f"the cluster has applied the change of {e.topic}"
-        case _:
-            return _of_cluster(event)
-
-
-def _rules_observed(e: catalog.RulesObserved) -> str:
-    notes = {"warned": e.warned, "only observed": e.observed}
-    parts = [f"{how} {one.rule}: {one.message}" for how, some in notes.items() for one in some]
-    parts += [f"{one.name} = {one.value} filled by {one.rule}" for one in e.defaults]
-    return f"{e.topic or 'the defaults of brokers'} ({e.change} by {e.principal or 'others'}): {'; '.join(parts)}"
-
-
-def _of_cluster(event: Event) -> str:
-    match event:
         case catalog.BrokerRegistered() as e:
             rack = f" in {e.rack}" if e.rack else ""
             unclean = "" if e.details is None or e.details.clean else ", after an unclean shutdown"
@@ -122,23 +56,18 @@ def _of_cluster(event: Event) -> str:
             kind = _RESOURCES.get(e.kind, f"resource {e.kind}")
             what = f"{kind} {e.name}" if e.name else "all brokers"
             return f"{_who(e)} changes the configs of {what}; now set: {_configs(configs_without_secrets(e))}"
-        case catalog.ProducerIdsAllocated() as e:
-            return f"broker {e.broker_id} gets the producer ids {e.first} to {e.next_producer_id - 1}"
-        case catalog.SettingsChanged() as e:
-            return f"{many(len(e.settings), 'setting')} of release {e.release} are effective from here on"
         case catalog.MetadataAdopted() as e:
             unsupported = f", with {many(len(e.kept), 'unsupported record')}" if e.kept else ""
             return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{unsupported}"
-        case access.AclsCreated() as e:
-            return f"{_who(e)} adds {_acls(e.acls)}"
-        case access.AclsDeleted() as e:
-            return f"{_who(e)} removes {_acls(e.acls)}"
-        case access.QuotasChanged() as e:
-            return f"{_who(e)} changes the {quotas_text(e)}"
-        case access.RequestsRefused() as e:
-            return refusals_text(e)
         case _:
             raise AssertionError(f"no sentence for {type(event).__name__}")
+
+
+def _rules_observed(e: catalog.RulesObserved) -> str:
+    notes = {"warned": e.warned, "only observed": e.observed}
+    parts = [f"{how} {one.rule}: {one.message}" for how, some in notes.items() for one in some]
+    parts += [f"{one.name} = {one.value} filled by {one.rule}" for one in e.defaults]
+    return f"{e.topic or 'the defaults of brokers'} ({e.change} by {e.principal or 'others'}): {'; '.join(parts)}"
 
 
 _RESOURCES = {4: "broker", 16: "client metrics", 32: "group"}
@@ -177,7 +106,8 @@ def _created(e: catalog.TopicCreated) -> str:
         are = "is a placeholder" if len(placeholders) == 1 else "are placeholders"
         parts.append(f"{ids} {are}: too few brokers are live (KIP-409)")
     if e.verdict is not None:
-        parts.append(_policy(e.verdict))
+        seen = "; ".join(f"{one.rule}: {one.message}" for one in e.verdict.observed)
+        parts.append("the policy allows it" + (f", and reports {seen}" if seen else ""))
     return "; ".join(parts)
 
 
@@ -185,13 +115,6 @@ def _cordoned(e: catalog.TopicCreated | catalog.PartitionsAdded) -> str:
     if not e.cordoned_brokers:
         return ""
     return f" but not on {_brokers(e.cordoned_brokers)}, with all log directories cordoned"
-
-
-def _policy(verdict: catalog.Verdict) -> str:
-    if not verdict.observed:
-        return "the policy allows it"
-    seen = "; ".join(f"{one.rule}: {one.message}" for one in verdict.observed)
-    return f"the policy allows it, and reports {seen}"
 
 
 def _replicas(partitions: Sequence[Partition], first: int = 0) -> str:
@@ -322,14 +245,10 @@ def acls_text(acls: Sequence[Acl]) -> str:
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
 
 
-def entity_text(entity: QuotaEntity) -> str:
-    """A quota entity as text: `user alice, client-id <default>`."""
-    return ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in entity)
-
-
 def quotas_text(event: QuotasChanged) -> str:
+    entity = ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in event.entity)
     steps = [f"{key}={value:g}" for key, value in event.values] + [f"no {key}" for key in event.removed]
-    return f"quotas of {entity_text(event.entity)}: {', '.join(steps)}"
+    return f"quotas of {entity}: {', '.join(steps)}"
 
 
 def refusals_text(event: RequestsRefused) -> str:
@@ -337,3 +256,62 @@ def refusals_text(event: RequestsRefused) -> str:
     denied = f"{event.operation} on {event.resource}" if event.operation else event.resource
     error = error_name_and_code(event.error_code)
     return f"{event.principal} is refused {event.api}, {denied}, {times} with {error} by {event.rule}"
+
+
+_SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
+    catalog.CreateRequested: _requested,
+    catalog.TopicCreated: _created,
+    catalog.PartitionChanged: _partition_changed,
+    catalog.RulesObserved: _rules_observed,
+    catalog.MetadataPropagated: lambda e: f"{_brokers(e.brokers)} applied the creation of {e.topic}",
+    catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
+    catalog.TopicReady: "{e.topic} is ready: every partition has a leader and every live broker knows it",
+    catalog.TopicVanished: "{e.topic} no longer exists in the cluster ({e.reason})",
+    catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
+    catalog.TopicDeleted: "{who} deletes {e.topic}",
+    catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; now set: {configs}",
+    catalog.BrokerFenced: "broker {e.broker_id} is fenced ({e.reason})",
+    catalog.BrokerUnfenced: "broker {e.broker_id} is live ({e.reason})",
+    catalog.BrokerUnregistered: "broker {e.broker_id} is unregistered ({e.reason})",
+    catalog.BrokerLeaving: "broker {e.broker_id} begins controlled shutdown",
+    catalog.ProducerIdsAllocated: lambda e: (
+        f"broker {e.broker_id} gets the producer ids {e.first} to {e.next_producer_id - 1}"
+    ),
+    catalog.SettingsChanged: lambda e: (
+        f"{many(len(e.settings), 'setting')} of release {e.release} are effective from here on"
+    ),
+    catalog.QuorumEpochBegun: "controller {e.node_id} leads in epoch {e.leader_epoch}",
+    catalog.MetadataHandedBack: (
+        "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
+    ),
+    catalog.RulesApplied: "{who} applies version {e.number} of the rules, sha256 {e.sha256:.12}",
+    catalog.HeadSigned: "the tree head over the first {e.size} events is signed",
+    catalog.HistorySkipped: (
+        "the changes in the metadata log from offset {e.start_offset} up to {e.end_offset} are unknown ({e.reason})"
+    ),
+    access.ScramCredentialSet: "{who} sets the password of user {e.user} for {e.mechanism}",
+    access.ScramCredentialRemoved: "{who} removes the password of user {e.user} for {e.mechanism}",
+    access.AclsCreated: lambda e: f"{_who(e)} adds {_acls(e.acls)}",
+    access.AclsDeleted: lambda e: f"{_who(e)} removes {_acls(e.acls)}",
+    access.QuotasChanged: lambda e: f"{_who(e)} changes the {quotas_text(e)}",
+    access.RequestsRefused: refusals_text,
+    access.LoginSecretDrawn: "a secret for the login challenges of unknown users is set",
+}
+"""Functions, and templates: the event is `e`, its client `who`; `configs` and `error` are formatted."""
+
+
+def event_text(event: Event) -> str:
+    sentence = _SENTENCES.get(type(event), _in_parts)
+    if not isinstance(sentence, str):
+        return sentence(event)
+    error, configs = error_name_and_code(getattr(event, "error_code", 0)), _configs(getattr(event, "configs", ()))
+    return sentence.format(e=event, who=_who(event), configs=configs, error=error)
+
+
+def recorded_text(record: Recorded) -> str:
+    """An event as a sentence, which names the deciding controller if another controller decided the event."""
+    text = event_text(record.event)
+    decided = external_decision(record.cause)
+    if decided is None or decided.summary in text or isinstance(record.event, catalog.HistorySkipped):
+        return text
+    return f"{text} ({decided.summary})"

@@ -12,7 +12,7 @@ from events import catalog
 from events.catalog import Recorded
 from events.names import BrokerId
 from projections.text.points_in_time import iso
-from projections.views.rules import RulesVersionView, rules_version
+from projections.views.rules import RulesVersionView
 from projections.views.view import AsOfView, view_of
 
 
@@ -106,7 +106,8 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
         case catalog.SettingsChanged() as event:
             return replace(row, settings=event.settings, release=event.release)
         case catalog.RulesApplied() as event:
-            return replace(row, rules=rules_version(record, event))
+            at = {"applied_at": iso(record.at_ms), "applied_at_ms": record.at_ms}
+            return replace(row, rules=view_of(RulesVersionView, event, **at, offset=record.offset))
         case event if concerns_topic(event):
             raise CannotApply(record, "it concerns no broker and no setting")
         case _:

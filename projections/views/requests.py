@@ -157,13 +157,14 @@ def fold_request_topic(view: RequestTopicView | None, record: Recorded) -> Reque
     """The outcome of a request for a topic after one more event. Raises CannotApply."""
     match record.event:
         case catalog.CreateRequested() as e:
+            manual = {str(one.partition): one.replicas for one in e.assignments}
             return RequestTopicView(
                 topic=e.topic,
                 status="requested",
                 offset=record.offset,
                 topic_id=topic_id_text(e.topic_id),
                 change=f"to be created with {create_text(e)}",
-                requested=_requested(e),
+                requested=RequestedView(e.num_partitions, e.replication_factor, manual, dict(e.configs)),
             )
         case catalog.CreateRejected() as e:
             policy = policy_view(e.verdict)
@@ -183,11 +184,6 @@ def fold_request_topic(view: RequestTopicView | None, record: Recorded) -> Reque
             return _changed(record, e)
         case _:
             raise CannotApply(record, "it belongs to no request")
-
-
-def _requested(event: catalog.CreateRequested) -> RequestedView:
-    manual = {str(one.partition): one.replicas for one in event.assignments}
-    return RequestedView(event.num_partitions, event.replication_factor, manual, dict(event.configs))
 
 
 def _answered(view: RequestTopicView, record: Recorded, code: int, message: str) -> RequestTopicView:

@@ -41,8 +41,6 @@ class TopicRow(Topic, frozen=True, array_like=True, gc=False):
 
 
 class Deletion(msgspec.Struct, frozen=True, gc=False):
-    """The deletion of a topic."""
-
     offset: Offset
     at_ms: int
     principal: str

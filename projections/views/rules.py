@@ -6,9 +6,6 @@ import msgspec
 
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.rule import Rule, RulesError
-from events.catalog import Recorded, RulesApplied
-from projections.text.points_in_time import iso
-from projections.views.view import view_of
 
 
 class RulesVersionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,11 +39,6 @@ class RuleView(msgspec.Struct, frozen=True, kw_only=True):
     on: tuple[str, ...]
     definition: dict[str, str]
     exceptions: tuple[ExceptionView, ...]
-
-
-def rules_version(record: Recorded, event: RulesApplied) -> RulesVersionView:
-    at = {"applied_at": iso(record.at_ms), "applied_at_ms": record.at_ms}
-    return view_of(RulesVersionView, event, **at, offset=record.offset)
 
 
 def rule_views(text: str, at_ms: int) -> tuple[RuleView, ...]:

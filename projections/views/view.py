@@ -47,11 +47,6 @@ class AsOfView(msgspec.Struct, frozen=True, omit_defaults=True):
     ends: tuple[int, ...] = ()
 
 
-def as_of(offset: int, at_ms: int | None, ends: tuple[int, ...] = (), partition: int | None = None) -> AsOfView:
-    """The point in time of a response whose newest event has this offset and time (-1 and None before any)."""
-    return AsOfView(offset, maybe_iso(at_ms), at_ms, partition, ends)
-
-
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     """Liveness or readiness of the service. `reason` explains a failure, or names a problem that does not prevent
     deciding."""

@@ -114,7 +114,7 @@ async def test_events_follow_ends_when_the_service_stops(run: Run, monkeypatch: 
         following = asyncio.create_task(
             asyncio.to_thread(run, "events", "--follow", "--topic", "t", "--json", "--http", address)
         )
-        await one.until(lambda: len(one.http._parts.followers) == 1)
+        await one.until(lambda: len(one.http.followers) == 1)
         await one.create("t", num_partitions=1)
         end = one.log.durable_offset
         await one.create("u", num_partitions=1)

@@ -16,7 +16,7 @@ import pytest
 
 from controller.cli.arguments import absolute, point_in_time
 from controller.cli.main import main
-from controller.cli.output import Marked, harmless, painted, table
+from controller.cli.output import Marked, Style, harmless, painted
 from tests.cli.commands import Run
 from tests.support.tools import ROOT
 
@@ -59,23 +59,25 @@ ROWS = [("a", 1, "ready"), ("long-name-of-a-topic", 100, "under-replicated (3 of
 
 
 def test_tables_are_limited_to_the_terminal_width() -> None:
-    whole = list(table(("NAME", "N", "STATUS"), ROWS))
+    whole = list(Style().table(("NAME", "N", "STATUS"), ROWS))
     assert whole[0].split() == ["NAME", "N", "STATUS"]
     assert whole[1].split() == ["a", "1", "ready"]
     assert whole[2].endswith("under-replicated (3 of 100)")
     assert whole[1].index("1") == whole[2].index("100") + 2, "numbers are right-aligned"
     for width in range(26, 60):
-        cut = list(table(("NAME", "N", "STATUS"), ROWS, width))
+        cut = list(Style(width).table(("NAME", "N", "STATUS"), ROWS))
         assert max(map(len, cut)) <= width
         assert ("…" in "".join(cut)) is (width < max(map(len, whole)))
-    assert list(table(("NAME",), [])) == ["NAME"]
-    assert max(map(len, table(("NAME", "N", "STATUS"), ROWS, 1))) == 8 + 2 + 3 + 2 + 8, "columns keep a minimum width"
+    assert list(Style().table(("NAME",), [])) == ["NAME"]
+    assert max(map(len, Style(1).table(("NAME", "N", "STATUS"), ROWS))) == 8 + 2 + 3 + 2 + 8, (
+        "columns keep a minimum width"
+    )
 
 
 def test_marks_are_colours_if_colour_is_enabled() -> None:
     rows = [(Marked("live", "good"),), (Marked("fenced", "bad"),)]
-    assert list(table(("STATE",), rows)) == ["STATE", "live", "fenced"]
-    assert list(table(("STATE",), rows, None, colour=True))[1] == painted("live  ", "good").rstrip()
+    assert list(Style().table(("STATE",), rows)) == ["STATE", "live", "fenced"]
+    assert list(Style(colour=True).table(("STATE",), rows))[1] == painted("live  ", "good").rstrip()
 
 
 HOSTILE = {

@@ -79,7 +79,7 @@ async def test_follow_streams_are_limited_per_address(monkeypatch: pytest.Monkey
     async with service() as one, AsyncExitStack() as held:
         hosts = Hosts(proxies=(ip_network("127.0.0.1"),))
         other, port = await held.enter_async_context(one.another(hosts=hosts))
-        base, listening = f"http://127.0.0.1:{port}", other._parts.followers
+        base, listening = f"http://127.0.0.1:{port}", other.followers
         for number in (1, 2):
             host = {"X-Forwarded-For": f"10.0.0.{number}"}
             first = await held.enter_async_context(one.client.stream("GET", f"{base}/v1/events/follow", headers=host))

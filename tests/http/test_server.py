@@ -16,6 +16,7 @@ import pytest
 import structlog
 
 from controller.http.query_threads import OF_ONE_MAX, Reading, TooBusy, client_host
+from controller.serving.log_lines import HTTP_SERVER, forward_logs
 from projections.queries.query import given_up
 from tests.http.service import Service, service
 
@@ -48,6 +49,7 @@ async def test_idle_connections_do_not_delay_stop(one: Service) -> None:
 
 
 async def test_non_http_bytes_get_400_and_are_logged() -> None:
+    forward_logs(HTTP_SERVER)
     with structlog.testing.capture_logs() as lines:
         async with service() as one:
             reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
@@ -60,7 +62,7 @@ async def test_non_http_bytes_get_400_and_are_logged() -> None:
         "why": "Invalid HTTP request received.",
         "exc_info": None,
     } in lines
-    assert logging.getLogger("uvicorn.error").propagate is False
+    assert logging.getLogger(HTTP_SERVER).propagate is False
 
 
 async def test_internal_errors_are_logged(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from projections.queries import overviews
 from projections.queries.events import EventFilter, events_page
 from projections.queries.explain import explain
 from projections.queries.query import NotFound, Queries
-from projections.queries.requests import request_at
 from projections.queries.topics import topic_at, topics_at
 from projections.text.wording import event_text
 from projections.views.events import ExplanationView
@@ -213,7 +212,7 @@ def _answers(query: Queries, topics: set[str], requests: set[str], end: int) -> 
         yield topics_at(query, at, None, end)
         yield overviews.brokers(query, at)
     for request_id in requests:
-        yield request_at(query, request_id)
+        yield query.request(request_id)
     for subject in topics | requests:
         yield explain(query, subject)
     for name in topics:

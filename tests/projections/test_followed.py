@@ -20,7 +20,6 @@ from projections.queries import past
 from projections.queries.explain import explain
 from projections.queries.past import ABANDONED_AFTER_PAGES
 from projections.queries.query import Queries, Query
-from projections.queries.requests import request_at as shown_request
 from projections.views.events import event_view as shown_event
 from projections.views.lines import explanation
 from tests.events.golden import FOLLOWED, history
@@ -90,7 +89,7 @@ def test_events_of_an_external_decision_are_found_by_request_id() -> None:
     for request_id, records in by_request.items():
         (part,) = query.parts
         assert list(part.records(0, part.end(), None, request_id)) == records
-        assert shown_request(query, request_id).api == FOLLOW
+        assert query.request(request_id).api == FOLLOW
 
 
 def test_event_texts_name_the_external_controller_decision() -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from controller.access.users_file import add_token, set_password
-from controller.release import RELEASE
 from controller.serving.offline_users import offline_users
 from controller.settings.load import load_settings
 from tests.security.certificates import Authority, Files
@@ -99,7 +98,7 @@ def secured(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
     authority = Authority(folder)
     server = authority.issue("server", password="key-PLANTED-4")
     client = authority.issue("client")
-    with offline_users(data, load_settings(), RELEASE) as offline:
+    with offline_users(data, load_settings()) as offline:
         for name, password in PASSWORDS.items():
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                 assert offline.add(name, mechanism, password, 4096).code == 0

@@ -16,7 +16,6 @@ from controller.quorum.log.batches import Pair, RecordBatch, embed_events, embed
 from controller.quorum.log.metadata_codec import decode_record, encode_record
 from controller.quorum.log.metadata_records import NoOpRecord, UserScramCredentialRecord
 from controller.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
-from controller.release import RELEASE
 from controller.serving.offline_users import mechanisms, offline_users
 from controller.settings.load import load_settings
 from events.catalog import EVENT_VERSION
@@ -54,7 +53,7 @@ def kept(data: Path) -> tuple[list[RecordBatch], list[bytes], int]:
 
 def test_offline_user_changes_are_committed_by_the_only_voter(data: Path) -> None:
     before, events, _ = kept(data)
-    with offline_users(data, ALONE, RELEASE) as users:
+    with offline_users(data, ALONE) as users:
         assert users.add("zoe", "SCRAM-SHA-256", "secret", 4096).code == 0
         assert users.remove("nobody", "SCRAM-SHA-256").code != 0
         assert ("zoe", "SCRAM-SHA-256", 4096) in mechanisms(users._recorder.state.cluster)
@@ -66,14 +65,14 @@ def test_offline_user_changes_are_committed_by_the_only_voter(data: Path) -> Non
     (record,) = (decode_record(value) for _, value in batch.records[1:])
     assert isinstance(record, UserScramCredentialRecord)
     assert (record.name, applied) == ("zoe", batch.last_offset + 1)
-    with offline_users(data, ALONE, RELEASE) as users:
+    with offline_users(data, ALONE) as users:
         assert users.remove("zoe", "SCRAM-SHA-256").code == 0
     assert len(kept(data)[0]) == len(batches) + 1
 
 
 def test_offline_user_changes_accept_a_longer_metadata_log(data: Path) -> None:
     append(data, [(None, encode_record(NoOpRecord()))])
-    with offline_users(data, ALONE, RELEASE) as users:
+    with offline_users(data, ALONE) as users:
         assert users.add("zoe", "SCRAM-SHA-256", "secret", 4096).code == 0
 
 
@@ -104,6 +103,6 @@ def test_offline_users_reject_other_quorums(plant: object, overrides: list[str],
     plant(data)  # type: ignore[operator]
     before = kept(data)
     refused = pytest.raises(FolderError, match=why)
-    with refused, offline_users(data, load_settings(overrides=overrides), RELEASE):
+    with refused, offline_users(data, load_settings(overrides=overrides)):
         pass
     assert kept(data) == before

@@ -8,50 +8,25 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
-from controller.cli.arguments import AGO, DONE, NEGATIVE, count, point_in_time, print_error
-from controller.cli.commands import COMMANDS, Parsers
+from msgspec.structs import replace
+
+from controller.cli.arguments import DONE, NEGATIVE, print_error
+from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, show
-from controller.cli.reads import common
-
-if TYPE_CHECKING:
-    from controller.cli.backend import Backend
-    from projections.views.overviews import ClusterDifferenceView, DifferenceView, TopicDifferenceView, ValueView
-
-
-def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("brokers", description=COMMANDS["brokers"].description)
-    parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
-    common.add_at(parser)
-    common.add_backend(parser, _brokers)
-    parser = commands.add_parser("settings", description=COMMANDS["settings"].description)
-    what = "only this key, or keys that match a pattern such as 'default.*'; docs/settings.md describes them"
-    parser.add_argument("key", nargs="?", default="*", metavar="KEY|PATTERN", help=what)
-    common.add_at(parser)
-    common.add_backend(parser, _settings)
-    parser = commands.add_parser(
-        "diff",
-        description=f"{COMMANDS['diff'].description} Exit codes: 0 no difference, 1 differences, 2 error.",
-    )
-    what = f"an offset, an ISO-8601 time, {AGO}"
-    parser.add_argument("before", type=point_in_time, metavar="FROM", help=what)
-    parser.add_argument("after", nargs="?", type=point_in_time, metavar="TO", help="default: now")
-    common.add_backend(parser, _diff)
+from controller.cli.reads import common, text
+from projections.views.brokers import BrokersView
+from projections.views.lines import mark, when
+from projections.views.overviews import ClusterDifferenceView, DifferenceView, TopicDifferenceView, ValueView
 
 
-def _brokers(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.cli.reads import text
-    from projections.views.brokers import BrokersView
-
+def brokers(options: argparse.Namespace, backend: Backend) -> int:
     answer = backend.get(BrokersView, "/brokers", at=options.at)
     if options.id is not None:
         found = tuple(one for one in answer.brokers if one.broker_id == options.id)
         if not found:
             known = text.ids([one.broker_id for one in answer.brokers])
             return print_error(f"broker {options.id} is not registered; registered are: {known}", NEGATIVE)
-        from msgspec.structs import replace
-
         answer = replace(answer, brokers=found)
     return show(
         options,
@@ -61,10 +36,7 @@ def _brokers(options: argparse.Namespace, backend: Backend) -> int:
     )
 
 
-def _settings(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.cli.reads import text
-    from projections.views.brokers import BrokersView
-
+def settings(options: argparse.Namespace, backend: Backend) -> int:
     answer = backend.get(BrokersView, "/brokers", at=options.at)
     chosen = {key: value for key, value in answer.settings.items() if fnmatchcase(key, options.key)}
     if not chosen:
@@ -78,9 +50,7 @@ def _settings(options: argparse.Namespace, backend: Backend) -> int:
     )
 
 
-def _diff(options: argparse.Namespace, backend: Backend) -> int:
-    from projections.views.overviews import DifferenceView
-
+def diff(options: argparse.Namespace, backend: Backend) -> int:
     span = {"from": options.before, "to": options.after, "limit": common.PAGE}
     found = list(common.pages(backend, DifferenceView, "/diff", **span))
     first, topics = found[0], [one for page in found for one in page.topics]
@@ -96,8 +66,6 @@ def _is_different(cluster: ClusterDifferenceView | None) -> bool:
 
 
 def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: Style) -> Iterator[str]:
-    from projections.views.lines import when
-
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
     if topics:
         yield ""
@@ -110,8 +78,6 @@ def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: 
 
 
 def _topic_row(one: TopicDifferenceView) -> tuple[object, ...]:
-    from projections.views.lines import mark
-
     before, after = ("-" if count is None else str(count) for count in (one.partitions_before, one.partitions_after))
     partitions = before if before == after else f"{before} -> {after}"
     configs = ", ".join(map(_value, one.configs)) or "-"

@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -66,8 +67,6 @@ def add_backend(
 
 
 class Page(Protocol):
-    """A page of a list."""
-
     @property
     def next_cursor(self) -> str | None: ...
 
@@ -90,7 +89,7 @@ class Misuse(Exception):
 
 def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
-        with open_backend(options) as backend:
+        with closing(open_backend(options)) as backend:
             code = run(options, backend)
             if backend.archive_files:
                 print(f"{backend.archive_files} files were read from the archive of the log", file=sys.stderr)
@@ -135,7 +134,7 @@ def topic_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Itera
 
     options = argparse.Namespace(**{**_NO_FLAGS, **vars(parsed_args)})
     try:
-        with open_backend(options, COMPLETE_WITHIN_S) as backend:
+        with closing(open_backend(options, COMPLETE_WITHIN_S)) as backend:
             page = backend.get(TopicsView, "/topics", cursor=_just_before(prefix), limit=PAGE)
     except UserError:
         return ()

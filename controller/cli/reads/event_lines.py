@@ -193,41 +193,35 @@ BURST_MAX = 1000
 _T = TypeVar("_T")
 
 
-class _End:
-    """The end of the source, with the error that ended it, if any."""
-
-    def __init__(self, error: BaseException | None = None) -> None:
-        self.error = error
-
-
 def bursts(source: Iterable[_T], may_join: Callable[[_T], bool]) -> Iterator[list[_T]]:
     """The items of a source in bursts. An item that `may_join` waits for the next items, until an item may not join or
     no item comes for QUIET_S. Raises what the source raises, after all its items."""
-    waiting: Queue[_T | _End] = Queue(BURST_MAX)
+    waiting: Queue[_T | BaseException] = Queue(BURST_MAX)
     Thread(target=_read, args=(source, waiting), daemon=True, name="burst").start()
     while True:
         burst, end = _burst(waiting, may_join)
         if burst:
             yield burst
-        if end is not None:
-            if end.error is not None:
-                raise end.error
+        if isinstance(end, StopIteration):
             return
+        if end is not None:
+            raise end
 
 
-def _read(source: Iterable[_T], waiting: Queue[_T | _End]) -> None:
+def _read(source: Iterable[_T], waiting: Queue[_T | BaseException]) -> None:
     try:
         for each in source:
             waiting.put(each)
-        waiting.put(_End())
+        waiting.put(StopIteration())
     except BaseException as error:  # raised in the consumer
-        waiting.put(_End(error))
+        waiting.put(error)
 
 
-def _burst(waiting: Queue[_T | _End], may_join: Callable[[_T], bool]) -> tuple[list[_T], _End | None]:
+def _burst(waiting: Queue[_T | BaseException], may_join: Callable[[_T], bool]) -> tuple[list[_T], BaseException | None]:
+    """The next burst, and the error that ended the source if it is the last: StopIteration if there was none."""
     burst: list[_T] = []
     following, until_s = waiting.get(), monotonic() + HELD_S
-    while not isinstance(following, _End):
+    while not isinstance(following, BaseException):
         burst.append(following)
         wait_s = min(QUIET_S, until_s - monotonic())
         if not may_join(following) or len(burst) == BURST_MAX or wait_s <= 0:

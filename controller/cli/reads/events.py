@@ -6,70 +6,24 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from controller.cli.arguments import (
-    DONE,
-    NEGATIVE,
-    completed_by,
-    count,
-    count_within,
-    non_empty,
-    print_error,
-    suggestion,
-)
-from controller.cli.commands import COMMANDS, Parsers
+from controller.cli.arguments import DONE, NEGATIVE, print_error
+from controller.cli.backend import Backend
 from controller.cli.output import show, show_lines
-from controller.cli.reads import common
-from controller.cli.reads.common import event_types, topic_names
-from projections.text.names import OUTCOMES
+from controller.cli.reads import common, text
+from controller.cli.reads.event_lines import in_format
+from projections.text.points_in_time import parse_point_in_time
+from projections.views.events import EventsView, EventView
+from projections.views.requests import RequestSummary, RequestsView, RequestView
 
-if TYPE_CHECKING:
-    from controller.cli.backend import Backend
-    from projections.views.events import EventsView, EventView
-
-TAIL_MAX = 100_000
 NO_REQUEST: Final = (
     "no event belongs to request {!r}: the index has requests of clients, the takeover of a cluster, and decisions of "
     "other controllers (controller-…, snapshot-…), but not what the controller did by itself (kraft-…, review-…)"
 )
 
 
-def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("events", description=COMMANDS["events"].description)
-    of_topic = parser.add_argument("--topic", type=non_empty, metavar="NAME", help="only events of this topic")
-    completed_by(of_topic, topic_names)
-    parser.add_argument("--request", type=non_empty, metavar="ID", help="only events of this request")
-    parser.add_argument("--partition", type=count, metavar="N", help="only events of this partition of the log")
-    of_type = parser.add_argument(
-        "--type",
-        action="append",
-        type=_type,
-        metavar="TYPE",
-        help="only events of this type, e.g. TopicCreated; repeatable",
-    )
-    completed_by(of_type, event_types)
-    parser.add_argument(
-        "--principal", metavar="PATTERN", help="only events of this user's requests, such as User:alice or 'User:a*'"
-    )
-    parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help="first offset")
-    common.add_span(parser)
-    parser.add_argument("--tail", type=count_within(1, TAIL_MAX), metavar="N", help="only the last N events")
-    parser.add_argument("--follow", action="store_true", help="print new events as they come, until interrupted")
-    common.add_backend(parser, _events)
-    _register_requests(commands)
-
-
-def _type(text: str) -> str:
-    known = list(event_types())
-    if text not in known:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an event type{suggestion(text, known)}")
-    return text
-
-
-def _events(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.cli.reads.event_lines import in_format
-
+def events(options: argparse.Namespace, backend: Backend) -> int:
     kind = options.type[0] if options.type is not None and len(options.type) == 1 and not options.follow else None
     which = {"topic": options.topic, "request": options.request, "partition": options.partition}
     which |= {"type": kind, "at": options.until}
@@ -137,8 +91,6 @@ def _filter(options: argparse.Namespace) -> Callable[[EventView], bool]:
 
 def _ms(point_in_time: str) -> int | None:
     """A time as milliseconds since the epoch; None for an offset."""
-    from projections.text.points_in_time import parse_point_in_time
-
     parsed = parse_point_in_time(point_in_time)
     return None if isinstance(parsed, int) else round(parsed.timestamp() * 1000)
 
@@ -165,40 +117,10 @@ def _page(backend: Backend, which: Mapping[str, object]) -> EventsView:
 def _pages(
     backend: Backend, which: Mapping[str, object], limit: int = common.PAGE, **more: object
 ) -> Iterator[EventsView]:
-    from projections.views.events import EventsView
-
     return common.pages(backend, EventsView, "/events", limit=limit, **which, **more)
 
 
-LIMIT = 100
-LIMIT_MAX = 100_000
-
-
-def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("requests", description=COMMANDS["requests"].description)
-    parser.add_argument("id", nargs="?", type=non_empty, metavar="ID", help="show this request in full; default: list")
-    parser.add_argument("--principal", metavar="NAME", help="only requests of this user, such as User:alice")
-    outcomes = "only requests with this outcome of a topic: " + ", ".join(OUTCOMES)
-    parser.add_argument("--outcome", choices=OUTCOMES, metavar="OUTCOME", help=outcomes)
-    parser.add_argument("--rule", metavar="RULE", help="only requests with a topic that this rule refused")
-    parser.add_argument("--api", metavar="NAME", help="only requests through this API, such as CreateTopics or HTTP")
-    parser.add_argument("--host", metavar="ADDRESS", help="only requests from this client address")
-    common.add_span(parser)
-    common.add_at(parser)
-    parser.add_argument(
-        "--limit",
-        type=count_within(1, LIMIT_MAX),
-        default=LIMIT,
-        metavar="N",
-        help="maximum number of requests; default %(default)s",
-    )
-    common.add_backend(parser, _requests)
-
-
-def _requests(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.cli.reads import text
-    from projections.views.requests import RequestSummary, RequestsView, RequestView
-
+def requests(options: argparse.Namespace, backend: Backend) -> int:
     names = ("principal", "outcome", "rule", "api", "host")
     filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}
     if options.id is not None:

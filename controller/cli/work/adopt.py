@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -29,6 +28,7 @@ from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.quorum.log.metadata_records import RegisterBrokerRecord, TopicRecord
 from controller.quorum.raft.voters import VoterHistory
 from controller.release import RELEASE
+from controller.serving.process import wall_ms
 from controller.settings.load import load_settings
 from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
@@ -79,7 +79,7 @@ def handback(options: argparse.Namespace) -> int:
         opened = NodeFolder(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
         with closing(opened) as node, closing(QuorumFiles(node.partition)) as files:
             _check_alone(options.data, files, quorum)
-            left = clear_removed_controllers(files, quorum.node_id, _now_ms())
+            left = clear_removed_controllers(files, quorum.node_id, wall_ms())
             write_folder(
                 options.to,
                 node,
@@ -89,7 +89,8 @@ def handback(options: argparse.Namespace) -> int:
                 replace=options.replace,
                 before=lambda: _record_handback(log, options.to.absolute(), files),
             )
-    _print(unreadable)
+    for line in unreadable.lines():
+        print(line)
     print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {files.end}")
     if left:
         print(f"Registrations of former controllers that no longer block upgrades: {', '.join(map(str, left))}")
@@ -136,7 +137,7 @@ def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[b
     """Append events, their state and the keys of `more` in one commit. The events are not in the index of requests,
     because no client requested them. Raises LogError."""
     recorder = Recorder(log, TopicStore(log))
-    recorder.record(max(_now_ms(), recorder.last_ms), cause, events)
+    recorder.record(max(wall_ms(), recorder.last_ms), cause, events)
     recorder.commit(more)
     log.flush()
 
@@ -158,7 +159,8 @@ def _report_adopted(options: argparse.Namespace, folder: KafkaFolder, taken: Ado
     unreadable = UnreadableConfigs()
     for event in taken.events:
         unreadable.on_event(event)
-    _print(unreadable)
+    for line in unreadable.lines():
+        print(line)
     kraft = f" --set kraft.version={quorum.kraft_version}" if quorum.kraft_version else ""
     where = f"{quorum.host}:{quorum.port}" if quorum.port else "HOST:PORT"
     print(
@@ -167,17 +169,8 @@ def _report_adopted(options: argparse.Namespace, folder: KafkaFolder, taken: Ado
     )
 
 
-def _print(unreadable: UnreadableConfigs) -> None:
-    for line in unreadable.lines():
-        print(line)
-
-
 def _request_id(what: str) -> RequestId:
-    return RequestId(f"{what}-{_now_ms():x}")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return RequestId(f"{what}-{wall_ms():x}")
 
 
 def _no_new_cluster() -> NoReturn:

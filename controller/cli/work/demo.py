@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -45,7 +45,7 @@ def demo(_: argparse.Namespace) -> int:
         (Path(folder) / "team_policy.py").write_text(POLICY)
         _announce("A policy in Python (KIP-108):")
         print(_indented(POLICY))
-        with _serving(Path(folder)) as (kafka, http), HttpBackend(http_address(http)) as backend:
+        with _serving(Path(folder)) as (kafka, http), closing(HttpBackend(http_address(http))) as backend:
             _Demo(kafka, http, backend).run()
     return 0
 

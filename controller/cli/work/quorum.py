@@ -16,16 +16,9 @@ from typing import Any, Final
 
 from controller.cli import serve as flags
 from controller.cli.arguments import DONE, Negative
-from controller.cli.output import table
+from controller.cli.output import Style
 from controller.kafka.messages.quorum import QuorumReplica
-from controller.quorum.client import (
-    SILENT_MS,
-    QuorumClient,
-    QuorumError,
-    QuorumStatus,
-    all_limits,
-    running_nodes,
-)
+from controller.quorum.client import SILENT_MS, QuorumClient, QuorumError, QuorumStatus, all_limits, running_nodes
 from controller.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
 from controller.quorum.raft.voters import Address
 from controller.serving.quorum_member import Joining
@@ -87,7 +80,6 @@ def _with_client(
 
 @_with_client
 async def leave(options: argparse.Namespace, client: QuorumClient) -> None:
-    """Remove a voter from the quorum."""
     if (options.id is None) == (options.data is None):
         raise SettingsError("leave: give either --data DIR of the voter, or --id NODE if the folder is lost")
     found = await client.find()
@@ -147,12 +139,15 @@ async def _wait_until_stopped(client: QuorumClient, node_id: int) -> None:
 
 @_with_client
 async def show(_: argparse.Namespace, client: QuorumClient) -> None:
-    """Show the quorum."""
     status = await client.status()
     part = status.quorum
     since = "" if status.led_since_ms is None else f" since {iso(status.led_since_ms)}"
     print(f"leader {part.leader_id}{since}, epoch {part.leader_epoch}, high watermark {part.high_watermark}")
-    print("\n".join(table(("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP", "PRIORITY"), _rows(status))))
+    print(
+        "\n".join(
+            Style().table(("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP", "PRIORITY"), _rows(status))
+        )
+    )
     present = running_nodes(part).union(each.replica_id for each in part.current_voters)
     try:
         found_limits = await all_limits(client)
@@ -163,7 +158,7 @@ async def show(_: argparse.Namespace, client: QuorumClient) -> None:
     if left:
         print("\nControllers that left but are still registered. No feature can be raised above these levels:")
         rows = ((node_id, ", ".join(f"{name} {level}" for name, level in found.items())) for node_id, found in left)
-        print("\n".join(table(("NODE", "LEVELS"), rows)))
+        print("\n".join(Style().table(("NODE", "LEVELS"), rows)))
         print("Free each with: topicwright leave --id NODE")
 
 

@@ -24,7 +24,6 @@ from controller.cli.arguments import DONE, Negative
 from controller.cli.folder import open_log
 from controller.cli.output import show
 from controller.machine.decision import Detail
-from controller.release import RELEASE
 from controller.serving.offline_users import OfflineUsers, mechanisms, offline_users
 from controller.serving.reach_cluster import client_properties
 from controller.settings.load import load_settings
@@ -107,7 +106,7 @@ def _check(outcome: Detail) -> None:
 
 
 def _offline(options: argparse.Namespace) -> AbstractContextManager[OfflineUsers]:
-    return offline_users(options.data, load_settings(options.config, options.set), RELEASE)
+    return offline_users(options.data, load_settings(options.config, options.set))
 
 
 # --- passwords

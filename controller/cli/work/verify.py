@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def verify(options: argparse.Namespace) -> int:
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
-            return _proof(_read(what, FILE_BYTES_MAX), key, head)
+            return _proof(_read(what), key, head)
         return _service(options, key, head)
     except argparse.ArgumentTypeError as error:
         why = str(error).partition(" is ")[2]
@@ -72,11 +72,9 @@ def verify(options: argparse.Namespace) -> int:
 
 def read_head(path: Path) -> Head:
     """Read a tree head from a file, which has the head alone, a response, or a proof. Raises UserError."""
-    try:
-        text = _read(path, FILE_BYTES_MAX)
+    text = _read(path)
+    with suppress(msgspec.DecodeError, RecursionError):
         return msgspec.json.decode(text, type=Consistency).head
-    except (msgspec.DecodeError, RecursionError):
-        pass
     try:
         return msgspec.json.decode(text, type=Head)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -85,14 +83,14 @@ def read_head(path: Path) -> Head:
         ) from None
 
 
-def _read(path: Path, bytes_max: int) -> bytes:
+def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            text = file.read(bytes_max + 1)
+            text = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    if len(text) > bytes_max:
-        raise UserError(f"{path} is larger than {bytes_max} bytes, so it is neither a proof nor a head")
+    if len(text) > FILE_BYTES_MAX:
+        raise UserError(f"{path} is larger than {FILE_BYTES_MAX} bytes, so it is neither a proof nor a head")
     return text
 
 
@@ -154,15 +152,8 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             heads = [head] if head is not None and (len(numbered) == 1 or head.log == name) else []
             compared = compared or bool(heads)
             part = Query(log, partial(TopicStore, log), number)
-            found = audit(
-                log,
-                name,
-                part,
-                heads=heads,
-                public_key=key,
-                index_key=secrets.token_bytes(32),
-                progress=progress_to(log.durable_offset),
-            )
+            progress, index_key = progress_to(log.durable_offset), secrets.token_bytes(32)
+            found = audit(log, part, heads=heads, public_key=key, index_key=index_key, progress=progress)
             refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         more = f", with {found.signed} signed heads" if found.signed else ""
@@ -175,7 +166,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
     """Verify the log of a running service: compute the roots at all offsets from one list of its leaf hashes. A
     consistency proof of the service would not cover these hashes."""
-    with HttpBackend(http_address(options.what), read_access(options.command_config)) as backend:
+    with closing(HttpBackend(http_address(options.what), read_access(options.command_config))) as backend:
         head = backend.get(Consistency, "/log/head", partition=options.partition).head
         findings = Findings()
         if key is not None and not head.is_signed_by(key):

@@ -132,7 +132,6 @@ def _wrong(
             yield str(error)
         found = audit(
             log,
-            log_name(cluster_id, partition),
             Query(log, partial(TopicStore, log), partition),
             heads=[head for head in heads if head.size <= base.offset],
             public_key=None,

@@ -70,20 +70,12 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
 
 
 @page("/topics", topic_lists.topics, "topics.html")
-async def topics(
-    site: Site,
-    request: HttpRequest,
-    found: TopicsView,
-    name: str | None,
-    status: str | None,
-    principal: str | None,
-    cursor: str | None,
-    **_: object,
-) -> dict[str, Any]:
-    sees_all = site.allows(request, "Describe")
+async def topics(site: Site, request: HttpRequest, found: TopicsView, given: dict[str, Any]) -> dict[str, Any]:
+    sees_all, name = site.allows(request, "Describe"), given["name"]
+    filters = flags(status=given["status"], principal=given["principal"])
     return {
-        "follow": FOLLOW if sees_all and cursor is None else "",
-        "command": ("topics", *((name,) if name else ()), *flags(status=status, principal=principal)),
+        "follow": FOLLOW if sees_all and given["cursor"] is None else "",
+        "command": ("topics", *((name,) if name else ()), *filters),
         "page": found,
         "statuses": STATUSES,
         "some_hidden": not sees_all,
@@ -149,21 +141,12 @@ async def topic_events(name: FromPath[str], at: At = None) -> Redirect:
 
 
 @page("/requests", reads.requests, "requests.html", limit=50)
-async def requests(
-    site: Site,
-    request: HttpRequest,
-    found: RequestsView,
-    cursor: str | None,
-    since: str | None,
-    until: str | None,
-    limit: int,
-    at: str | None,
-    **filters: str | None,
-) -> dict[str, Any]:
+async def requests(site: Site, request: HttpRequest, found: RequestsView, given: dict[str, Any]) -> dict[str, Any]:
     sees_all = site.allows(request, "Describe")
+    filters = {name: given[name] for name in ("principal", "outcome", "rule", "api", "host", "since", "until")}
     return {
-        "follow": FOLLOW if sees_all and cursor is None else "",
-        "command": ("requests", *flags(**filters, since=since, until=until, limit=str(limit))),
+        "follow": FOLLOW if sees_all and given["cursor"] is None else "",
+        "command": ("requests", *flags(**filters, limit=str(given["limit"]))),
         "page": found,
         "outcomes": OUTCOMES,
         "some_hidden": not sees_all,
@@ -172,13 +155,13 @@ async def requests(
 
 @page("/requests/{request_id:str}", reads.request_, "request.html")
 async def request_(
-    site: Site, request: HttpRequest, one: RequestView, request_id: str, at: str | None
+    site: Site, request: HttpRequest, found: RequestView, request_id: str, at: str | None
 ) -> dict[str, Any]:
     chain: ExplanationView = await site.call(reads.explanation, request, subject=request_id, at=at, of="request")
     return {
         "command": ("requests", request_id),
-        "follow": f"{FOLLOW}?topic={quote(one.topics[0].topic, safe='')}" if len(one.topics) == 1 else FOLLOW,
-        "one": one,
+        "follow": f"{FOLLOW}?topic={quote(found.topics[0].topic, safe='')}" if len(found.topics) == 1 else FOLLOW,
+        "one": found,
         "chain": chain,
         "steps": chain.steps[:STEPS_MAX],
         "phases": PHASES,
@@ -187,48 +170,34 @@ async def request_(
 
 
 @page("/explain/{subject:str}", reads.explanation, "explain.html")
-async def explanation(
-    _site: Site, _request: HttpRequest, chain: ExplanationView, subject: str, **_: object
-) -> dict[str, Any]:
-    return {"command": ("explain", subject), "chain": chain}
+async def explanation(found: ExplanationView, subject: str) -> dict[str, Any]:
+    return {"command": ("explain", subject), "chain": found}
 
 
 @page("/brokers", reads.brokers, "brokers.html")
-async def brokers(site: Site, _: HttpRequest, found: BrokersView, at: str | None) -> dict[str, Any]:
+async def brokers(site: Site, found: BrokersView, at: str | None) -> dict[str, Any]:
     loads = site.api.store.durable_tallies.brokers if at is None else {}
     return {"follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
 
 
 @page("/brokers/{broker_id:int}", reads.broker, "broker.html")
-async def broker(
-    _site: Site, _request: HttpRequest, one: BrokerDetailView, broker_id: int, **_: object
-) -> dict[str, Any]:
-    return {"follow": FOLLOW, "command": ("brokers", str(broker_id)), "one": one}
+async def broker(found: BrokerDetailView) -> dict[str, Any]:
+    return {"follow": FOLLOW, "command": ("brokers", str(found.broker_id)), "one": found}
 
 
 @page("/quorum", reads.quorum, "quorum.html")
-async def quorum(_site: Site, _request: HttpRequest, found: QuorumView) -> dict[str, Any]:
+async def quorum(found: QuorumView) -> dict[str, Any]:
     here = next((one for one in found.voters if one.node_id == found.node_id), None)
     command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
     return {"follow": FOLLOW, "command": command, "found": found}
 
 
 @page("/events", reads.events, "events.html", order="newest")
-async def events(
-    _site: Site,
-    _request: HttpRequest,
-    found: EventsView,
-    topic: str | None,
-    request_id: str | None,
-    kind: str | None,
-    order: str,
-    cursor: str | None,
-    limit: int,
-    **_: object,
-) -> dict[str, Any]:
+async def events(found: EventsView, topic: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    filters = flags(topic=topic, request=given["request_id"], type=given["kind"], tail=str(given["limit"]))
     return {
-        "follow": FOLLOW if cursor is None and order == "newest" and topic is None else "",
-        "command": ("events", *flags(topic=topic, request=request_id, type=kind, tail=str(limit))),
+        "follow": FOLLOW if given["cursor"] is None and given["order"] == "newest" and topic is None else "",
+        "command": ("events", *filters),
         "page": found,
         "types": TYPES,
     }

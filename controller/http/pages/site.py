@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, Final, ParamSpec, TypeVar, get_origin, get_type_hints
+from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
 from urllib.parse import parse_qsl, quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -168,21 +168,26 @@ def page(
 ) -> Callable[[Callable[..., Awaitable[dict[str, Any]]]], HTTPRouteHandler]:
     """A GET handler that renders the answer of the JSON handler `source`, with the same parameters.
 
-    The decorated function gets the site, the request, that answer, and the parameters by name. It returns the
-    arguments of `Site.page`: the context of the template, and of its frame. `defaults` replace those of `source`.
+    The decorated function names its arguments: `site`, `request`, that answer (`found`), a parameter, or all parameters
+    (`given`). It returns the arguments of `Site.page`: the context of the template, and of its frame. `defaults`
+    replace those of `source`.
     """
     hints = get_type_hints(source.fn, include_extras=True)
     parameters = [
         one.replace(annotation=hints[name], default=defaults.get(name, one.default))
         for name, one in signature(source.fn).parameters.items()
-        if not _is_dependency(hints[name])
+        if not any(isinstance(part, Dependency) for part in getattr(hints[name], "__metadata__", ()))
     ]
 
     def decorate(context: Callable[..., Awaitable[dict[str, Any]]]) -> HTTPRouteHandler:
+        named = signature(context).parameters
+
         async def handle(request: HttpRequest, site: Site, **given: Any) -> Response[bytes]:
-            answer = await site.call(source, request, **given)
-            shown: dict[str, Any] = {"at": given.get("at"), "as_of": getattr(answer, "as_of", None)}
-            return await site.page(request, template, **{**shown, **await context(site, request, answer, **given)})
+            found = await site.call(source, request, **given)
+            parts = {"site": site, "request": request, "found": found, "given": given, **given}
+            own = await context(**{name: part for name, part in parts.items() if name in named})
+            shown: dict[str, Any] = {"at": given.get("at"), "as_of": getattr(found, "as_of", None)}
+            return await site.page(request, template, **{**shown, **own})
 
         kinds = {"request": HttpRequest, "site": NamedDependency[Site]}
         own = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in kinds.items()]
@@ -197,10 +202,6 @@ def page(
         return get(path)(handle)
 
     return decorate
-
-
-def _is_dependency(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and any(isinstance(one, Dependency) for one in hint.__metadata__)
 
 
 def clean_queries(app: ASGIApp) -> ASGIApp:

@@ -14,7 +14,6 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
-from controller.controller_api import ControllerApi
 from controller.http.errors import invalid
 from controller.http.permissions import Reader
 from controller.http.requests import OFFSET_MAX, FromOffset, Partition
@@ -46,8 +45,7 @@ async def log_head(
     sign: _Sign,
     partition: Partition = None,
     since: Annotated[
-        int | None,
-        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events"),
+        int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events")
     ] = None,
 ) -> Response[Consistency]:
     """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
@@ -68,8 +66,7 @@ async def log_proof(
     limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX, description="Maximum number of results")] = 100,
     partition: Partition = None,
     size: Annotated[
-        int | None,
-        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events"),
+        int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events")
     ] = None,
 ) -> Response[Proof]:
     """An inclusion proof for one event, or for those of a topic or a request. Check it with the public key of the
@@ -94,11 +91,6 @@ async def log_leaves(
     """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
     reader.need()
     return await reader.reading.answer(leaves, part_of(reader.queries, partition), start, limit)
-
-
-def signed_now(sign: Sign, api: ControllerApi) -> NewestHead:
-    """A `NewestHead` that computes a tree head over every durable event and signs it."""
-    return lambda part, _offset: sign(head_of(part, api.controller.now_ms()))
 
 
 def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:

@@ -33,7 +33,7 @@ from projections.queries.differences import difference
 from projections.queries.events import EventFilter, Window, events_page, timeline_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.query import NotFound, NoTopic
-from projections.queries.requests import RequestFilter, request_at, requests_page
+from projections.queries.requests import RequestFilter, requests_page
 from projections.queries.topics import Counted
 from projections.text.names import Outcome
 from projections.views.brokers import BrokersView
@@ -60,8 +60,7 @@ async def requests(
     reader: _Reader,
     principal: FromQuery[str | None] = None,
     outcome: Annotated[
-        Outcome | None,
-        QueryParameter(description="Outcome of a topic of the request; `done` without topics"),
+        Outcome | None, QueryParameter(description="Outcome of a topic of the request; `done` without topics")
     ] = None,
     rule: Annotated[str | None, QueryParameter(description="Rule that refused a topic of the request")] = None,
     api: Annotated[str | None, QueryParameter(description="Kafka API, such as CreateTopics, or `HTTP`")] = None,
@@ -85,7 +84,7 @@ async def requests(
 async def request_(request_id: FromPath[str], reader: _Reader, at: At = None) -> Response[RequestView]:
     """One request with the outcome of each topic."""
     await reader.need_request(request_id)
-    return await reader.answer(request_at, request_id, at)
+    return await reader.answer(lambda queries: queries.request(request_id, queries.end(at)))
 
 
 @get("/explain/{subject:str}")

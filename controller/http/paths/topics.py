@@ -17,15 +17,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
-from controller.http.requests import (
-    OFFSET_MAX,
-    At,
-    Cursor,
-    EventOrder,
-    EventType,
-    FromOffset,
-    Limit,
-)
+from controller.http.requests import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
@@ -38,24 +30,22 @@ from projections.queries.events import (
     topic_events_page,
     topic_timeline_page,
 )
-from projections.queries.query import Ends, Queries
+from projections.queries.query import Ends
 from projections.queries.topics import (
     TopicFilter,
     by_age,
     by_name,
     configs_of,
     configs_of_topic_at,
-    current_topic,
     glob,
     newest_at,
     summaries,
     topic_at,
     topics_at,
-    topics_page,
 )
 from projections.text.names import WantedStatus
 from projections.views.events import EventsView, TopicTimelineView
-from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView
+from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView, topic_view
 
 TOPICS_PER_SLICE = 100
 """Topics read from the live store before other tasks of the event loop run."""
@@ -66,9 +56,7 @@ GLOB_CHARACTERS_MAX = 249
 Glob = Annotated[
     str | None,
     QueryParameter(
-        min_length=1,
-        max_length=GLOB_CHARACTERS_MAX,
-        description="Name pattern: `*` for any characters, `?` for one",
+        min_length=1, max_length=GLOB_CHARACTERS_MAX, description="Name pattern: `*` for any characters, `?` for one"
     ),
 ]
 Order = Annotated[Literal["name", "newest"], QueryParameter(description="`newest`: last created first")]
@@ -103,7 +91,8 @@ async def topics(
     if order == "newest":
         if at is not None:
             return await page.in_the_past(at, newest_at, cursor)
-        return await page.by_age(_place(reader.queries, cursor))
+        parts = reader.queries.parts
+        return await page.by_age((OFFSET_MAX,) * len(parts) if cursor is None else Listing(parts).place(0, cursor))
     after = cursors.open(cursor)
     if at is not None:
         return await page.in_the_past(at, partial(topics_at, place=cursors.seal), after)
@@ -118,7 +107,7 @@ async def topic(name: FromPath[str], reader: _Reader, at: At = None) -> Response
     newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
         return await reader.reading.answer(topic_at, part, name, at)
-    return await reader.reading.answer(current_topic, part, newest, live, end)
+    return await reader.reading.answer(lambda: topic_view(part.row(newest), live, part.as_of(end)))
 
 
 @get("/topics/{name:str}/configs")
@@ -151,11 +140,7 @@ async def topic_events(
 
 @get("/topics/{name:str}/timeline")
 async def topic_timeline(
-    name: FromPath[str],
-    reader: _Reader,
-    at: At = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    name: FromPath[str], reader: _Reader, at: At = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response[TopicTimelineView]:
     """The history of a topic, grouped by cause, newest first."""
     reader.need(name)
@@ -218,7 +203,8 @@ class _Page:
         return self._which.matches_name(name) and self._reader.allows(name)
 
     async def _answer(self, next_cursor: str | None) -> Response[TopicsView]:
-        return await self._reader.answer(topics_page, self._found, self._end, next_cursor)
+        found, end = tuple(self._found), self._end
+        return await self._reader.answer(lambda queries: TopicsView(found, queries.as_of(end), next_cursor))
 
 
 def _pattern(name: str | None) -> Pattern | None:
@@ -226,7 +212,3 @@ def _pattern(name: str | None) -> Pattern | None:
         return None if name is None else glob(name)
     except PatternError as error:
         raise invalid(f"name: {error}") from None
-
-
-def _place(queries: Queries, cursor: str | None) -> Place:
-    return (OFFSET_MAX,) * len(queries.parts) if cursor is None else Listing(queries.parts).place(0, cursor)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from itertools import starmap
 from typing import Annotated, Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
@@ -81,13 +80,14 @@ async def create(
     changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
 ) -> Response[CreatedView]:
     """The response to a create. Raises Refused."""
-    api = changes.api
+    api, replicas = changes.api, body.assignments
+    by_id = replicas.items() if isinstance(replicas, dict) else enumerate(replicas)
     command = CreateTopic(
         topic=TopicName(body.name),
         topic_id=new_topic_ids(1)[0],
         num_partitions=body.num_partitions,
         replication_factor=body.replication_factor,
-        assignments=_assignments(body.assignments),
+        assignments=tuple(Assignment(partition, tuple(map(BrokerId, given))) for partition, given in by_id),
         configs=tuple((name, config_text(value)) for name, value in body.configs.items()),
         timeout_ms=body.timeout_ms,
         validate_only=validate_only,
@@ -106,11 +106,7 @@ async def create(
 
 
 @delete("/topics/{name:str}", status_code=200)
-async def delete_topic(
-    name: FromPath[str],
-    request: HttpRequest,
-    changes: _Changes,
-) -> DeletedView:
+async def delete_topic(name: FromPath[str], request: HttpRequest, changes: _Changes) -> DeletedView:
     """Delete a topic. Its history remains in the log."""
     api = changes.api
     denied = api.denial_of_delete(caller_of(request), name)
@@ -120,11 +116,6 @@ async def delete_topic(
     if answer.code:
         raise refusal_of(answer)
     return deleted(answer, known)
-
-
-def _assignments(given: dict[int, _Replicas] | tuple[_Replicas, ...]) -> tuple[Assignment, ...]:
-    by_id = given.items() if isinstance(given, dict) else enumerate(given)
-    return tuple(Assignment(partition, tuple(map(BrokerId, replicas))) for partition, replicas in by_id)
 
 
 def config_text(value: str | float | bool | None) -> str | None:
@@ -180,16 +171,14 @@ def _command(
         raise invalid("assignments: only allowed with num_partitions")
     caller = caller_of(request)
     if body.configs:
-        denied, ops = controller_api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
-        return AlterTopicConfigs(topic=topic, denied=denied, ops=ops, **given)
+        texts = {name: config_text(value) for name, value in body.configs.items()}
+        ops = tuple(ConfigOp(name, OpType.DELETE if text is None else OpType.SET, text) for name, text in texts.items())
+        return AlterTopicConfigs(
+            topic=topic, denied=controller_api.denial(caller, "AlterConfigs", topic), ops=ops, **given
+        )
     assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
     denied, count = controller_api.denial(caller, "Alter", topic), body.num_partitions
     return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
-
-
-def _op(name: str, value: str | float | bool | None) -> ConfigOp:
-    text = config_text(value)
-    return ConfigOp(name, OpType.DELETE if text is None else OpType.SET, text)
 
 
 class RulesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -274,7 +263,7 @@ async def add(brokers: _Brokers, reader: _Reader, request: HttpRequest) -> Simul
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
         raise invalid(f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
-    return _broker_view(brokers.add(body.rack))
+    return view_of(SimulatedBrokerView, brokers.add(body.rack))
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
@@ -282,7 +271,7 @@ async def stop(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) -> 
     """Stop a broker: it is fenced, and its partitions elect other leaders."""
     reader.need(operation="Alter")
     brokers.stop_broker(broker_id)
-    return _broker_view(brokers.by_id[BrokerId(broker_id)])
+    return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
@@ -290,7 +279,7 @@ async def start(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) ->
     """Start a broker: it catches up and rejoins the ISRs."""
     reader.need(operation="Alter")
     brokers.start_broker(broker_id)
-    return _broker_view(brokers.by_id[BrokerId(broker_id)])
+    return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
@@ -304,11 +293,7 @@ async def delay(
         brokers.set_delay(broker_id, body.delay_ms)
     except ValueError as error:
         raise invalid(str(error)) from None
-    return _broker_view(brokers.by_id[BrokerId(broker_id)])
+    return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
 
 OF_SIMULATED_BROKERS = (add, stop, start, delay)
-
-
-def _broker_view(broker: object) -> SimulatedBrokerView:
-    return view_of(SimulatedBrokerView, broker)

@@ -22,7 +22,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from controller.kafka.messages import ApiKey, access
-from controller.release import RELEASE
 from controller.serving.offline_users import offline_users
 from controller.settings.load import load_settings
 from tests.brokers.kraft.guarded import GUARDED, call, set_quota
@@ -81,7 +80,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 def _add_the_brokers_user(cluster: RealCluster) -> None:
-    with offline_users(cluster.data, load_settings(overrides=[f"cluster.id={CLUSTER_ID}"]), RELEASE) as users:
+    with offline_users(cluster.data, load_settings(overrides=[f"cluster.id={CLUSTER_ID}"])) as users:
         assert users.add("broker", "SCRAM-SHA-512", BROKERS_PASSWORD, 4096).code == 0
 
 

@@ -34,7 +34,7 @@ from projections.queries.explain import explain
 from projections.queries.query import Queries
 from projections.queries.requests import RequestFilter, scan_requests
 from projections.replay.log.secondary import frozen_log
-from tests.replay.history import CLUSTER_ID, open_log
+from tests.replay.history import open_log
 from tests.store.archive.archives import (
     OTHER,
     SEGMENT,
@@ -130,7 +130,7 @@ def test_current_topics_are_listed_without_archive_reads(cut: RocksDbLog, whole:
 
 
 def test_an_audit_reads_archived_and_local_events(cut: RocksDbLog) -> None:
-    found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
+    found = audit(cut, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert found.findings == ()
     assert found.size == cut.next_offset
 
@@ -144,7 +144,7 @@ def test_an_audit_finds_a_replaced_local_copy_of_an_archived_event(cut: RocksDbL
         batch.put(pack(5), other)
     database.write(batch)
     assert read_one(cut, 5) == other, "reads return the replaced event"
-    found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
+    found = audit(cut, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert found.findings == ("the local copy of event 5 is not the event in the archive",)
 
 

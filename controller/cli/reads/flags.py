@@ -1,0 +1,199 @@
+"""Flags of the commands that read, and of those that change topics and rules; the other modules of this package run
+them.
+
+Those modules are loaded only when their command runs, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from controller.cli.arguments import (
+    AGO,
+    completed_by,
+    count,
+    count_within,
+    key_value,
+    non_empty,
+    point_in_time,
+    suggestion,
+)
+from controller.cli.commands import COMMANDS, Parsers, later
+from controller.cli.output import FORMATS
+from controller.cli.reads import common
+from controller.cli.reads.common import event_types, topic_names
+from projections.text.names import OUTCOMES, STATUSES
+
+TAIL_MAX = 100_000
+LIMIT = 100
+LIMIT_MAX = 100_000
+
+
+def register(commands: Parsers[argparse.ArgumentParser]) -> None:
+    _register_topics(commands)
+    _register_topic(commands)
+    _register_events(commands)
+    _register_requests(commands)
+    _register_cluster(commands)
+    _register_rules(commands)
+
+
+def _register_topics(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("topics", description=COMMANDS["topics"].description)
+    what = "a topic to show in full, or a pattern such as 'pay.*' to list; default: list all topics"
+    completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
+    common.add_at(parser)
+    parser.add_argument("--status", choices=STATUSES, help="list only topics with this status: " + ", ".join(STATUSES))
+    parser.add_argument(
+        "--principal", metavar="PATTERN", help="list only topics that this user created, such as User:alice"
+    )
+    common.add_backend(parser, later("reads.topics", "topics"))
+    parser = commands.add_parser("explain", description=f"Explain {COMMANDS['explain'].summary.partition(' ')[2]}.")
+    what = "name of a topic, or id of a request"
+    completed_by(parser.add_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help=what), topic_names)
+    common.add_at(parser)
+    formats = [each for each in FORMATS if each != "name"]
+    common.add_backend(parser, later("reads.topics", "explain"), formats=formats)
+
+
+def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("topic", description=COMMANDS["topic"].description)
+    change = later("reads.topics", "change")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = _action(actions, "create", "create a topic, and wait until it is ready")
+    create.add_argument("--partitions", type=int, metavar="N", help="number of partitions; default: the cluster's")
+    create.add_argument("--replication-factor", type=int, metavar="N", help="default: the cluster's")
+    _add_configs(create)
+    create.add_argument(
+        "--timeout-ms", type=count, metavar="MS", help="how long to wait until it is ready; default: 30000"
+    )
+    create.add_argument("--dry-run", action="store_true", help="validate, and show the replicas that it would get")
+    common.add_backend(create, change)
+    delete = _action(actions, "delete", "delete a topic; its history remains in the log")
+    common.add_backend(delete, change, may_be_stopped=False)
+    alter = _action(actions, "alter", "change configs of a topic")
+    _add_configs(alter)
+    alter.add_argument(
+        "--delete-config",
+        action="append",
+        default=[],
+        type=non_empty,
+        metavar="KEY",
+        help="reset to the cluster's default",
+    )
+    common.add_backend(alter, change, may_be_stopped=False)
+    grow = _action(actions, "grow", "add partitions to a topic")
+    grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
+    common.add_backend(grow, change, may_be_stopped=False)
+
+
+def _action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+    topic = parser.add_argument("name", type=non_empty, metavar="NAME", help="the topic")
+    if name != "create":
+        completed_by(topic, topic_names)
+    return parser
+
+
+def _add_configs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", action="append", default=[], type=key_value, metavar="KEY=VALUE", help="a config; may be repeated"
+    )
+
+
+def _register_events(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("events", description=COMMANDS["events"].description)
+    of_topic = parser.add_argument("--topic", type=non_empty, metavar="NAME", help="only events of this topic")
+    completed_by(of_topic, topic_names)
+    parser.add_argument("--request", type=non_empty, metavar="ID", help="only events of this request")
+    parser.add_argument("--partition", type=count, metavar="N", help="only events of this partition of the log")
+    of_type = parser.add_argument(
+        "--type",
+        action="append",
+        type=_type,
+        metavar="TYPE",
+        help="only events of this type, e.g. TopicCreated; repeatable",
+    )
+    completed_by(of_type, event_types)
+    parser.add_argument(
+        "--principal", metavar="PATTERN", help="only events of this user's requests, such as User:alice or 'User:a*'"
+    )
+    parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help="first offset")
+    common.add_span(parser)
+    parser.add_argument("--tail", type=count_within(1, TAIL_MAX), metavar="N", help="only the last N events")
+    parser.add_argument("--follow", action="store_true", help="print new events as they come, until interrupted")
+    common.add_backend(parser, later("reads.events", "events"))
+
+
+def _type(text: str) -> str:
+    known = list(event_types())
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an event type{suggestion(text, known)}")
+    return text
+
+
+def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("requests", description=COMMANDS["requests"].description)
+    parser.add_argument("id", nargs="?", type=non_empty, metavar="ID", help="show this request in full; default: list")
+    parser.add_argument("--principal", metavar="NAME", help="only requests of this user, such as User:alice")
+    outcomes = "only requests with this outcome of a topic: " + ", ".join(OUTCOMES)
+    parser.add_argument("--outcome", choices=OUTCOMES, metavar="OUTCOME", help=outcomes)
+    parser.add_argument("--rule", metavar="RULE", help="only requests with a topic that this rule refused")
+    parser.add_argument("--api", metavar="NAME", help="only requests through this API, such as CreateTopics or HTTP")
+    parser.add_argument("--host", metavar="ADDRESS", help="only requests from this client address")
+    common.add_span(parser)
+    common.add_at(parser)
+    parser.add_argument(
+        "--limit",
+        type=count_within(1, LIMIT_MAX),
+        default=LIMIT,
+        metavar="N",
+        help="maximum number of requests; default %(default)s",
+    )
+    common.add_backend(parser, later("reads.events", "requests"))
+
+
+def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("brokers", description=COMMANDS["brokers"].description)
+    parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
+    common.add_at(parser)
+    common.add_backend(parser, later("reads.brokers", "brokers"))
+    parser = commands.add_parser("settings", description=COMMANDS["settings"].description)
+    what = "only this key, or keys that match a pattern such as 'default.*'; docs/settings.md describes them"
+    parser.add_argument("key", nargs="?", default="*", metavar="KEY|PATTERN", help=what)
+    common.add_at(parser)
+    common.add_backend(parser, later("reads.brokers", "settings"))
+    parser = commands.add_parser(
+        "diff", description=f"{COMMANDS['diff'].description} Exit codes: 0 no difference, 1 differences, 2 error."
+    )
+    what = f"an offset, an ISO-8601 time, {AGO}"
+    parser.add_argument("before", type=point_in_time, metavar="FROM", help=what)
+    parser.add_argument("after", nargs="?", type=point_in_time, metavar="TO", help="default: now")
+    common.add_backend(parser, later("reads.brokers", "diff"))
+
+
+def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("rules", description=COMMANDS["rules"].description)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+    shown = verbs.add_parser("show", help="list the rules in force, now or in the past")
+    shown.add_argument("--text", action="store_true", help="print the text of the rules")
+    common.add_at(shown)
+    common.add_backend(shown, later("reads.rules", "show_rules"))
+    tested = verbs.add_parser("test", help="check a file of rules, and try its examples, without a server")
+    tested.add_argument("file", type=Path, metavar="FILE")
+    tested.set_defaults(func=later("reads.rules", "test"))
+    applied = verbs.add_parser("apply", help="replace the rules in force by those of a file")
+    applied.add_argument("file", type=Path, metavar="FILE")
+    applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is in force; 0 for none")
+    common.add_backend(applied, later("reads.rules", "apply"), may_be_stopped=False)
+    removed = verbs.add_parser("remove", help="apply a version without rules")
+    removed.set_defaults(file=None, after=None)
+    common.add_backend(removed, later("reads.rules", "apply"), may_be_stopped=False)
+    history = verbs.add_parser("history", help="list all versions, the newest first")
+    common.add_backend(history, later("reads.rules", "history"))
+    diff = verbs.add_parser("diff", help="compare versions or files; exit code 1 if they differ")
+    what = "a version or a file"
+    diff.add_argument("first", metavar="VERSION|FILE", help=f"{what}; a file alone is compared with the rules in force")
+    diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=f"{what}; default: the rules in force")
+    common.add_backend(diff, later("reads.rules", "diff"), formats=())
