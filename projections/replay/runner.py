@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from projections.replay.log.columns import arrow_schema
-from projections.replay.log.log_ref import Ends, Range, Ref, log_of, ranges_of
+from projections.replay.log.kafka_scan import Range
+from projections.replay.log.log_ref import Ends, Ref, log_of, ranges_of
 from projections.replay.log.reading import RANGE_EVENTS, read_range
 from projections.replay.outcome import Options, ReplayError
 
@@ -85,9 +86,8 @@ def events_of(ref: Ref, ends: Ends, columns: Sequence[str]) -> Source:
     return Source(ranges_of(ref, 0, ends, RANGE_EVENTS), read, arrow_schema(columns))
 
 
-def whole(batches: Batches) -> Batches:
-    """Return the batches unchanged: a function for `Runner.fold` that only collects rows."""
-    return batches
+WRITTEN = pa.schema([("file", pa.string())])
+"""The rows of tasks that write files: the path of each in its folder."""
 
 
 @contextmanager

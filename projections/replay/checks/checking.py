@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from projections.replay.checks import rules
 from projections.replay.checks.growth import OPEN, RUNS, Checkpoint, Run, Shards, complete
-from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, database, load
+from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, history_of
 from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import Batches, Runner, Source
@@ -61,15 +61,15 @@ Events = Callable[[Sequence[str]], Source]
 class Result(NamedTuple):
     """The violations, the number of events, and the number of log partitions.
 
-    `runs` and `partitions` are the rows of `offset_runs` and `open_partitions`, if a checkpoint is wanted. If the check
-    began at a checkpoint, `read` is the number of events that were read.
+    `runs` and `partitions` are the rows of `offset_runs` and `open_partitions`, for a checkpoint. If the check began at
+    a checkpoint, `read` is the number of events that were read.
     """
 
     rows: list[dict[str, Any]]
     events: int
     log_partitions: int
-    runs: Sequence[Run] = ()
-    partitions: pa.Table = OPEN.empty_table()
+    runs: Sequence[Run]
+    partitions: pa.Table
     read: int | None = None
 
 
@@ -80,49 +80,46 @@ def check(
     settle_ms: int | None = SETTLE_MS,
     given: Iterable[str] = (),
     others: pa.Table | None = None,
-    keep: bool = False,
 ) -> Result:
     """Check the events in the table `stored_events`; returns at most `limit` violations of each query (None: all).
 
     The end of the log is checked after `settle_ms` without events of the reconciler; None: never. The views `given`
     exist already. `others` are the open partitions of an earlier check; those of shards without events here are added.
-    With `keep`, the result also has the rows for a checkpoint. Raises ReplayError.
+    Raises ReplayError.
     """
     create_views(history, settle_ms=settle_ms, tables=TABLES, given=given)
     if others is not None:
         history.register("others", others)
         untouched = "from others anti join stored_events using (log_partition, shard)"
         history.execute(f"insert into open_partitions by name {untouched}")
-    result = Result(list(rules.violations(history, tuple(wanted) or invariants(), limit)), *_extent(history))
-    if not keep:
-        return result
+    rows = list(rules.violations(history, tuple(wanted) or invariants(), limit))
     runs, partitions = (history.sql(f"from {name}").to_arrow_table() for name in ("offset_runs", "open_partitions"))
-    return result._replace(runs=runs.to_pylist(), partitions=partitions.cast(OPEN))
+    return Result(rows, *_extent(history), runs.to_pylist(), partitions.cast(OPEN))
 
 
-def check_here(
-    events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None, keep: bool = False
-) -> Result:
+def check_here(events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None) -> Result:
     """Check events in this process. Raises ReplayError."""
     source = events(COLUMNS)
-    with database() as history:
-        load(history, source.batches(), source.schema)
-        return check(history, wanted, limit, keep=keep)
+    with history_of(source.batches(), source.schema) as history:
+        return check(history, wanted, limit)
 
 
 def check_growth(
-    new: Events, earlier: Callable[[Shards], Batches], before: Checkpoint, last: Iterable[tuple[int, str]]
+    new: Batches,
+    earlier: Callable[[Shards], Batches],
+    before: Checkpoint,
+    last: Iterable[tuple[int, str]] = (),
+    settle_ms: int | None = SETTLE_MS,
 ) -> Result:
     """Check the events after a checkpoint, in this process. Raises ReplayError.
 
-    `earlier` returns the events of some shards before the checkpoint, with COLUMNS. `last` are the shards of the newest
-    events before it. They are checked again, because the earlier check may have ended in the middle of a decision.
+    `new` has these events, with COLUMNS. `earlier` returns the events of some shards before the checkpoint. `last` are
+    the shards of the newest events before it. They are checked again, because the earlier check may have ended in the
+    middle of a decision.
     """
-    source = new(COLUMNS)
-    with database() as history:
-        load(history, source.batches(), source.schema)
+    with history_of(new, arrow_schema(COLUMNS)) as history:
         shards = complete(history, before.runs, earlier, last)
-        result = check(history, given=("offset_runs",), others=before.partitions, keep=True)
+        result = check(history, settle_ms=settle_ms, given=("offset_runs",), others=before.partitions)
         ((read,),) = history.execute("select count(*) from stored_events").fetchall()
     found = [dict(row) for row in before.found if row["shard"] not in shards.get(row["log_partition"], ())]
     return result._replace(rows=[*found, *result.rows], read=read)
@@ -133,26 +130,24 @@ def check_in_buckets(
     events: Events,
     wanted: Sequence[Invariant] = (),
     limit: int | None = None,
-    settle_ms: int | None = SETTLE_MS,
-    buckets: int | None = None,
     keep: bool = False,
 ) -> Result:
-    """Check events in `buckets` buckets of the shards (default: by the number of events). This process runs the queries
-    of views that need the whole log, such as `broker_spans`. Raises ReplayError."""
+    """Check events in buckets of the shards. This process runs the queries of views that need the whole log, such as
+    `broker_spans`. Raises ReplayError."""
     every = tuple(wanted) or invariants()
     whole = [one._replace(queries=tuple(query for query in one.queries if _WHOLE.search(query))) for one in every]
     rest = [one._replace(queries=tuple(query for query in one.queries if not _WHOLE.search(query))) for one in every]
 
     def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
         runs = history.sql("from offset_runs").to_arrow_table().to_pylist()
-        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs)
+        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs, OPEN.empty_table())
 
     def checked(bucket: duckdb.DuckDBPyConnection) -> Batches:
         yield pa.RecordBatch.from_pylist(list(rules.violations(bucket, rest, limit)), schema=_FOUND)
         if keep:
             yield from bucket.sql(_OPEN).to_arrow_table().cast(_FOUND).to_batches()
 
-    result, found = in_buckets(runner, events, of_the_log, checked, _FOUND, settle_ms, buckets)
+    result, found = in_buckets(runner, events, of_the_log, checked, _FOUND)
     violated = found["check"].is_valid()
     rows = [*result.rows, *found.filter(violated).to_pylist()]
     return result._replace(rows=rows, partitions=found.filter(pc.invert(violated)).select(OPEN.names))
@@ -167,14 +162,11 @@ def in_buckets(
     of_the_log: Callable[[duckdb.DuckDBPyConnection], _T],
     of_a_bucket: Callable[[duckdb.DuckDBPyConnection], Batches],
     schema: pa.Schema,
-    settle_ms: int | None = SETTLE_MS,
-    buckets: int | None = None,
 ) -> tuple[_T, pa.Table]:
     """Run `of_the_log` in this process, on a database with the views OF_THE_LOG, and `of_a_bucket` in a task for each
     bucket of the shards, on a database with all views. Returns both results, the latter as rows with `schema`."""
-    summary = runner.fold(events(_CLUSTER.names), _summarized, _SUMMARIZED)
-    with database() as history:
-        load(history, summary.filter(summary["type"].is_valid()).to_batches(), _SUMMARIZED)
+    settle_ms, summary = SETTLE_MS, runner.fold(events(_CLUSTER.names), _summarized, _SUMMARIZED)
+    with history_of(summary.filter(summary["type"].is_valid()).to_batches(), _SUMMARIZED) as history:
         history.register("offset_runs", summary.filter(summary["type"].is_null()).select(RUNS.names))
         create_views(history, settle_ms=settle_ms, tables=OF_THE_LOG[1:], given=OF_THE_LOG[:1], only=OF_THE_LOG)
         tables = {name: history.sql(f"from {name}").to_arrow_table() for name in OF_THE_LOG}
@@ -182,14 +174,13 @@ def in_buckets(
         count, _ = _extent(history)
 
     def in_task(batches: Batches) -> Batches:
-        with database(threads=1) as bucket:
-            load(bucket, batches, arrow_schema(COLUMNS))
+        with history_of(batches, arrow_schema(COLUMNS), threads=1) as bucket:
             for name, table in tables.items():
                 bucket.register(name, table)
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
             yield from of_a_bucket(bucket)
 
-    return here, runner.fold(events(COLUMNS), in_task, schema, buckets or count // BUCKET_EVENTS + 1)
+    return here, runner.fold(events(COLUMNS), in_task, schema, count // BUCKET_EVENTS + 1)
 
 
 def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:
@@ -201,8 +192,7 @@ def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:
 
 def _summarized(batches: Batches) -> Batches:
     """The ranges of offsets in some events, and the events that concern every topic."""
-    with database(threads=1) as part:
-        load(part, batches, _CLUSTER)
+    with history_of(batches, _CLUSTER, threads=1) as part:
         create_views(part, only=("offset_runs",))
         found = part.sql(_SUMMARY).to_arrow_table()
     yield from found.select(_SUMMARIZED.names).cast(_SUMMARIZED).to_batches()

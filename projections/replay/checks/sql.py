@@ -14,11 +14,11 @@ import duckdb
 import pyarrow as pa
 
 from projections.replay.checks.checking import SETTLE_MS, in_buckets
-from projections.replay.checks.history import OF_THE_LOG, create_views, database, load, views
+from projections.replay.checks.history import OF_THE_LOG, create_views, history_of, views
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
-from projections.replay.runner import Batches, Runner, check_new, check_written, events_of, new_folder
+from projections.replay.runner import WRITTEN, Batches, Runner, check_new, check_written, events_of, new_folder
 from projections.text.wording import many
 
 FILES = (".parquet", ".csv", ".json")
@@ -35,8 +35,7 @@ def check_sql(_: Ref, options: Options) -> None:
 def opened(ref: Ref, at: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with the events and the views of a log up to a point in time. Raises ReplayError."""
     source = events_of(ref, ends_of(ref, at), tuple(COLUMNS))
-    with database() as history:
-        load(history, source.batches(), source.schema)
+    with history_of(source.batches(), source.schema) as history:
         create_views(history, settle_ms=SETTLE_MS)
         yield history
 
@@ -79,17 +78,11 @@ def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
         [dict(zip(header, row, strict=True)) for row in rows],
         False,
         [many(len(rows), "row")],
-        table=Table(header, [[_text(one) for one in row] for row in rows]),
+        table=Table(header, [["-" if one is None else str(one) for one in row] for row in rows]),
     )
 
 
-def _text(one: object) -> str:
-    return "-" if one is None else str(one)
-
-
 # --- the views as files
-
-_WRITTEN = pa.schema([("file", pa.string())])
 
 
 check_views = check_new
@@ -100,12 +93,16 @@ def run_views(runner: Runner, ref: Ref, options: Options) -> Outcome:
     for each. A task writes the views of its bucket, this process those of the whole log. Raises ReplayError."""
     ends, folder = ends_of(ref, options.at), Path(options.output or "").absolute()
     names = [view.name for view in views() if view.name not in (None, "causes")]
+    of_buckets = [name for name in names if name not in OF_THE_LOG]
+
+    def of_a_bucket(bucket: duckdb.DuckDBPyConnection) -> Batches:
+        yield pa.RecordBatch.from_pydict({"file": _write(folder, of_buckets, bucket)}, schema=WRITTEN)
+
     with new_folder(folder):
         for name in names:
             (folder / name).mkdir()
         of_the_log = partial(_write, folder, OF_THE_LOG)
-        of_a_bucket = partial(_write_bucket, folder, [name for name in names if name not in OF_THE_LOG])
-        here, there = in_buckets(runner, partial(events_of, ref, ends), of_the_log, of_a_bucket, _WRITTEN)
+        here, there = in_buckets(runner, partial(events_of, ref, ends), of_the_log, of_a_bucket, WRITTEN)
         check_written(folder, {*here, *there["file"].to_pylist()}, "*/*")
     row = {"output": str(folder), **offsets_row(ends), "views": names}
     return Outcome([row], False, [f"{len(names)} views as of {as_of(ends)} are in {folder}"])
@@ -116,7 +113,3 @@ def _write(folder: Path, names: Sequence[str], history: duckdb.DuckDBPyConnectio
     for name, file in zip(names, files, strict=True):
         history.execute(f"copy (from {name}) to ? (format parquet)", [str(folder / file)]).fetchall()
     return files
-
-
-def _write_bucket(folder: Path, names: Sequence[str], bucket: duckdb.DuckDBPyConnection) -> Batches:
-    yield pa.RecordBatch.from_pydict({"file": _write(folder, names, bucket)}, schema=_WRITTEN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from functools import partial
 from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 
 import msgspec
@@ -118,7 +118,9 @@ class Reading:
             found = known.topics.get(self._topic.topic)
             if found is None or found.error is not None:
                 raise self._no_topic(None if found is None else found.error)
-            ranges = {number: self._range(number) for number in sorted(found.partitions)}
+            limits = partial(self._consumer.get_watermark_offsets, timeout=ANSWERS_WITHIN_S, cached=False)
+            topic, numbers = self._topic.topic, sorted(found.partitions)
+            ranges = {number: limits(TopicPartition(topic, number)) or (0, 0) for number in numbers}
         except KafkaException as error:
             self._consumer.poll(0)
             raise ReplayError(f"{self._topic.text} cannot be read: {self._why(error.args[0])}") from None
@@ -150,12 +152,6 @@ class Reading:
                     f"from {start} on{self._error_suffix()}"
                 )
 
-    def _range(self, partition: int) -> tuple[int, int]:
-        first, end = self._consumer.get_watermark_offsets(
-            TopicPartition(self._topic.topic, partition), timeout=ANSWERS_WITHIN_S, cached=False
-        ) or (0, 0)
-        return first, end
-
     def _check(self, error: KafkaError, partition: int, start: int) -> None:
         """Raise ReplayError for an error that is not transient."""
         if error.code() in _LOST:
@@ -181,11 +177,6 @@ class Reading:
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last_error = error.str()
-
-
-def reading(topic: KafkaTopic) -> closing[Reading]:
-    """A reader, closed at the end of a `with` block. Raises ReplayError."""
-    return closing(Reading(topic))
 
 
 def _error_text(error: Exception) -> str:

@@ -9,20 +9,17 @@ partition.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from events.logs.archive.manifest import archive_status
-from events.logs.events_topic import START, Position
-from events.logs.log import LogError
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
-from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, ScannedRange, end_at_time, scan
+from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, Range, end_at_time, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import ReplayError
 from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
@@ -48,19 +45,12 @@ def open_ref(text: str, properties: Properties = ()) -> Ref:
     """The log of a LOG argument, scanned if it is in Kafka; `properties` are librdkafka's. A service may write to the
     log meanwhile.
 
-    Raises ReplayError if the log is missing, not a log, empty, damaged, or from a newer release.
+    Raises LogError if the log is missing, not a log, damaged, or from a newer release, and ReplayError if it is empty.
     """
     named = parse_ref(text, properties=properties)
     ref = scan(named) if isinstance(named, KafkaTopic) else named
     if not any(ends_of(ref).values()):
         raise ReplayError(f"{ref.text} holds no events yet: there is nothing to replay")
-    return ref
-
-
-def open_folder(folder: str) -> LogRef:
-    """The log in a data directory. Raises ReplayError as `open_ref`."""
-    ref = open_ref(folder)
-    assert isinstance(ref, LogRef), f"{folder} is a folder"
     return ref
 
 
@@ -73,24 +63,14 @@ def parse_ref(text: str, partition: int = 0, properties: Properties = ()) -> Log
     return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
 
 
-@contextmanager
-def open_frozen(ref: LogRef) -> Iterator[FrozenLog]:
-    """Open a data directory as it is now, without Spark. Raises ReplayError."""
-    try:
-        with frozen_log(ref.path) as log:
-            yield log
-    except LogError as error:
-        raise ReplayError(str(error)) from error
-
-
 def read_through(ref: Ref) -> str | None:
     """Read the state and the indexes of a data directory, to find damage there: a replay itself reads only events.
 
-    Returns a line that names the archived events, if there are any. Raises ReplayError.
+    Returns a line that names the archived events, if there are any. Raises LogError.
     """
     if isinstance(ref, KafkaRef):
         return None
-    with open_frozen(ref) as log:
+    with frozen_log(ref.path) as log:
         log.read_through()
         return f"events below {log.start_offset} are read from {archive_status(log).url}" if log.start_offset else None
 
@@ -99,18 +79,14 @@ def ends_of(ref: Ref, at: str | None = None) -> Ends:
     """Where each log partition stops at a point in time (see `projections.text.points_in_time`); None is the newest
     event. An offset applies to each partition; a partition with fewer events stops at its end.
 
-    Raises ReplayError for an invalid text, an offset that no partition has reached, and a time before the first event.
+    Raises InvalidPointInTime for an invalid text and for an offset that no partition has reached, and ReplayError for a
+    time before the first event.
     """
     if isinstance(ref, KafkaRef):
         return _ends_in_kafka(ref, at)
-    with open_frozen(ref) as log:
-        if at is None:
-            return {ref.partition: log.durable_offset}
-        try:
-            end = end_at(log, parse_point_in_time(at))
-        except InvalidPointInTime as error:
-            raise ReplayError(str(error)) from None
-        if end == 0:
+    with frozen_log(ref.path) as log:
+        end = log.durable_offset if at is None else end_at(log, parse_point_in_time(at))
+        if at is not None and end == 0:
             raise _too_early(at, time_at(log, 1) or 0)
         return {ref.partition: end}
 
@@ -119,10 +95,7 @@ def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
     newest = {one.partition: one.end for one in ref.partitions}
     if at is None:
         return newest
-    try:
-        point_in_time = parse_point_in_time(at)
-    except InvalidPointInTime as error:
-        raise ReplayError(str(error)) from None
+    point_in_time = parse_point_in_time(at)
     if isinstance(point_in_time, datetime):
         at_ms = round(point_in_time.timestamp() * 1000)
         ends = {one.partition: end_at_time(ref.topic, one, at_ms) for one in ref.partitions}
@@ -131,7 +104,7 @@ def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
         return ends
     if point_in_time >= max(newest.values(), default=0):
         reached = f"the newest event of any partition is at offset {max(newest.values(), default=0) - 1}"
-        raise ReplayError(f"offset {point_in_time} is not reached yet: {reached}")
+        raise InvalidPointInTime(f"offset {point_in_time} is not reached yet: {reached}")
     return {partition: min(point_in_time + 1, end) for partition, end in newest.items()}
 
 
@@ -150,18 +123,13 @@ def log_of(ref: Ref) -> LogRef | KafkaTopic:
     return ref.topic if isinstance(ref, KafkaRef) else ref
 
 
-def events_before(ends: Ends) -> int:
-    """The number of events before `ends`, of all log partitions."""
-    return sum(ends.values())
-
-
 def as_of(ends: Ends) -> str:
     """These ends as text."""
     if list(ends) == [0]:
         return f"offset {ends[0] - 1}"
     reached = ", ".join(f"{end - 1} of partition {partition}" for partition, end in ends.items() if end)
     if len(ends) > _PARTITIONS_LISTED:
-        return f"{events_before(ends)} events of {len(ends)} partitions"
+        return f"{sum(ends.values())} events of {len(ends)} partitions"
     return f"offset {reached}" if len(ends) == 1 else f"offsets {reached}"
 
 
@@ -173,19 +141,6 @@ def offsets_row(ends: Ends) -> dict[str, object]:
     if list(ends) == [0]:
         return {"offset": ends[0] - 1}
     return {"offsets": {str(partition): end - 1 for partition, end in ends.items()}}
-
-
-class Range(NamedTuple):
-    """Offsets from `start` up to `end` (exclusive) of a log partition.
-
-    In Kafka, a task reads from the `position` of the `PartitionReader` up to the record `kafka_end` (exclusive).
-    """
-
-    start: int
-    end: int
-    partition: int = 0
-    position: Position = START
-    kafka_end: int = 0
 
 
 def ranges_of(ref: Ref, start: int, ends: Ends, events_max: int) -> list[Range]:
@@ -207,23 +162,17 @@ def _kafka_ranges(partitions: Iterable[PartitionScan], start: int, ends: Ends, e
     have at most `events_max` events unless a single part has more."""
     made: list[Range] = []
     for one in partitions:
-        end = min(ends.get(one.partition, 0), one.end)
-        wanted = [part for part in one.parts if part.end > start and part.start.next_event < end]
-        for run in _runs(wanted, events_max):
-            first, last = run[0].start, run[-1]
-            made.append(Range(max(start, first.next_event), min(end, last.end), one.partition, first, last.kafka_end))
+        end = ends.get(one.partition, 0)
+        joined: list[Range] = []
+        for part in one.parts:
+            if part.end <= start or part.start >= end:
+                continue
+            if joined and part.end - joined[-1].start <= events_max:
+                joined[-1] = joined[-1]._replace(end=part.end, kafka_end=part.kafka_end)
+            else:
+                joined.append(part)
+        made += (part._replace(start=max(start, part.start), end=min(end, part.end)) for part in joined)
     return made or [Range(0, 0)]
-
-
-def _runs(parts: Sequence[ScannedRange], events_max: int) -> Iterator[list[ScannedRange]]:
-    run: list[ScannedRange] = []
-    for part in parts:
-        if run and part.end - run[0].start.next_event > events_max:
-            yield run
-            run = []
-        run.append(part)
-    if run:
-        yield run
 
 
 def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int, bytes]]:
@@ -232,8 +181,7 @@ def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int
     if wanted.start == wanted.end:
         return
     if isinstance(log, KafkaTopic):
-        found = kafka_scan.stored_events(log, wanted.partition, wanted.position, wanted.kafka_end, wanted.end)
-        yield from (one for one in found if one[0] >= wanted.start)
+        yield from kafka_scan.stored_events(log, wanted)
         return
     with open_range(log, wanted) as opened:
         yield from opened.read(wanted.start, wanted.end)

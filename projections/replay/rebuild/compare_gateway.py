@@ -30,6 +30,7 @@ from projections.replay.rebuild.differences import (
     SEARCHED_MAX,
     Difference,
     History,
+    difference_of,
     excerpts,
     first_difference,
     outcome,
@@ -66,19 +67,15 @@ class GatewayTopics:
 
     def all(self) -> Iterator[GatewayTopic]:
         """All topics; a topic that is created or deleted meanwhile may be missing or included."""
-        cursor: str | None = None
+        place: dict[str, str] = {}
         while True:
-            query = {"limit": str(_PAGE)} | ({} if cursor is None else {"cursor": cursor})
-            page = self._get(f"/v1/topics?{urlencode(query)}")
+            page = self._get(f"/v1/topics?{urlencode({'limit': str(_PAGE), **place})}")
             if page is None:
                 raise self._unexpected("GET /v1/topics returns 404")
-            for summary in page["topics"]:
-                found = self.one(summary["name"])
-                if found is not None:
-                    yield found
-            cursor = page["next_cursor"]
-            if cursor is None:
+            yield from filter(None, (self.one(summary["name"]) for summary in page["topics"]))
+            if page["next_cursor"] is None:
                 return
+            place = {"cursor": page["next_cursor"]}
 
     def one(self, name: str) -> GatewayTopic | None:
         """One topic; None if it does not exist."""
@@ -143,7 +140,7 @@ def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) 
             answers = {shard: gateway.one(name) for shard, name in names.items()}
             ref = scan(ref.topic)
             differences = list(_remaining(runner, ref, shards, answers))
-            shards = [one.shard for one in differences]
+            shards = [one["shard"] for one in differences]
         return outcome(differences, len(live), ends, options)
 
 
@@ -153,18 +150,19 @@ def _remaining(
     """The differences that remain when each topic is rebuilt up to the newest event that the gateway reflects."""
     count = len(ref.partitions)
     places = {shard: partition_of(ShardKey(shard), count) for shard in shards}
-    events = excerpts(runner, ref, ends_of(ref), [(places[shard], shard) for shard in answers])
+    events = excerpts(runner, ref, ends_of(ref), answers.keys())
     for shard in shards:
         partition = places[shard]
         if shard not in answers:
-            yield Difference(shard, None, None, None, None, NOT_SEARCHED, partition)
+            yield difference_of(partition, shard, NOT_SEARCHED)
             continue
         live, as_of = answers[shard] or (None, None)
         end = None if as_of is None else as_of + 1
-        history = History(events[partition, shard], shard, end, _as_in_response)
+        history = History(events[partition], shard, end, _as_in_response)
         topic = history.topic()
         if topic != live:
-            yield Difference(shard, topic, live, _hash(topic), _hash(live), first_difference(history, live), partition)
+            first = first_difference(history, live)
+            yield difference_of(partition, shard, first, (topic, live), (_hash(topic), _hash(live)))
 
 
 def _hash(topic: Topic | None) -> str | None:

@@ -21,10 +21,11 @@ import duckdb
 import pyarrow as pa
 
 from events.codec import decode_event
-from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, events_before, offsets_row
+from projections.replay.log.columns import arrow_schema
+from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.rebuild.folds import REQUESTS, TOPICS, request_rows, topic_rows
-from projections.replay.runner import Batches, Runner, check_new, check_written, new_folder
+from projections.replay.runner import WRITTEN, Batches, Runner, check_new, check_written, new_folder
 from projections.replay.shards import (
     AT_FIRST,
     Beginning,
@@ -39,27 +40,16 @@ from projections.replay.shards import (
 from projections.text.names import error_name
 from projections.text.points_in_time import iso
 from projections.text.wording import many
-from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.views.brokers import NO_CLUSTER, fold_cluster
 
-BROKERS = pa.schema(
-    [
-        ("log_partition", pa.int32()),
-        ("broker_id", pa.int32()),
-        ("broker_epoch", pa.int64()),
-        ("rack", pa.string()),
-        ("endpoints", pa.list_(pa.string())),
-        ("incarnation", pa.string()),
-        ("fenced", pa.bool_()),
-        ("registered_at_ms", pa.int64()),
-        ("changed_at_ms", pa.int64()),
-        ("changed_offset", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
-
+BROKERS = arrow_schema(
+    ("log_partition", "broker_id", "broker_epoch", "rack", "endpoints", "incarnation", "fenced", "registered_at_ms",
+     "changed_at_ms", "changed_offset", "reason"),
+    endpoints=pa.list_(pa.string()), incarnation=pa.string(), fenced=pa.bool_(), registered_at_ms=pa.int64(),
+    changed_at_ms=pa.int64(), changed_offset=pa.int64(),
+)  # fmt: skip
 FROM_SCRATCH = "from_scratch"
 _FOLDS: Mapping[str, tuple[Job, pa.Schema]] = {"topics": (topic_rows, TOPICS), "requests": (request_rows, REQUESTS)}
-_WRITTEN = pa.schema([("file", pa.string())])
 
 
 def rebuilt(runner: Runner, ref: Ref, view: str, ends: Ends, begin: Beginning = AT_FIRST) -> pa.Table:
@@ -70,17 +60,9 @@ def rebuilt(runner: Runner, ref: Ref, view: str, ends: Ends, begin: Beginning = 
     return fold_shards(runner, ref, ends, *_FOLDS[view], begin=begin)
 
 
-def rebuilt_clusters(ref: Ref, ends: Ends) -> dict[int, ClusterRow]:
-    """Brokers and settings at `ends`, by log partition."""
-    return {
-        number: reduce(fold_cluster, (decode_event(*one) for one in stored), NO_CLUSTER)
-        for number, stored in cluster_events(ref, ends).items()
-    }
-
-
 def _broker_rows(ref: Ref, ends: Ends) -> Iterator[Row]:
-    for number, cluster in rebuilt_clusters(ref, ends).items():
-        for broker in cluster.brokers.values():
+    for number, stored in cluster_events(ref, ends).items():
+        for broker in reduce(fold_cluster, (decode_event(*one) for one in stored), NO_CLUSTER).brokers.values():
             endpoints = [f"{one.name}://{one.host}:{one.port}" for one in broker.endpoints]
             known = {"log_partition": number, "endpoints": endpoints}
             yield tuple(known[name] if name in known else getattr(broker, name) for name in BROKERS.names)
@@ -115,7 +97,7 @@ def begun_at(outcome: Outcome, begin: Beginning, ends: Ends) -> Outcome:
     """Add the offset of the snapshot at which the fold began, if any, to an outcome: a line and `snapshot_offset`."""
     if begin is AT_FIRST:
         return outcome
-    left = many(events_before(ends) - begin.offset, "event")
+    left = many(sum(ends.values()) - begin.offset, "event")
     line = f"begun at the snapshot of offset {begin.offset - 1}, with {left} after it; --from-scratch trusts none"
     about = {**outcome.about, "snapshot_offset": begin.offset - 1}
     return outcome._replace(lines=[*outcome.lines, line], about=about)
@@ -138,7 +120,7 @@ def _written(runner: Runner, ref: Ref, options: Options, ends: Ends, begin: Begi
             def written(shards: Iterator[Shard]) -> Iterable[Row]:
                 return [_write(as_batches(job(shards), schema), schema, folder, options.format)]
 
-            files = fold_shards(runner, ref, ends, written, _WRITTEN, begin=begin)["file"].to_pylist()
+            files = fold_shards(runner, ref, ends, written, WRITTEN, begin=begin)["file"].to_pylist()
         else:
             table = rebuilt(runner, ref, options.view, ends)
             files = [_write(iter(table.to_batches()), table.schema, folder, options.format)[0]]

@@ -55,8 +55,8 @@ class Timeline:
     def __init__(self, records: Iterable[catalog.Recorded]) -> None:
         self._offsets: list[int] = []
         self._clusters: list[Cluster] = []
-        self.settings_changes: list[catalog.Recorded] = []
-        """The records that hold SettingsChanged."""
+        self.settings_changes: list[tuple[int, catalog.SettingsChanged]] = []
+        """Each with its offset."""
         cluster = Cluster()
         for record in records:
             if concerns_topic(record.event):
@@ -65,16 +65,12 @@ class Timeline:
             self._offsets.append(record.offset)
             self._clusters.append(cluster)
             if isinstance(record.event, catalog.SettingsChanged):
-                self.settings_changes.append(record)
+                self.settings_changes.append((record.offset, record.event))
 
     def before(self, offset: int) -> Cluster:
         """Brokers and settings before the event at an offset."""
         place = bisect_left(self._offsets, offset)
         return self._clusters[place - 1] if place else Cluster()
-
-    def settings_before(self, offset: int) -> catalog.Recorded | None:
-        """The newest SettingsChanged before an offset; None if there is none."""
-        return next((record for record in reversed(self.settings_changes) if record.offset < offset), None)
 
 
 def timelines_of(clusters: Clusters) -> dict[int, Timeline]:
@@ -107,7 +103,6 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def first(self) -> catalog.Recorded:
-        """The first record of the decision."""
         return self.records[0]
 
     def state(self, cluster: Cluster | None = None) -> State:
@@ -145,7 +140,7 @@ def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
     for offset, value in events:
         record = decode_event(offset, value)
         opens = type(record.event) in _OPENING and record.cause.command != FOLLOW
-        if open_ and (opens or not _same_decision(open_[0], record)):
+        if open_ and (opens or (open_[0].cause, open_[0].at_ms) != (record.cause, record.at_ms)):
             yield request(open_, before)
             open_ = []
         if open_ or opens or record.cause.command in CLIENT_COMMANDS:
@@ -158,7 +153,3 @@ def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
             return
     if open_:
         yield request(open_, before)
-
-
-def _same_decision(first: catalog.Recorded, record: catalog.Recorded) -> bool:
-    return first.cause == record.cause and first.at_ms == record.at_ms

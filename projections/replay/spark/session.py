@@ -109,26 +109,19 @@ def spark_session(
 
 def why_not_started(written: str) -> str:
     """Java's output about why it ended, without its stack trace; "" if there is none."""
-    lines = [line.strip() for line in written.splitlines()]
-    errors = [found[1] for line in lines if (found := _SPARKS_ERROR.search(line))]
-    raised = [found[1] for line in lines if (found := _JAVAS_ERROR.search(line))]
-    return (errors or raised or [""])[0][:600]
+    found = _SPARKS_ERROR.search(written) or _JAVAS_ERROR.search(written)
+    return found[1].strip()[:600] if found else ""
 
 
 _SPARKS_ERROR = re.compile(r" ERROR [\w.$]+: (.+)")
 _JAVAS_ERROR = re.compile(
-    r'^(?:Exception in thread (?:"[^"]*" )?|Caused by: |Error: )(?:[\w.]+(?:Exception|Error): )?(.+)'
+    r'^\s*(?:Exception in thread (?:"[^"]*" )?|Caused by: |Error: )(?:[\w.]+(?:Exception|Error): )?(.+)', re.MULTILINE
 )
 
 
 def is_connect(session: SparkSession) -> bool:
     """True if a session reaches Spark through Spark Connect, and so has no Java process of its own."""
     return type(session).__module__.startswith("pyspark.sql.connect")
-
-
-def is_local(session: SparkSession) -> bool:
-    """True if the workers run on this machine, and so can import the code from its folder."""
-    return not is_connect(session) and (session.conf.get("spark.master", "") or "").startswith(("local[", "local,"))
 
 
 def ship(session: SparkSession, roots: Iterable[Path] = (), name: str = "topicwright-code") -> None:
@@ -269,7 +262,8 @@ class OnSpark:
 
         Installed packages are not sent. They must be installed on the workers, like this project's dependencies.
         """
-        if is_local(self._session):
+        master = "" if is_connect(self._session) else self._session.conf.get("spark.master", "") or ""
+        if master.startswith(("local[", "local,")):
             return
         for name in modules:
             roots = roots_of(name)
