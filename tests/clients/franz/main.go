@@ -1,4 +1,5 @@
 // What every client's scenario does, with franz-go's kadm. Usage: scenario BOOTSTRAP TOPIC; prints one line of JSON.
+// With a third argument it tries every request that can change the topic, and prints the error code of each.
 package main
 
 import (
@@ -7,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -60,9 +62,13 @@ func main() {
 	bootstrap, topic := os.Args[1], os.Args[2]
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client := must(kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.MetadataMinAge(10*time.Millisecond)))
+	client := must(kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.MetadataMinAge(10*time.Millisecond)))
 	defer client.Close()
 	admin := kadm.NewClient(client)
+	if len(os.Args) > 3 {
+		fmt.Println(string(must(json.Marshal(changes(ctx, admin, topic)))))
+		return
+	}
 	retention, soon := "7200000", "soon"
 	configs := map[string]*string{"retention.ms": &retention}
 
@@ -97,4 +103,33 @@ func main() {
 	must(0, must(admin.DeleteTopics(ctx, topic)).Error())
 	found.Gone = eventually(func() bool { return !must(admin.ListTopics(ctx)).Has(topic) })
 	fmt.Println(string(must(json.Marshal(found))))
+}
+
+func changes(ctx context.Context, admin *kadm.Client, topic string) map[string]int16 {
+	codes := map[string]int16{}
+	_, err := admin.CreateTopic(ctx, 9, 1, nil, topic+"-new")
+	codes["CreateTopics"] = code(err)
+	auto := must(kgo.NewClient(kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), kgo.AllowAutoTopicCreation()))
+	defer auto.Close()
+	quick, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	codes["Metadata"] = code(auto.ProduceSync(quick, &kgo.Record{Topic: topic + "-auto"}).FirstErr())
+	codes["CreatePartitions"] = code(must(admin.UpdatePartitions(ctx, 9, topic)).Error())
+	forever := "-1"
+	retention := []kadm.AlterConfig{{Name: "retention.ms", Value: &forever}}
+	codes["AlterConfigs"] = code(must(admin.AlterTopicConfigsState(ctx, retention, topic))[0].Err)
+	codes["IncrementalAlterConfigs"] = code(must(admin.AlterTopicConfigs(ctx, retention, topic))[0].Err)
+	defaults := []kadm.AlterConfig{{Name: "log.retention.ms", Value: &forever}}
+	inSync := "2"
+	all := append(defaults, kadm.AlterConfig{Name: "min.insync.replicas", Value: &inSync})
+	codes["AlterConfigs of brokers"] = code(must(admin.AlterBrokerConfigsState(ctx, all))[0].Err)
+	codes["IncrementalAlterConfigs of brokers"] = code(must(admin.AlterBrokerConfigs(ctx, defaults))[0].Err)
+	var moved kadm.AlterPartitionAssignmentsReq
+	moved.Assign(topic, 0, []int32{3})
+	codes["AlterPartitionReassignments"] = code(must(admin.AlterPartitionAssignments(ctx, moved)).Error())
+	first := kadm.TopicsSet{}
+	first.Add(topic, 0)
+	codes["ElectLeaders"] = code(must(admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, first))[topic][0].Err)
+	codes["DeleteTopics"] = code(must(admin.DeleteTopics(ctx, topic)).Error())
+	return codes
 }
