@@ -45,11 +45,7 @@ OPERATION_CODES: Final[dict[Operation, int]] = dict(
     zip(get_args(Operation), range(codes.READ, codes.CREATE_TOKENS), strict=True)
 )
 
-_RESOURCE_CODES: Final[dict[ResourceType, int]] = {
-    "Cluster": codes.CLUSTER,
-    "Topic": codes.TOPIC,
-    "Group": codes.GROUP,
-}
+_RESOURCE_CODES: Final[dict[ResourceType, int]] = {"Cluster": codes.CLUSTER, "Topic": codes.TOPIC, "Group": codes.GROUP}
 _EVERYBODY: Final = "User:*"
 _ALLOWED_BY: Final = {operation: frozenset({codes.ALL, operation}) for operation in OPERATION_CODES.values()} | {
     codes.DESCRIBE: frozenset({codes.ALL, codes.DESCRIBE, codes.READ, codes.WRITE, codes.DELETE, codes.ALTER}),

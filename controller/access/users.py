@@ -26,10 +26,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from ipaddress import AddressValueError, IPv6Network
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
+from weakref import WeakValueDictionary
 
 from controller.access.users_file import FileUsers, hash_token, matches, read_users
 from controller.kafka.sasl.scram import DIGESTS, ITERATIONS, keys_of, salted_password
@@ -104,51 +104,25 @@ class FairThreadPool:
 
     def __init__(self, threads: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_lower_priority)
-        self._free = threads
+        self._free = asyncio.Semaphore(threads)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By network: held by its only work that waits for a thread. Locks and the semaphore serve in order."""
         self._closed = False
-        self._waiting: dict[str, dict[asyncio.Future[Any], Callable[[], Any]]] = {}
-        """By network, in the order of their turns; the oldest work first."""
 
     async def run(self, network: str, work: Callable[[], T]) -> T:
-        """Runs `work` in a thread. Returns or raises its result."""
-        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(network, {})[outcome] = work
-        self._begin()
-        try:
-            return await outcome
-        finally:
-            queue = self._waiting.get(network, {})
-            queue.pop(outcome, None)
-            if not queue:
-                self._waiting.pop(network, None)
+        """Runs `work` in a thread. Returns or raises its result. Raises CancelledError if the pool is closed before."""
+        async with self._turns.setdefault(network, asyncio.Lock()):
+            await self._free.acquire()
+        if self._closed:
+            raise asyncio.CancelledError
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        running.add_done_callback(lambda _: self._free.release())
+        return await asyncio.shield(running)  # the thread is busy until its work ends, even if the requester is gone
 
     def close(self) -> None:
         """Stops the threads and starts no more work."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _begin(self) -> None:
-        while self._free > 0 and self._waiting and not self._closed:
-            network = next(iter(self._waiting))
-            queue = self._waiting.pop(network)
-            outcome = next(iter(queue))
-            work = queue.pop(outcome)
-            if queue:
-                self._waiting[network] = queue
-            if not outcome.done():
-                self._free -= 1
-                running = asyncio.get_running_loop().run_in_executor(self._threads, work)
-                running.add_done_callback(partial(self._ended, outcome))
-
-    def _ended(self, outcome: asyncio.Future[Any], running: asyncio.Future[Any]) -> None:
-        self._free += 1
-        if running.cancelled():
-            outcome.cancel()
-        elif (error := running.exception()) is None and not outcome.done():
-            outcome.set_result(running.result())
-        elif error is not None and not outcome.done():
-            outcome.set_exception(error)
-        self._begin()
 
 
 def _lower_priority() -> None:

@@ -223,9 +223,7 @@ def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
     return () if cluster.settings.has_target_cluster else (answer,)
 
 
-def _details(
-    command: commands.CreatePartitions | commands.DeleteTopic | commands.AlterTopicConfigs,
-) -> RequestedChange:
+def _details(command: commands.CreatePartitions | commands.DeleteTopic | commands.AlterTopicConfigs) -> RequestedChange:
     change: RequestedPartitions | RequestedDeletion | RequestedConfigs
     match command:
         case commands.CreatePartitions():

@@ -25,7 +25,7 @@ from controller.machine.configs.values import Bad, Value
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
-from controller.machine.rules.reading import Example, Rules, read_rules
+from controller.machine.rules.reading import Rules, read_rules
 from controller.machine.rules.rule import Change, Kind, Rule, RulesError, TopicFacts
 from controller.machine.state import BROKERS, Cluster, State, Topic
 from events import catalog
@@ -239,19 +239,16 @@ def _answered(command: ApplyRules, number: int, code: int = 0, message: str = ""
 def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
     """Yields a message for each example whose change violates other rules than the example names."""
     for example in rules.examples:
-        judgement = judge(rules.rules, _change_of(example, at_ms))
+        topic, principal = example.topic, example.principal
+        before = None if example.before is None else _example_facts(example.before)
+        after = None if example.change == "delete" else _example_facts({**(example.before or {}), **example.after})
+        change = Change(kind=example.change, topic=topic, before=before, after=after, principal=principal, at_ms=at_ms)
+        judgement = judge(rules.rules, change)
         found = {one.rule.rpartition("/")[2] for one in judgement.all}
         if found != set(example.violates):
             expected = ", ".join(example.violates) or "no rule"
             text = "; ".join(one.message for one in judgement.all) or "no rule is violated"
-            yield f"line {example.line}: {example.change} {example.topic} should violate {expected}, but {text}"
-
-
-def _change_of(example: Example, at_ms: int) -> Change:
-    before = None if example.before is None else _example_facts(example.before)
-    after = None if example.change == "delete" else _example_facts({**(example.before or {}), **example.after})
-    topic, principal = example.topic, example.principal
-    return Change(kind=example.change, topic=topic, before=before, after=after, principal=principal, at_ms=at_ms)
+            yield f"line {example.line}: {example.change} {topic} should violate {expected}, but {text}"
 
 
 def _example_facts(given: Mapping[str, Any]) -> TopicFacts:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.machine.rules import reading
+from controller.machine.rules import reading_values
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.rule import RulesError
 from controller.policy.rules_file import checked_file, rules_text
@@ -229,7 +229,7 @@ def test_rules_beyond_the_size_limits_are_rejected() -> None:
 
 
 def test_examples_do_not_search_the_text_for_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading.Place, "_line_of_key", None)  # searching a text for a thousand examples took minutes
+    monkeypatch.setattr(reading_values.Place, "_line_of_key", None)  # for a thousand examples it took minutes
     examples = "[[example]]\ntopic = 'a'\nviolates = []\n" * 2
     rules = read_rules(f"[[rule]]\nname = 'r'\npartitions = 1\n\n{examples}")
     assert [example.line for example in rules.examples] == [5, 8]
