@@ -36,7 +36,7 @@ from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.kraft import kraft_broker_listener, kraft_brokers, refuse_other_brokers
 from controller.serving.log_lines import write_lines
 from controller.serving.quorum_member import Joining, Member
-from controller.serving.reach_cluster import ReachedCluster, decision_settings, log_readers, reach_cluster, watch_times
+from controller.serving.reach_cluster import ReachedCluster, decision_settings, log_readers, reach_cluster
 from controller.settings.load import ServeSettings
 from controller.store.recorder import WITHOUT_METADATA_LOG
 from events.logs.rocksdb_log import RocksDbLog
