@@ -28,7 +28,8 @@ from controller.machine.state import DictTopics, State
 from events.codec import decode_event
 from projections.replay.checks.checking import check_here, check_in_buckets
 from projections.replay.export.export import export, exported
-from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
+from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
 from projections.replay.rebuild.folds import HASHES, hash_rows
 from projections.replay.runner import Runner
@@ -75,7 +76,7 @@ def plain_loop(ref: LogRef) -> int:
     state = State(topics)
     gc.disable()
     try:
-        with open_frozen(ref) as log:
+        with frozen_log(ref.path) as log:
             for offset, value in log.read():
                 apply(state, decode_event(offset, value))
     finally:

@@ -240,7 +240,7 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
     """Run a sub-command. Raises UserError and OSError."""
-    from projections.replay.log.log_ref import ends_of, events_before, open_ref, read_through
+    from projections.replay.log.log_ref import ends_of, open_ref, read_through
 
     if command.without_at and arguments.at is not None:
         raise ReplayError(f"{name} does not take --at: {command.without_at}")
@@ -259,7 +259,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     run: _Run = getattr(module, f"run_{name}")
     if not command.spark or arguments.local:
         return run(_in_process(arguments), ref, options)
-    events = events_before(ends_of(ref, options.at))
+    events = sum(ends_of(ref, options.at).values())
     if events <= SMALL_EVENTS and sys.stderr.isatty():
         print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
     with _spark(name, arguments) as runner:

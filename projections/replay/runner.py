@@ -85,11 +85,6 @@ def events_of(ref: Ref, ends: Ends, columns: Sequence[str]) -> Source:
     return Source(ranges_of(ref, 0, ends, RANGE_EVENTS), read, arrow_schema(columns))
 
 
-def whole(batches: Batches) -> Batches:
-    """Return the batches unchanged: a function for `Runner.fold` that only collects rows."""
-    return batches
-
-
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
     """Make a folder for files that tasks write; the folder is removed if the `with` block fails."""

@@ -24,16 +24,15 @@ from events.codec import decode_event, place_of
 from events.logs.log import read_one, shard_offsets
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapshot
 from events.names import CLUSTER_SHARD, TopicName, shard_key
+from projections.replay.log.columns import arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.kafka_scan import KafkaRef
+from projections.replay.log.kafka_scan import KafkaRef, Stored
 from projections.replay.log.log_ref import (
     Ends,
     LogRef,
     Range,
     Ref,
-    events_before,
     log_of,
-    open_frozen,
     ranges_of,
     stored_events,
 )
@@ -42,8 +41,6 @@ from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
 from projections.replay.runner import Batches, Runner, Source
 
-Stored = tuple[int, bytes]
-"""An event as it is stored: its offset and its canonical bytes."""
 Shard = tuple[int, str, Iterator[Stored]]
 """A log partition, a shard key, and the events of that shard in order."""
 Row = tuple[Any, ...]
@@ -59,9 +56,7 @@ BUCKET_EVENTS = 100_000
 BUCKET_BYTES = 4 << 20
 """Approximate number of snapshot bytes that one task folds: some ten thousand topics."""
 _BATCH_ROWS = 5_000
-STORED = pa.schema(
-    [("log_partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()), ("value", pa.binary())]
-)
+STORED = arrow_schema(("log_partition", "shard", "offset", "value"))
 """The columns of a stored event: its log partition, shard key, offset and bytes."""
 
 
@@ -90,7 +85,7 @@ def newest_snapshot(ref: Ref, ends: Ends) -> Beginning:
     if not isinstance(ref, LogRef):
         return AT_FIRST
     at_most = ends[ref.partition]
-    with open_frozen(ref) as log:
+    with frozen_log(ref.path) as log:
         while (snapshot := nearest_snapshot(log, at_most)) is not None:
             with snapshot:
                 try:
@@ -111,7 +106,7 @@ def cluster_events(ref: Ref, ends: Ends) -> Clusters:
             one.partition: tuple(stored for stored in one.cluster if stored[0] < ends[one.partition])
             for one in ref.partitions
         }
-    with open_frozen(ref) as log:
+    with frozen_log(ref.path) as log:
         offsets = shard_offsets(log, CLUSTER_SHARD, 0, ends[ref.partition])
         stored = ((offset, read_one(log, offset)) for offset in offsets)
         return {ref.partition: tuple(one for one in stored if not hasattr(decode_event(*one).event, "topic"))}
@@ -138,7 +133,7 @@ def fold_shards(
         with collector_off():
             yield from as_batches(job(_shards(batches)), schema)
 
-    count = buckets or -(-(events_before(ends) - begin.offset) // BUCKET_EVENTS) + begin.size // BUCKET_BYTES
+    count = buckets or -(-(sum(ends.values()) - begin.offset) // BUCKET_EVENTS) + begin.size // BUCKET_BYTES
     source = _source(ref, ends, begin, only)
     return runner.fold(source, folded, schema, max(1, count), ordered=True)
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from events.codec import decode_event
+from events.errors import UserError
 from events.logs.log import EventLog, read_one
 from events.names import Offset
 
@@ -31,7 +32,7 @@ _LOST_PLUS = re.compile(r"(?<=\d) (\d\d:?\d\d)$")
 """In a URL a `+` that is not escaped arrives as a space: `10:00:00+02:00` as `10:00:00 02:00`."""
 
 
-class InvalidPointInTime(ValueError):
+class InvalidPointInTime(UserError, ValueError):
     """Text that is not a valid point in time, or one that the log has not reached; the message says what is allowed."""
 
 

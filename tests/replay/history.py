@@ -26,7 +26,8 @@ from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, HeadSigner
 from events.names import BrokerId, TopicId, TopicName, shard_key
-from projections.replay.shards import Shard, Stored
+from projections.replay.log.kafka_scan import Stored
+from projections.replay.shards import Shard
 
 BORN_MS = 1_700_000_000_000
 CLUSTER_ID = "replayed-cluster"

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from controller.cli import main, replay
 from controller.store.stored_topics import TOPIC
 from events.logs.log import read_one
-from projections.replay.log.log_ref import LogRef, open_frozen
+from projections.replay.log.log_ref import LogRef
+from projections.replay.log.secondary import frozen_log
 from projections.replay.spark import session as session_module
 from tests.replay.damage import put_event, put_view
 from tests.replay.history import open_log
@@ -139,7 +140,7 @@ def test_registering_replay_does_not_import_spark() -> None:
 
 
 def test_replay_with_findings_exits_with_1(run: Run, own_history: LogRef) -> None:
-    with open_frozen(own_history) as log:
+    with frozen_log(own_history.path) as log:
         stored = log.get(TOPIC + b"slow_one")
     put_view(own_history.path, b"s" + TOPIC + b"late_one", stored)
     ended = run("compare", own_history.text, "--json")

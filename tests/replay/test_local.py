@@ -23,7 +23,8 @@ from controller.cli.replay import COMMANDS
 from controller.store.stored_topics import TOPIC
 from events.logs.log import read_one
 from projections.replay.log.kafka_scan import KafkaRef
-from projections.replay.log.log_ref import LogRef, Ref, open_frozen, open_ref
+from projections.replay.log.log_ref import LogRef, Ref, open_ref
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import InProcess, Runner
 from projections.replay.spark.session import OnSpark
@@ -56,7 +57,7 @@ def test_local_replays_equal_spark(spark: SparkSession, history: LogRef, name: s
 
 
 def test_local_replays_find_the_same_damage_as_spark(spark: SparkSession, own_history: LogRef) -> None:
-    with open_frozen(own_history) as log:
+    with frozen_log(own_history.path) as log:
         stored, event = log.get(TOPIC + b"slow_one"), read_one(log, 20)
     put_view(own_history.path, b"s" + TOPIC + b"late_one", stored)
     put_event(own_history.path, 15, event)

@@ -13,7 +13,8 @@ from events.catalog import Recorded
 from events.codec import decode_event, encode_event
 from events.logs.log import Commit, Entry
 from events.names import shard_key
-from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
+from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.secondary import frozen_log
 from projections.replay.spark.source import TopicwrightSource
 from tests.replay.history import open_log
 
@@ -30,7 +31,7 @@ def written(folder: Path, records: Iterable[Recorded]) -> LogRef:
 
 
 def records_of(ref: LogRef) -> list[Recorded]:
-    with open_frozen(ref) as log:
+    with frozen_log(ref.path) as log:
         return [decode_event(offset, value) for offset, value in log.read(0)]
 
 

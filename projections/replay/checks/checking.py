@@ -111,18 +111,22 @@ def check_here(
 
 
 def check_growth(
-    new: Events, earlier: Callable[[Shards], Batches], before: Checkpoint, last: Iterable[tuple[int, str]]
+    new: Batches,
+    earlier: Callable[[Shards], Batches],
+    before: Checkpoint,
+    last: Iterable[tuple[int, str]] = (),
+    settle_ms: int | None = SETTLE_MS,
 ) -> Result:
     """Check the events after a checkpoint, in this process. Raises ReplayError.
 
-    `earlier` returns the events of some shards before the checkpoint, with COLUMNS. `last` are the shards of the newest
-    events before it. They are checked again, because the earlier check may have ended in the middle of a decision.
+    `new` has these events, with COLUMNS. `earlier` returns the events of some shards before the checkpoint. `last` are
+    the shards of the newest events before it. They are checked again, because the earlier check may have ended in the
+    middle of a decision.
     """
-    source = new(COLUMNS)
     with database() as history:
-        load(history, source.batches(), source.schema)
+        load(history, new, arrow_schema(COLUMNS))
         shards = complete(history, before.runs, earlier, last)
-        result = check(history, given=("offset_runs",), others=before.partitions, keep=True)
+        result = check(history, settle_ms=settle_ms, given=("offset_runs",), others=before.partitions, keep=True)
         ((read,),) = history.execute("select count(*) from stored_events").fetchall()
     found = [dict(row) for row in before.found if row["shard"] not in shards.get(row["log_partition"], ())]
     return result._replace(rows=[*found, *result.rows], read=read)

@@ -20,17 +20,14 @@ import pyarrow.parquet as pq
 
 from events.files import replacing
 from projections.replay.checks.history import COLUMNS, create_views, text_of
-from projections.replay.log.columns import INTS, arrow_schema
+from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import Batches
 
 Shards = Mapping[int, set[str]]
 """Shard keys by log partition."""
 Run = Mapping[str, Any]
 """A row of the view `offset_runs`."""
-OPEN = pa.schema(
-    [("log_partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()), ("topic", pa.string()),
-     ("partition", pa.int32()), ("replicas", INTS), ("leader", pa.int32()), ("isr", INTS)]
-)  # fmt: skip
+OPEN = arrow_schema(("log_partition", "shard", "offset", "topic", "partition", "replicas", "leader", "isr"))
 """The columns of the view `open_partitions`."""
 RUNS = pa.schema(
     [("log_partition", pa.int32()), ("first", pa.int64()), ("last", pa.int64()), ("events", pa.int64()),
@@ -85,7 +82,7 @@ def complete(
     history: duckdb.DuckDBPyConnection,
     before: Iterable[Run],
     earlier: Callable[[Shards], Batches],
-    more: Iterable[tuple[int, str]] = (),
+    more: Iterable[tuple[int, str]],
 ) -> Shards:
     """Insert the earlier events of all shards that have new events, and of the shards `more`, into `stored_events`, and
     create the view `offset_runs` of all events. Returns these shards."""

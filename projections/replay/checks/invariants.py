@@ -92,7 +92,7 @@ def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Resu
 
         ending = exported(folder, starts, ("log_partition", "shard"), {one: end - 1 for one, end in starts.items()})
         last = [(row["log_partition"], row["shard"]) for batch in ending.batches() for row in batch.to_pylist()]
-        checked = check_growth(partial(exported, folder, ends, starts=starts), earlier, before, last)
+        checked = check_growth(exported(folder, ends, COLUMNS, starts).batches(), earlier, before, last)
     else:
         checked = _checked(runner, partial(exported, folder, ends), keep=True)
     write_checkpoint(file, rules, checked.runs, checked.rows, checked.partitions)

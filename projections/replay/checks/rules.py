@@ -64,9 +64,7 @@ def read_invariants(file: Path) -> tuple[Invariant, ...]:
     without a name."""
     try:
         return parsed(file.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReplayError(f"{file}: {error}") from None
-    except ReplayError as error:
+    except (OSError, UnicodeDecodeError, ReplayError) as error:
         raise ReplayError(f"{file}: {error}") from None
 
 

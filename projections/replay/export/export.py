@@ -45,10 +45,11 @@ from events.logs.log import read_one
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import KafkaRef, event_at
-from projections.replay.log.log_ref import Ends, LogRef, Range, Ref, ends_of, log_of, open_frozen, ranges_of
+from projections.replay.log.log_ref import Ends, LogRef, Range, Ref, ends_of, log_of, ranges_of
 from projections.replay.log.reading import read_range
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import Batches, Runner, Source, check_written, new_folder, whole
+from projections.replay.runner import Batches, Runner, Source, check_written, new_folder
 from projections.text.wording import many
 
 FILE_EVENTS = 250_000  # the most events in a file; one task writes or reads it
@@ -69,7 +70,7 @@ def write_files(runner: Runner, ref: Ref, folder: Path, start: int, ends: Ends) 
         yield pa.RecordBatch.from_pylist([_write(log, wanted, folder)], schema=_WRITTEN)
 
     wanted = ranges_of(ref, start, ends, FILE_EVENTS)
-    rows = runner.fold(Source(wanted, written, _WRITTEN), whole, _WRITTEN).to_pylist()
+    rows = runner.fold(Source(wanted, written, _WRITTEN), lambda batches: batches, _WRITTEN).to_pylist()
     events = {row["file"]: row["events"] for row in rows}
     for one in wanted:
         assert events[_file_of(one)] == one.end - one.start, f"{_file_of(one)} has all events of its range"
@@ -238,7 +239,7 @@ def _log_end(ref: Ref, partition: int) -> Iterator[_LogEnd]:
         cluster = f"{ref.cluster_id}, topic {ref.topic.topic}"
         yield _LogEnd(cluster, one.end, lambda offset: sha256(event_at(ref.topic, one, offset)).hexdigest())
         return
-    with open_frozen(ref) as log:
+    with frozen_log(ref.path) as log:
         yield _LogEnd(log.cluster_id, log.durable_offset, lambda offset: sha256(read_one(log, offset)).hexdigest())
 
 

@@ -236,9 +236,10 @@ def column_names(text: str | None) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name in wanted or not wanted)
 
 
-def arrow_schema(names: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of some columns."""
-    return pa.schema([(name, COLUMNS[name]) for name in names])
+def arrow_schema(names: Sequence[str], **more: pa.DataType) -> pa.Schema:
+    """The Arrow schema of some columns; `more` has the types of those that are not in COLUMNS."""
+    types = {**COLUMNS, **more}
+    return pa.schema([(name, types[name]) for name in names])
 
 
 _Rows = Sequence[tuple[Recorded, bytes]]

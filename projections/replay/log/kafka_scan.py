@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
+from events.catalog import Recorded
 from events.codec import EventDecodeError, decode_event
 from events.logs.events_topic import KEEP_ALL, START, PartitionReader, Position, RecordError
 from events.logs.log import LogError
@@ -26,6 +26,7 @@ from projections.replay.outcome import ReplayError
 
 SCAN_EVENTS = 50_000  # the events of a partition between two positions at which a task may begin
 Stored = tuple[int, bytes]
+"""An event as it is stored: its offset and its canonical bytes."""
 
 
 class ScannedRange(msgspec.Struct, frozen=True):
@@ -118,7 +119,7 @@ def folded(topic: KafkaTopic, fold: PartitionReader, records: Iterable[tuple[int
             yield list(enumerate(taken.events, taken.first_event))
 
 
-def decoded(topic: KafkaTopic, partition: int, number: int, value: bytes) -> Any:
+def decoded(topic: KafkaTopic, partition: int, number: int, value: bytes) -> Recorded:
     """Decode an event. Raises ReplayError, which names the partition."""
     try:
         return decode_event(number, value)

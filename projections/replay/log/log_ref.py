@@ -19,7 +19,6 @@ import msgspec
 
 from events.logs.archive.manifest import archive_status
 from events.logs.events_topic import START, Position
-from events.logs.log import LogError
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
 from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, ScannedRange, end_at_time, scan
@@ -48,7 +47,7 @@ def open_ref(text: str, properties: Properties = ()) -> Ref:
     """The log of a LOG argument, scanned if it is in Kafka; `properties` are librdkafka's. A service may write to the
     log meanwhile.
 
-    Raises ReplayError if the log is missing, not a log, empty, damaged, or from a newer release.
+    Raises LogError if the log is missing, not a log, damaged, or from a newer release, and ReplayError if it is empty.
     """
     named = parse_ref(text, properties=properties)
     ref = scan(named) if isinstance(named, KafkaTopic) else named
@@ -58,7 +57,7 @@ def open_ref(text: str, properties: Properties = ()) -> Ref:
 
 
 def open_folder(folder: str) -> LogRef:
-    """The log in a data directory. Raises ReplayError as `open_ref`."""
+    """The log in a data directory. Raises the errors of `open_ref`."""
     ref = open_ref(folder)
     assert isinstance(ref, LogRef), f"{folder} is a folder"
     return ref
@@ -73,24 +72,14 @@ def parse_ref(text: str, partition: int = 0, properties: Properties = ()) -> Log
     return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
 
 
-@contextmanager
-def open_frozen(ref: LogRef) -> Iterator[FrozenLog]:
-    """Open a data directory as it is now, without Spark. Raises ReplayError."""
-    try:
-        with frozen_log(ref.path) as log:
-            yield log
-    except LogError as error:
-        raise ReplayError(str(error)) from error
-
-
 def read_through(ref: Ref) -> str | None:
     """Read the state and the indexes of a data directory, to find damage there: a replay itself reads only events.
 
-    Returns a line that names the archived events, if there are any. Raises ReplayError.
+    Returns a line that names the archived events, if there are any. Raises LogError.
     """
     if isinstance(ref, KafkaRef):
         return None
-    with open_frozen(ref) as log:
+    with frozen_log(ref.path) as log:
         log.read_through()
         return f"events below {log.start_offset} are read from {archive_status(log).url}" if log.start_offset else None
 
@@ -99,18 +88,14 @@ def ends_of(ref: Ref, at: str | None = None) -> Ends:
     """Where each log partition stops at a point in time (see `projections.text.points_in_time`); None is the newest
     event. An offset applies to each partition; a partition with fewer events stops at its end.
 
-    Raises ReplayError for an invalid text, an offset that no partition has reached, and a time before the first event.
+    Raises InvalidPointInTime for an invalid text and for an offset that no partition has reached, and ReplayError for a
+    time before the first event.
     """
     if isinstance(ref, KafkaRef):
         return _ends_in_kafka(ref, at)
-    with open_frozen(ref) as log:
-        if at is None:
-            return {ref.partition: log.durable_offset}
-        try:
-            end = end_at(log, parse_point_in_time(at))
-        except InvalidPointInTime as error:
-            raise ReplayError(str(error)) from None
-        if end == 0:
+    with frozen_log(ref.path) as log:
+        end = log.durable_offset if at is None else end_at(log, parse_point_in_time(at))
+        if at is not None and end == 0:
             raise _too_early(at, time_at(log, 1) or 0)
         return {ref.partition: end}
 
@@ -119,10 +104,7 @@ def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
     newest = {one.partition: one.end for one in ref.partitions}
     if at is None:
         return newest
-    try:
-        point_in_time = parse_point_in_time(at)
-    except InvalidPointInTime as error:
-        raise ReplayError(str(error)) from None
+    point_in_time = parse_point_in_time(at)
     if isinstance(point_in_time, datetime):
         at_ms = round(point_in_time.timestamp() * 1000)
         ends = {one.partition: end_at_time(ref.topic, one, at_ms) for one in ref.partitions}
@@ -131,7 +113,7 @@ def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
         return ends
     if point_in_time >= max(newest.values(), default=0):
         reached = f"the newest event of any partition is at offset {max(newest.values(), default=0) - 1}"
-        raise ReplayError(f"offset {point_in_time} is not reached yet: {reached}")
+        raise InvalidPointInTime(f"offset {point_in_time} is not reached yet: {reached}")
     return {partition: min(point_in_time + 1, end) for partition, end in newest.items()}
 
 
@@ -150,18 +132,13 @@ def log_of(ref: Ref) -> LogRef | KafkaTopic:
     return ref.topic if isinstance(ref, KafkaRef) else ref
 
 
-def events_before(ends: Ends) -> int:
-    """The number of events before `ends`, of all log partitions."""
-    return sum(ends.values())
-
-
 def as_of(ends: Ends) -> str:
     """These ends as text."""
     if list(ends) == [0]:
         return f"offset {ends[0] - 1}"
     reached = ", ".join(f"{end - 1} of partition {partition}" for partition, end in ends.items() if end)
     if len(ends) > _PARTITIONS_LISTED:
-        return f"{events_before(ends)} events of {len(ends)} partitions"
+        return f"{sum(ends.values())} events of {len(ends)} partitions"
     return f"offset {reached}" if len(ends) == 1 else f"offsets {reached}"
 
 

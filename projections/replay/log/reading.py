@@ -5,16 +5,17 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from events.codec import EventDecodeError, decode_event
+from events.codec import decode_event
 from projections.replay.log.columns import Columns, arrow_schema, shard_of
 from projections.replay.log.kafka_ref import KafkaTopic
+from projections.replay.log.kafka_scan import decoded
 from projections.replay.log.log_ref import LogRef, Range, open_range, stored_events
 from projections.replay.log.secondary import FrozenLog
-from projections.replay.outcome import ReplayError
 
 RANGE_EVENTS = 50_000
 """The maximum number of events that one task reads."""
@@ -61,13 +62,9 @@ def _decoded(
     shards: frozenset[str] | None,
 ) -> Iterator[pa.RecordBatch]:
     columns, room = Columns(names, partition), _BATCH_BYTES
+    decode = decode_event if isinstance(log, LogRef) else partial(decoded, log, partition)
     for offset, value in stored:
-        try:
-            recorded = decode_event(offset, value)
-        except EventDecodeError as error:
-            if isinstance(log, LogRef):
-                raise
-            raise ReplayError(f"{log.text}: partition {partition}, {error}") from None
+        recorded = decode(offset, value)
         if shards is not None and shard_of(recorded.event) not in shards:
             continue
         columns.add(recorded, value)

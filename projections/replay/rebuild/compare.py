@@ -24,11 +24,11 @@ from pathlib import Path
 from controller.store.store import TopicStore
 from controller.store.stored_topics import stored_values
 from events.codec import decode_event
-from events.logs.log import EventLog, LogError
+from events.logs.log import EventLog
 from events.names import ShardKey
 from projections.replay.log.kafka_scan import KafkaRef, scan
-from projections.replay.log.log_ref import Ends, LogRef, Ref, open_frozen
-from projections.replay.log.secondary import FrozenLog
+from projections.replay.log.log_ref import Ends, LogRef, Ref
+from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.rebuild.compare_gateway import with_gateway
 from projections.replay.rebuild.differences import (
@@ -36,7 +36,6 @@ from projections.replay.rebuild.differences import (
     SEARCHED_MAX,
     Difference,
     History,
-    Key,
     cluster_difference,
     difference,
     excerpts,
@@ -69,7 +68,7 @@ def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
     address of a gateway. Raises ReplayError.
     """
     if isinstance(ref, LogRef):
-        with open_frozen(ref) as log:
+        with frozen_log(ref.path) as log:
             end: Ends = {ref.partition: log.next_offset}
             begin = beginning(ref, end, options)
             return begun_at(_with_logs(runner, ref, {ref.partition: log}, end, begin, options), begin, end)
@@ -90,17 +89,17 @@ def _with_logs(
     rows = fold_shards(runner, ref, ends, hash_rows, HASHES, begin=begin)
     rebuilt = {(partition, shard): one for partition, shard, one in rows_of(rows)}
     keys = sorted(key for key in live.keys() | rebuilt.keys() if live.get(key) != rebuilt.get(key))
-    if isinstance(ref, LogRef):
-        events: Mapping[Key, EventLog] = {key: logs[key[0]] for key in keys}
-    else:
-        events = excerpts(runner, ref, ends, keys[:SEARCHED_MAX])
+    events: Mapping[int, EventLog] = logs
+    searched = len(keys)
+    if isinstance(ref, KafkaRef):
+        searched = SEARCHED_MAX
+        events = excerpts(runner, ref, ends, [shard for _, shard in keys[:searched]])
     differences = []
-    for key in keys:
-        partition, shard = key
-        hashes = rebuilt.get(key), live.get(key)
-        if key in events:
+    for number, (partition, shard) in enumerate(keys):
+        hashes = rebuilt.get((partition, shard)), live.get((partition, shard))
+        if number < searched:
             stored = stored_values(logs[partition], ShardKey(shard))
-            differences.append(difference(History(events[key], shard), stored, partition, shard, hashes))
+            differences.append(difference(History(events[partition], shard), stored, partition, shard, hashes))
         else:
             differences.append(Difference(shard, None, None, *hashes, NOT_SEARCHED, partition))
     for partition, stored_events in cluster_events(ref, ends).items():
@@ -111,16 +110,12 @@ def _with_logs(
 
 
 def _logs_in(data: Path, ref: KafkaRef, opened: ExitStack) -> dict[int, FrozenLog]:
-    """The logs in a folder, by log partition. Raises ReplayError."""
+    """The logs in a folder, by log partition. Raises LogError and ReplayError."""
     logs = {}
     for one in ref.partitions:
         folder = data / f"partition-{one.partition:05}"
         if folder.is_dir():
-            try:
-                logs[one.partition] = FrozenLog(folder)
-            except LogError as error:
-                raise ReplayError(str(error)) from error
-            opened.callback(logs[one.partition].close)
+            logs[one.partition] = opened.enter_context(frozen_log(folder))
     if not logs:
         raise ReplayError(
             f"{data} holds no partition of {ref.text}: name the folder that `topicwright gateway --data`, or "

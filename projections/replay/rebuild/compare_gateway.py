@@ -153,7 +153,7 @@ def _remaining(
     """The differences that remain when each topic is rebuilt up to the newest event that the gateway reflects."""
     count = len(ref.partitions)
     places = {shard: partition_of(ShardKey(shard), count) for shard in shards}
-    events = excerpts(runner, ref, ends_of(ref), [(places[shard], shard) for shard in answers])
+    events = excerpts(runner, ref, ends_of(ref), answers.keys())
     for shard in shards:
         partition = places[shard]
         if shard not in answers:
@@ -161,7 +161,7 @@ def _remaining(
             continue
         live, as_of = answers[shard] or (None, None)
         end = None if as_of is None else as_of + 1
-        history = History(events[partition, shard], shard, end, _as_in_response)
+        history = History(events[partition], shard, end, _as_in_response)
         topic = history.topic()
         if topic != live:
             yield Difference(shard, topic, live, _hash(topic), _hash(live), first_difference(history, live), partition)

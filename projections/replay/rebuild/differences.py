@@ -9,7 +9,7 @@ is ahead of the live part, or equally far with another content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -48,17 +48,18 @@ class FirstDifference(msgspec.Struct, frozen=True):
 SEARCHED_MAX = 500
 """For a log in Kafka, `first_difference` runs for at most so many topics."""
 NOT_SEARCHED = FirstDifference(None, f"not looked into: more than {SEARCHED_MAX} topics differ")
-Key = tuple[int, str]
-"""A log partition and a shard key."""
-
-
-View = Callable[[Topic | None], Topic | None]
 
 
 class History:
     """The events of one shard before `end`, and the topic after each of them; `view` is applied to each topic."""
 
-    def __init__(self, log: EventLog, shard: str, end: int | None = None, view: View = lambda topic: topic) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        shard: str,
+        end: int | None = None,
+        view: Callable[[Topic | None], Topic | None] = lambda topic: topic,
+    ) -> None:
         self._log = log
         self._view = view
         self.offsets = list(shard_offsets(log, ShardKey(shard), 0, end))
@@ -174,12 +175,9 @@ def outcome(differences: list[Difference], topics: int, ends: Ends, options: Opt
     return Outcome([_as_row(one) for one in differences], bool(differences), list(lines), about)
 
 
-Hashes = dict[tuple[int, str], str]
-"""The hash of a topic's state by log partition and shard key."""
-
-
-def live_hashes(log: FrozenLog, partition: int) -> Hashes:
-    """The hash of every topic's stored state by key. The blocks of a large topic are joined first."""
+def live_hashes(log: FrozenLog, partition: int) -> dict[tuple[int, str], str]:
+    """The hash of every topic's stored state, by log partition and shard key. The blocks of a large topic are joined
+    first."""
     return {(partition, key): state_hash(_whole(values)) for key, values in each_stored(log.scan(TOPIC))}
 
 
@@ -300,13 +298,11 @@ def _as_row(one: Difference) -> dict[str, Any]:
     }
 
 
-def excerpts(runner: Runner, ref: Ref, ends: Ends, keys: Collection[Key]) -> dict[Key, EventLog]:
-    """The events of some shards before `ends`, by log partition and shard key. Raises ReplayError."""
-    found: dict[Key, Excerpt] = {key: Excerpt(ends[key[0]]) for key in keys}
-    if keys:
-        only = frozenset(shard for _, shard in keys)
-        rows = fold_shards(runner, ref, ends, stored_rows, STORED, only=only)
+def excerpts(runner: Runner, ref: Ref, ends: Ends, shards: Collection[str]) -> Mapping[int, EventLog]:
+    """The events of some shards before `ends`, by log partition. Raises ReplayError."""
+    found = {partition: Excerpt(end) for partition, end in ends.items()}
+    if shards:
+        rows = fold_shards(runner, ref, ends, stored_rows, STORED, only=frozenset(shards))
         for log_partition, shard, offset, value in rows_of(rows):
-            if (log_partition, shard) in found:
-                found[log_partition, shard].add(offset, shard, None, value)
-    return dict(found)
+            found[log_partition].add(offset, shard, None, value)
+    return found

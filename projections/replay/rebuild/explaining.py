@@ -20,9 +20,11 @@ from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.explain import explain
 from projections.queries.query import NotFound, Queries, Query
-from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, has_partitions, open_frozen
+from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, has_partitions
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.runner import events_of
+from projections.replay.shards import rows_of
 from projections.views import lines
 from projections.views.events import ExplanationView
 
@@ -81,7 +83,7 @@ def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explan
     """
     ends = ends_of(ref, at)
     if isinstance(ref, LogRef):
-        with open_frozen(ref) as log:
+        with frozen_log(ref.path) as log:
             return _found({ref.partition: log}, subject, at, at)
     return _found(_excerpts(ref, ends, subject), subject, None, at)
 
@@ -117,7 +119,7 @@ def _excerpts(ref: Ref, ends: Ends, subject: str) -> dict[int, Excerpt]:
 def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[_Row], bool]) -> Iterator[_Row]:
     """The events before `ends` that `is_wanted` selects."""
     for batch in events_of(ref, ends, _Row._fields).batches():
-        yield from filter(is_wanted, map(_Row._make, zip(*(one.to_pylist() for one in batch.columns), strict=True)))
+        yield from filter(is_wanted, map(_Row._make, rows_of(batch)))
 
 
 def _all_lines(explanations: dict[int, ExplanationView], several: bool) -> Iterator[str]:

@@ -20,29 +20,17 @@ from events import catalog
 from events.codec import OF_NO_PARTITION, decode_event, place_of
 from events.external_decision import FOLLOW
 from events.names import TopicName
-from projections.replay.log.columns import PARTITION, TEXTS
-from projections.replay.shards import BEGUN, Row, Shard, Stored
+from projections.replay.log.columns import PARTITION, arrow_schema
+from projections.replay.log.kafka_scan import Stored
+from projections.replay.shards import BEGUN, Row, Shard
 from projections.text.names import topic_id_text
 from projections.views.requests import RequestTopicView, fold_request_topic
 
-REQUESTS = pa.schema(
-    [
-        ("log_partition", pa.int32()),
-        ("request_id", pa.string()),
-        ("topic", pa.string()),
-        ("status", pa.string()),
-        ("error_code", pa.int32()),
-        ("message", pa.string()),
-        ("rule", pa.string()),
-        ("principal", pa.string()),
-        ("client_id", pa.string()),
-        ("api", pa.string()),
-        ("requested_at_ms", pa.int64()),
-        ("requested_offset", pa.int64()),
-        ("waited_ms", pa.int64()),
-        ("last_offset", pa.int64()),
-    ]
-)
+REQUESTS = arrow_schema(
+    ("log_partition", "request_id", "topic", "status", "error_code", "message", "rule", "principal", "client_id", "api",
+     "requested_at_ms", "requested_offset", "waited_ms", "last_offset"),
+    status=pa.string(), requested_at_ms=pa.int64(), requested_offset=pa.int64(), last_offset=pa.int64(),
+)  # fmt: skip
 """One row for each topic of a request; `projections.views.requests` has the values of `status`."""
 _REQUEST_ENDS = catalog.CreateAnswered | catalog.ChangeRejected | catalog.ChangeCarriedOut
 _CHANGES = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged
@@ -87,25 +75,14 @@ def _request_row(log_partition: int, request_id: str, view: RequestTopicView, cl
     return log_partition, request_id, *outcome, *client, view.waited_ms, view.offset
 
 
-TOPICS = pa.schema(
-    [
-        ("log_partition", pa.int32()),
-        ("topic", pa.string()),
-        ("shard", pa.string()),
-        ("topic_id", pa.string()),
-        ("num_partitions", pa.int32()),
-        ("replication_factor", pa.int32()),
-        ("partitions", pa.list_(PARTITION)),
-        ("configs", TEXTS),
-        ("created_at_ms", pa.int64()),
-        ("created_offset", pa.int64()),
-        ("ready_at_ms", pa.int64()),
-        ("waiting_request", pa.string()),
-        ("state_hash", pa.string()),
-    ]
-)
+TOPICS = arrow_schema(
+    ("log_partition", "topic", "shard", "topic_id", "num_partitions", "replication_factor", "partitions", "configs",
+     "created_at_ms", "created_offset", "ready_at_ms", "waiting_request", "state_hash"),
+    created_at_ms=pa.int64(), created_offset=pa.int64(), ready_at_ms=pa.int64(), waiting_request=pa.string(),
+    state_hash=pa.string(),
+)  # fmt: skip
 """`waiting_request` is the unanswered create request, if any."""
-HASHES = pa.schema([TOPICS.field(name) for name in ("log_partition", "shard", "state_hash")])
+HASHES = arrow_schema(("log_partition", "shard", "state_hash"), state_hash=pa.string())
 
 
 def state_hash(stored: bytes) -> str:

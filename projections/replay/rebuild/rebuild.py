@@ -21,7 +21,8 @@ import duckdb
 import pyarrow as pa
 
 from events.codec import decode_event
-from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, events_before, offsets_row
+from projections.replay.log.columns import arrow_schema
+from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.rebuild.folds import REQUESTS, TOPICS, request_rows, topic_rows
 from projections.replay.runner import Batches, Runner, check_new, check_written, new_folder
@@ -41,22 +42,12 @@ from projections.text.points_in_time import iso
 from projections.text.wording import many
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 
-BROKERS = pa.schema(
-    [
-        ("log_partition", pa.int32()),
-        ("broker_id", pa.int32()),
-        ("broker_epoch", pa.int64()),
-        ("rack", pa.string()),
-        ("endpoints", pa.list_(pa.string())),
-        ("incarnation", pa.string()),
-        ("fenced", pa.bool_()),
-        ("registered_at_ms", pa.int64()),
-        ("changed_at_ms", pa.int64()),
-        ("changed_offset", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
-
+BROKERS = arrow_schema(
+    ("log_partition", "broker_id", "broker_epoch", "rack", "endpoints", "incarnation", "fenced", "registered_at_ms",
+     "changed_at_ms", "changed_offset", "reason"),
+    endpoints=pa.list_(pa.string()), incarnation=pa.string(), fenced=pa.bool_(), registered_at_ms=pa.int64(),
+    changed_at_ms=pa.int64(), changed_offset=pa.int64(),
+)  # fmt: skip
 FROM_SCRATCH = "from_scratch"
 _FOLDS: Mapping[str, tuple[Job, pa.Schema]] = {"topics": (topic_rows, TOPICS), "requests": (request_rows, REQUESTS)}
 _WRITTEN = pa.schema([("file", pa.string())])
@@ -115,7 +106,7 @@ def begun_at(outcome: Outcome, begin: Beginning, ends: Ends) -> Outcome:
     """Add the offset of the snapshot at which the fold began, if any, to an outcome: a line and `snapshot_offset`."""
     if begin is AT_FIRST:
         return outcome
-    left = many(events_before(ends) - begin.offset, "event")
+    left = many(sum(ends.values()) - begin.offset, "event")
     line = f"begun at the snapshot of offset {begin.offset - 1}, with {left} after it; --from-scratch trusts none"
     about = {**outcome.about, "snapshot_offset": begin.offset - 1}
     return outcome._replace(lines=[*outcome.lines, line], about=about)

@@ -29,8 +29,8 @@ from controller.machine.decide import decide_in_full
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.chain import request_of
-from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, Event, Observation, RulesObserved, TopicCreated, Verdict
+from projections.replay.log.columns import arrow_schema
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.redecide.recorded import RecordedRequest, fold_requests, timelines_of
@@ -99,27 +99,13 @@ def effects(requests: Iterable[RecordedRequest], tried: WhatIf, policies: Polici
     for request in requests:
         if request.command is None:
             raise ReplayError(f"{request.broken or f'no request led to offset {request.first.offset}'}; {MORE}")
-        yield effect(request, request.command, tried, policies)
-
-
-def effect(request: RecordedRequest, command: TopicCommand, tried: WhatIf, policies: Policies) -> Effect:
-    """The effect on one request."""
-    events = [record.event for record in request.records]
-    was = _result(events)
-    now_events, now = _decided(request.state(tried.over(request.cluster)), command, tried, policies)
-    change = _change(was, now, events, now_events)
-    now_by, message = _wording(change, was, now)
-    return Effect(
-        change,
-        command.principal,
-        was.rule,
-        now_by,
-        command.api,
-        command.topic,
-        request.first.offset,
-        message,
-        request.log_partition,
-    )
+        command, events = request.command, [record.event for record in request.records]
+        was = _result(events)
+        now_events, now = _decided(request.state(tried.over(request.cluster)), command, tried, policies)
+        change = _change(was, now, events, now_events)
+        now_by, message = _wording(change, was, now)
+        by = command.principal, was.rule, now_by, command.api
+        yield Effect(change, *by, command.topic, request.first.offset, message, request.log_partition)
 
 
 def _wording(change: Change, was: Result, now: Result) -> tuple[str, str]:
@@ -192,15 +178,11 @@ def _without_verdict(events: Sequence[Event]) -> list[Event]:
 
 # Counting.
 
-_PLACE = (("log_partition", pa.int32()), ("offset", pa.int64()))
-_EXAMPLE = pa.struct([*_PLACE, ("topic", pa.string()), ("message", pa.string())])
-COUNTS = pa.schema(
-    [
-        *((name, pa.string()) for name in ("change", "principal", "refused_by", "now_by", "api")),
-        ("count", pa.int64()),
-        ("examples", pa.list_(_EXAMPLE)),
-        ("failure", pa.string()),
-    ]
+_EXAMPLES = pa.list_(pa.struct(list(arrow_schema(("log_partition", "offset", "topic", "message")))))
+COUNTS = arrow_schema(
+    ("change", "principal", "refused_by", "now_by", "api", "count", "examples", "failure"),
+    **dict.fromkeys(("change", "refused_by", "now_by", "failure"), pa.string()),
+    examples=_EXAMPLES,
 )
 """The number of requests of a principal through one API with the same change by the same rules (see `Effect`), with the
 first of them. `failure` is instead the error of a policy on closing."""
@@ -250,13 +232,10 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
 
 
 def check_backtest(ref: Ref, options: Options) -> None:
-    """Check, before Spark starts, that the hypothesis can be tested. Raises ReplayError."""
+    """Check, before Spark starts, that the hypothesis can be tested. Raises ReplayError and PolicyLoadError."""
     tried = what_if(options.policies, options.settings)
-    try:
-        for timeline in timelines_of(cluster_events(ref, ends_of(ref, options.at))).values():
-            check(tried, timeline)
-    except PolicyLoadError as error:
-        raise ReplayError(str(error)) from error
+    for timeline in timelines_of(cluster_events(ref, ends_of(ref, options.at))).values():
+        check(tried, timeline)
 
 
 def _of_bucket(requests: Iterable[RecordedRequest], tried: WhatIf) -> Iterator[Row]:

@@ -27,6 +27,7 @@ from controller.release import RELEASE
 from events.catalog import Cause, Event, PartitionsAdded, Recorded, SettingsChanged, TopicCreated
 from events.codec import encode_event
 from events.errors import shortened
+from projections.replay.log.columns import arrow_schema
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import RecordedRequest, fold_requests
@@ -82,16 +83,16 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     )
 
 
-_NUMBERS = {"offset": pa.int64(), "log_partition": pa.int32()}
-_DIFFERENCE = pa.schema([(name, _NUMBERS.get(name, pa.string())) for name in Difference.__struct_fields__])
+_DIFFERENCE = arrow_schema(Difference.__struct_fields__, recorded=pa.string(), now=pa.string(), why=pa.string())
 _SCHEMA = _DIFFERENCE.append(pa.field("times", pa.int64()))
 
 
 def _of_bucket(decided: Iterable[RecordedRequest], release: str) -> Iterator[Row]:
     """A row of _SCHEMA for each difference, for each cause with its count, and for the number of requests."""
     requests, causes = 0, Counter[str]()
-    for found in differences(decided, release):
+    for request in decided:
         requests += 1
+        found = difference(request, release)
         if found is None:
             continue
         if causes.total() < DIFFERENCES_PER_BUCKET_MAX:
@@ -116,14 +117,9 @@ def _lines(causes: Counter[str], found: Sequence[Mapping[str, Any]], limit: int)
         yield f"… and {causes.total() - len(found[:limit])} more"
 
 
-def differences(requests: Iterable[RecordedRequest], release: str) -> Iterator[Difference | None]:
-    """For each request: its difference, or None if it is decided bit for bit as recorded. `release` is the running
-    release."""
-    return (difference(request, release) for request in requests)
-
-
 def difference(request: RecordedRequest, release: str) -> Difference | None:
-    """The difference of one request; None if it is decided bit for bit as recorded."""
+    """The difference of one request; None if it is decided bit for bit as recorded. `release` is the running
+    release."""
     recorded, first = _bytes(request.records), _words(request.first.event)
     if request.broken:
         why = f"{request.broken}; what follows in this shard was not decided again"

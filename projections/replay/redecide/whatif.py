@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from controller.machine.configs import values
 from controller.machine.configs.table import BROKER_SYNONYMS
 from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
-from controller.machine.rules.rule import RulesError
 from controller.machine.state import Cluster, RulesVersion
 from controller.policy.chain import PolicyChain
 from controller.policy.loading import SETTING as POLICY_SETTING
@@ -33,10 +32,6 @@ POLICY_PREFIX = "policy."
 """The prefix of settings that only policies read."""
 
 Pairs = tuple[tuple[str, str], ...]
-
-
-class BadChange(ReplayError):
-    """A hypothesis that cannot be tested. The message says what is allowed."""
 
 
 class WhatIf(msgspec.Struct, frozen=True):
@@ -74,19 +69,17 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 def what_if(policies: Sequence[str], settings: Iterable[tuple[str, str]]) -> WhatIf:
-    """The hypothesis of the options `--policy` and `--set KEY=VALUE`; the policy "" means none. Raises BadChange."""
+    """The hypothesis of the options `--policy` and `--set KEY=VALUE`; the policy "" means none. Raises ReplayError
+    and RulesError."""
     checked = dict(_checked(key.strip(), value.strip()) for key, value in settings)
     named, file = checked.pop(POLICY_SETTING, None), checked.pop(RULES_FILE, None)
-    try:
-        rules = None if file is None else checked_file(Path(file))
-    except RulesError as error:
-        raise BadChange(str(error)) from None
+    rules = None if file is None else checked_file(Path(file))
     listed = ",".join(one for one in policies if one) if policies else None
     if listed is not None and named is not None and listed != named:
-        raise BadChange(f"--policy {listed} and --set {POLICY_SETTING}={named} name different policies")
+        raise ReplayError(f"--policy {listed} and --set {POLICY_SETTING}={named} name different policies")
     tried = WhatIf(tuple(sorted(checked.items())), named if listed is None else listed, rules)
     if tried == WhatIf():
-        raise BadChange("nothing to test: give --rules FILE, --policy CLASS or --set KEY=VALUE")
+        raise ReplayError("nothing to test: give --rules FILE, --policy CLASS or --set KEY=VALUE")
     return tried
 
 
@@ -115,7 +108,7 @@ class Policies:
 
 def check(tried: WhatIf, timeline: Timeline) -> None:
     """Validate a hypothesis against all settings that the log ever had, and configure the policies with each. Raises
-    BadChange and PolicyLoadError."""
+    ReplayError and PolicyLoadError."""
     policies = Policies(tried)
     try:
         for record in timeline.settings_changes:
@@ -123,7 +116,7 @@ def check(tried: WhatIf, timeline: Timeline) -> None:
             pairs = tried.pairs_over(record.event.settings)
             conflict = contradicting_defaults(tuple(pair for pair in pairs if pair[0] in _DEFAULTS))
             if conflict is not None:
-                raise BadChange(f"with the settings of offset {record.offset}: {conflict}")
+                raise ReplayError(f"with the settings of offset {record.offset}: {conflict}")
             policies.chain(pairs)
     finally:
         policies.close()
@@ -161,9 +154,9 @@ def _checked(key: str, value: str) -> tuple[str, str]:
     if key not in _DECISIVE:
         near = get_close_matches(key, _DECISIVE, n=1)
         hint = f"did you mean {near[0]}?" if near else "docs/backtest.md lists the settings that decisions depend on"
-        raise BadChange(f"--set {key}={value}: no decision depends on it: {hint}")
+        raise ReplayError(f"--set {key}={value}: no decision depends on it: {hint}")
     kind, allowed = _DECISIVE[key]
     read = values.read_value(key, kind, allowed, value)
     if isinstance(read, values.Bad):
-        raise BadChange(f"--set {key}={value} is not allowed; allowed: {values.allowed_text(kind, allowed)}")
+        raise ReplayError(f"--set {key}={value} is not allowed; allowed: {values.allowed_text(kind, allowed)}")
     return key, value if key in _DEFAULTS else values.value_text(read)

@@ -1,4 +1,4 @@
-"""Draws the figures of a report from the numbers in `data`, with Plotly.
+"""Draws the figures of a report with Plotly, from the numbers that `report` computes: a `Report`.
 
 The colours are those of Okabe and Ito, which colour-blind people can tell apart. Below each figure the page has the
 same numbers in a table, so no information depends on colour or hovering. Labels come from the log and from policies,
@@ -8,26 +8,55 @@ and Plotly interprets some HTML in texts, so every label is escaped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
+from types import SimpleNamespace
 from typing import Any
 
 import plotly.graph_objects as go
 
 from events.errors import shortened
-from projections.replay.report.data import OUTCOMES, Report, Row, Rows
+
+Row = SimpleNamespace
+"""A row of a query of `report`, with its columns as attributes."""
+Rows = Sequence[Row]
+Report = SimpleNamespace
+"""All numbers of the page: the time of the first and the last event, `ends` by log partition, the width of a bar.
+
+Rows: `outcomes` (requests by outcome in the bar that begins at `at_ms`), `wait_bins` (topics that became complete so
+long after their creation), `refusals` by rule, `brokers` (the load at the end, also of unregistered brokers with
+replicas), `lanes` (ranges of time in which the status of a broker does not change), `health` (the highest numbers of
+partitions in a bar) and `checks`. One row each: `waits` (`never`: not complete before they were deleted or the log
+ended) and `held`, the totals at the end. `creators` and `changes` are tuples, in the form that the page renders.
+"""
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 SKY, PURPLE, GREY, INK = "#56b4e9", "#cc79a7", "#9aa3ad", "#1f2933"
-OUTCOME_COLOURS = {
-    "created": GREEN,
-    "timed-out": ORANGE,
-    "refused": VERMILION,
-    "failed": PURPLE,
-    "changed": BLUE,
-    "change-refused": SKY,
+OUTCOMES = {
+    "created": ("created and complete in time", GREEN),
+    "timed-out": ("created, answered before it was complete", ORANGE),
+    "refused": ("refused", VERMILION),
+    "failed": ("created, gone before it was complete", PURPLE),
+    "changed": ("partitions added, configs changed or deleted", BLUE),
+    "change-refused": ("change refused", SKY),
 }
+"""The outcomes of requests in the order of the legend, with their meaning and colour."""
+BUCKETS_MS = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(1000, 2000, 5000, 10_000, 30_000),
+    *(60_000, 120_000, 300_000, 600_000, 1_800_000),
+    *(3_600_000, 7_200_000, 21_600_000, 43_200_000),
+    *(86_400_000, 604_800_000, 2_592_000_000),
+)
+"""The possible widths of a bar on the time axis."""
+BUCKETS_MAX = 96  # bars of the time axis that a page has room for
+
+WAIT_EDGES_MS = (
+    *(0, 1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(1000, 2000, 5000, 10_000, 20_000, 60_000, 300_000, 3_600_000),
+)
+"""The lower edges of the bars in the histogram of waits; the last bar is unbounded."""
 REFUSALS_SHOWN = 15
 LANES_HIGH = 60
 """With more brokers than this, lanes become narrower."""
@@ -37,17 +66,37 @@ LABEL_CHARS_MAX, RACK_CHARS_MAX = 46, 12
 HEIGHT, ROW_HEIGHT = 340, 44
 
 
+def requests(report: Report, *outcomes: str) -> int:
+    """The number of requests with one of these outcomes."""
+    return sum(one.count for one in report.outcomes if one.outcome in outcomes)
+
+
+def bucket_ms(span_ms: int) -> int:
+    """The narrowest width of a bar with which a span has at most BUCKETS_MAX bars."""
+    return next((width for width in BUCKETS_MS if span_ms // width < BUCKETS_MAX), BUCKETS_MS[-1])
+
+
+def wait_bins(counts: Mapping[int, int]) -> list[Row]:
+    """The bars of the histogram from the first to the last that is not empty; `counts` has the count by index of
+    WAIT_EDGES_MS."""
+    ends = (*WAIT_EDGES_MS[1:], None)
+    return [
+        Row(low_ms=WAIT_EDGES_MS[place], high_ms=ends[place], count=counts.get(place, 0))
+        for place in range(min(counts, default=0), max(counts, default=-1) + 1)
+    ]
+
+
 def outcomes_figure(report: Report) -> go.Figure:
     """Requests over time, stacked by outcome."""
     bars, heights = [], Counter[int]()
-    for outcome, words in OUTCOMES.items():
+    for outcome, (words, colour) in OUTCOMES.items():
         found = [one for one in report.outcomes if one.outcome == outcome]
         for one in found:
             heights[one.at_ms] += one.count
         if found:
             bars.append(
                 _bars(
-                    OUTCOME_COLOURS[outcome],
+                    colour,
                     x=[_time(one.at_ms) for one in found],
                     y=[one.count for one in found],
                     width=report.bucket_ms,

@@ -1,6 +1,6 @@
 """Writes a report: `topicwright replay report LOG --output FILE.html`, one HTML page that loads no other files.
 
-SQL on the events of a log and the views of `checks/views.sql` computes the numbers; `data` has their types. page.html
+SQL on the events of a log and the views of `checks/views.sql` computes the numbers. page.html
 includes the figures (`figures`) with Plotly's library, and below each figure its numbers in a table, which need no
 script. Everything from the log is escaped, and the page's Content-Security-Policy forbids it to load anything. Spark is
 not needed.
@@ -24,8 +24,8 @@ from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import Found, invariants, together
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.report import data, figures
-from projections.replay.report.data import OUTCOMES, Report, Row, requests
+from projections.replay.report import figures
+from projections.replay.report.figures import OUTCOMES, WAIT_EDGES_MS, Report, Row, bucket_ms, requests, wait_bins
 from projections.replay.runner import events_of
 from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
@@ -47,7 +47,7 @@ def page(report: Report) -> str:
     environment.filters["number"] = "{:,}".format
     return environment.get_template("page.html").render(
         report=report,
-        outcome_rows=[(name.replace("-", " "), words, requests(report, name)) for name, words in OUTCOMES.items()],
+        outcome_rows=[(name.replace("-", " "), words, requests(report, name)) for name, (words, _) in OUTCOMES.items()],
         wait_rows=[(figures.bin_text(one), one.count) for one in report.wait_bins],
         broker_rows=[(one.broker_id, one.rack or "", one.status, one.replicas, one.leaders) for one in report.brokers],
         refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
@@ -178,7 +178,7 @@ def gather(ref: Ref, at: str | None) -> Report:
         rows = check(history, limit=EXAMPLES_MAX).rows
         found = {one.check: one for one in together(rows, invariants(), EXAMPLES_MAX)}
         ((first_ms, last_ms),) = history.execute("select min(at_ms), max(at_ms) from events").fetchall()
-        width = data.bucket_ms(last_ms - first_ms)
+        width = bucket_ms(last_ms - first_ms)
         releases = "select release from events where release is not null group by release order by min(at_ms)"
         types = "select type, count(*) from events group by type order by count(*) desc, type"
         refusals = _rows(history, _REFUSALS)
@@ -217,7 +217,7 @@ def _rows(history: duckdb.DuckDBPyConnection, query: str, **parameters: int) -> 
 
 def _waits(history: duckdb.DuckDBPyConnection) -> tuple[Row, list[Row]]:
     """How long topics waited until they were ready: the quantiles, and the histogram."""
-    place = f"len(list_filter({list(data.WAIT_EDGES_MS)}, lambda edge: edge <= wait_ms)) - 1"
+    place = f"len(list_filter({list(WAIT_EDGES_MS)}, lambda edge: edge <= wait_ms)) - 1"
     bins = history.execute(f"{_WAITS} select {place}, count(*) from lives where wait_ms is not null group by all")
     by_place = dict(bins.fetchall())
     (waits,) = _rows(
@@ -226,7 +226,7 @@ def _waits(history: duckdb.DuckDBPyConnection) -> tuple[Row, list[Row]]:
         "quantile_disc(wait_ms, 0.5) as median_ms, quantile_disc(wait_ms, 0.95) as p95_ms, "
         "quantile_disc(wait_ms, 0.99) as p99_ms, max(wait_ms) as max_ms from lives",
     )
-    return waits, data.wait_bins(by_place)
+    return waits, wait_bins(by_place)
 
 
 def _result(name: str, demands: str, broken: Found | None, several: bool) -> Row:

@@ -27,7 +27,8 @@ Non-goal: writing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -66,7 +67,8 @@ class TopicwrightSource(DataSource):
         return from_arrow_schema(arrow_schema(self._names))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return EventReader(log_of_options(self._options), self._planned(), self._names, self._options)
+        log, shards = log_of_options(self._options), _shards(self._options.get("shards"))
+        return EventReader(self._planned(), partial(read_range, log, names=self._names, shards=shards))
 
     def _planned(self) -> list[Range]:
         if self._plan is None:
@@ -77,19 +79,15 @@ class TopicwrightSource(DataSource):
 class EventReader(DataSourceReader):
     """Reads ranges of a log."""
 
-    def __init__(
-        self, log: LogRef | KafkaTopic, plan: Sequence[Range], names: Sequence[str], options: Mapping[str, str]
-    ) -> None:
-        self._log = log
+    def __init__(self, plan: Sequence[Range], read: Callable[[Range], Iterator[pa.RecordBatch]]) -> None:
         self._plan = plan
-        self._names = names
-        self._shards = _shards(options.get("shards"))
+        self._read = read
 
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(wanted) for wanted in self._plan]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._log, partition.value, self._names, self._shards)
+        return self._read(partition.value)
 
 
 def log_of_options(options: Mapping[str, str]) -> LogRef | KafkaTopic:

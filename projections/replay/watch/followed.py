@@ -6,22 +6,25 @@ log with an index for each partition, in a temporary folder. This folder takes a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from events.catalog import EVENT_VERSION
+from events.codec import decode_event
 from events.logs.events_topic import PartitionReader
 from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
+from projections.replay.checks.growth import Shards
 from projections.replay.checks.history import COLUMNS
 from projections.replay.log.columns import Columns, shard_of
 from projections.replay.log.kafka_ref import Reading, reading
-from projections.replay.log.kafka_scan import KafkaRef, Stored, check_begins, decoded, folded
-from projections.replay.log.log_ref import LogRef, Ref, open_frozen, ranges
+from projections.replay.log.kafka_scan import KafkaRef, check_begins, decoded, folded
+from projections.replay.log.log_ref import Ends, LogRef, Ref, ranges
 from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
 from projections.replay.runner import Batches
 
@@ -38,7 +41,7 @@ class _Folder:
 
     def new(self) -> Batches:
         """The events that came since the last call, as columns. Raises ReplayError, LogError, EventDecodeError."""
-        with open_frozen(self._ref) as log:
+        with frozen_log(self._ref.path) as log:
             end = log.durable_offset
         if end < self._next:
             raise _other(self._ref, f"it ends at offset {end}")
@@ -46,10 +49,10 @@ class _Folder:
             yield from read_range(self._ref, wanted, COLUMNS)
         self._next = end
 
-    def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
-        """The events of some shards before offset `end`, in order within each shard."""
-        with open_frozen(self._ref) as log:
-            yield from _of_shards(log, end, shards)
+    def before(self, ends: Ends, shards: Shards) -> Batches:
+        """The events of some shards before `ends`, as columns."""
+        with frozen_log(self._ref.path) as log:
+            yield from _of_shards({self._ref.partition: log}, ends, shards)
 
 
 class _Topic:
@@ -71,8 +74,8 @@ class _Topic:
                 raise _other(self._ref, f"partition {partition} ends at record {end}")
             yield from self._of_partition(partition, end)
 
-    def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
-        return _of_shards(self._logs[partition], end, shards)
+    def before(self, ends: Ends, shards: Shards) -> Batches:
+        return _of_shards(self._logs, ends, shards)
 
     def close(self) -> None:
         for log in self._logs.values():
@@ -94,14 +97,14 @@ class _Topic:
             yield columns.batch()
 
 
-Followed = _Folder | _Topic
-"""A log that is read as it grows, from its first event on."""
-
-
-def _of_shards(log: EventLog, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
-    for shard in shards:
-        for offset in shard_offsets(log, shard, 0, end):
-            yield offset, read_one(log, offset)
+def _of_shards(logs: Mapping[int, EventLog], ends: Ends, shards: Shards) -> Batches:
+    for partition, end in ends.items():
+        log, columns = logs[partition], Columns(COLUMNS, partition)
+        for shard in sorted(shards.get(partition, ())):
+            for offset in shard_offsets(log, ShardKey(shard), 0, end):
+                value = read_one(log, offset)
+                columns.add(decode_event(offset, value), value)
+        yield columns.batch()
 
 
 def _other(ref: Ref, why: str) -> ReplayError:
@@ -119,8 +122,8 @@ def _stored_in(folder: Path) -> RocksDbLog:
 
 
 @contextmanager
-def followed(ref: Ref) -> Iterator[Followed]:
-    """Open a log to follow, until the `with` block ends. Raises ReplayError."""
+def followed(ref: Ref) -> Iterator[_Folder | _Topic]:
+    """Open a log to follow from its first event on, until the `with` block ends. Raises ReplayError."""
     if isinstance(ref, LogRef):
         yield _Folder(ref)
         return

@@ -19,24 +19,19 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any, TextIO
 
-import duckdb
 import msgspec
 
-from events.codec import decode_event
-from events.names import ShardKey
-from projections.replay.checks.checking import check
-from projections.replay.checks.growth import Run, Shards, complete, ends_of_runs, joined
-from projections.replay.checks.history import COLUMNS, database, load
+from projections.replay.checks.checking import check_growth
+from projections.replay.checks.growth import OPEN, Checkpoint, ends_of_runs, joined
 from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import COLUMNS as VIOLATION
-from projections.replay.log.columns import Columns, arrow_schema
 from projections.replay.log.log_ref import Ref, as_of, has_partitions
 from projections.replay.outcome import Options, Outcome
-from projections.replay.runner import Batches
-from projections.replay.watch.followed import Followed, followed
+from projections.replay.watch.followed import followed
 from projections.replay.watch.watch_http import Alerts, serving
 from projections.text.wording import many
 
@@ -57,63 +52,43 @@ def run_watch(_: object, ref: Ref, options: Options) -> Outcome:
     alerts are lines of JSON. Raises ReplayError, LogError and EventDecodeError, for example if the log is damaged or
     the address is in use.
     """
-    alerts = Alerts(CHECKS)
-    watching = LogWatch(ref, alerts, sys.stdout, as_json=options.all_rows)
+    alerts, as_json = Alerts(CHECKS), options.all_rows
     every_s = float(options.more.get("every") or POLL_EVERY_S)
     with stopped_by_signals() as stop, serving(options.more.get("http"), alerts) as http:
         where = f" http={http}" if http else ""
-        watching.say({"watching": ref.text, "http": http}, f"watching {ref.text}{where}")
-        watching.follow(every_s, stop)
+        _say(sys.stdout, as_json, {"watching": ref.text, "http": http}, f"watching {ref.text}{where}")
+        follow(ref, alerts, sys.stdout, every_s, stop, as_json=as_json)
     found = many(alerts.count, "alert") if alerts.count else "all invariants held"
     line = f"watched up to {as_of(alerts.next_offsets)}: {found}" if alerts.next_offset else "no event was checked yet"
-    return Outcome([], alerts.count > 0, [] if options.all_rows else [line])
+    return Outcome([], alerts.count > 0, [] if as_json else [line])
 
 
-class LogWatch:
-    """Follows one log and reports violations. Call `follow` once."""
+def follow(
+    ref: Ref, alerts: Alerts, out: TextIO, every_s: float, stop: threading.Event, *, as_json: bool = False
+) -> None:
+    """Check the existing and the new events until stopped. Raises ReplayError, LogError and EventDecodeError."""
+    before = Checkpoint((), (), OPEN.empty_table())
+    with followed(ref) as log:
+        while True:
+            new = log.new()
+            first = next(new, None)
+            if first is not None:
+                ends = ends_of_runs(before.runs)
+                checked = check_growth(chain([first], new), partial(log.before, ends), before, settle_ms=None)
+                for row in checked.rows:
+                    if alerts.add(row):
+                        line = f"ALERT {row['check']}: {violation_line(row, has_partitions(ref))}"
+                        _say(out, as_json, {name: row[name] for name in VIOLATION}, line)
+                events = sum(run["events"] for run in before.runs)
+                before = before._replace(runs=joined(checked.runs))
+                alerts.reached(checked.events - events, ends_of_runs(before.runs))
+            if stop.wait(every_s):
+                return
 
-    def __init__(self, ref: Ref, alerts: Alerts, out: TextIO, *, as_json: bool = False) -> None:
-        self._ref = ref
-        self._alerts = alerts
-        self._out = out
-        self._as_json = as_json
-        self._runs: Sequence[Run] = ()
 
-    def follow(self, every_s: float, stop: threading.Event) -> None:
-        """Check the existing and the new events until stopped. Raises ReplayError, LogError and EventDecodeError."""
-        with followed(self._ref) as log:
-            while True:
-                new = log.new()
-                first = next(new, None)
-                if first is not None:
-                    with database() as history:
-                        load(history, chain([first], new), arrow_schema(COLUMNS))
-                        self._check(history, log)
-                if stop.wait(every_s):
-                    return
-
-    def say(self, row: Mapping[str, Any], line: str) -> None:
-        """Print an alert without buffering: `row` as JSON if alerts are JSON, else `line`."""
-        print(msgspec.json.encode(row).decode() if self._as_json else line, file=self._out, flush=True)
-
-    def _check(self, history: duckdb.DuckDBPyConnection, log: Followed) -> None:
-        """Check the new events in a database, with the earlier ones of their topics."""
-        events = sum(run["events"] for run in self._runs)
-        complete(history, self._runs, lambda shards: self._earlier(log, shards))
-        checked = check(history, settle_ms=None, given=("offset_runs",), keep=True)
-        for row in checked.rows:
-            if self._alerts.add(row):
-                shown = {name: row[name] for name in VIOLATION}
-                self.say(shown, f"ALERT {row['check']}: {violation_line(row, has_partitions(self._ref))}")
-        self._runs = joined(checked.runs)
-        self._alerts.reached(checked.events - events, ends_of_runs(self._runs))
-
-    def _earlier(self, log: Followed, shards: Shards) -> Batches:
-        for partition, start in ends_of_runs(self._runs).items():
-            made = Columns(COLUMNS, partition)
-            for offset, value in log.before(partition, start, map(ShardKey, sorted(shards.get(partition, ())))):
-                made.add(decode_event(offset, value), value)
-            yield made.batch()
+def _say(out: TextIO, as_json: bool, row: Mapping[str, Any], line: str) -> None:
+    """Print without buffering: `row` as JSON, or `line`."""
+    print(msgspec.json.encode(row).decode() if as_json else line, file=out, flush=True)
 
 
 @contextmanager

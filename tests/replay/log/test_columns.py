@@ -17,7 +17,8 @@ from projections.replay.log.columns import (
     arrow_schema,
     column_names,
 )
-from projections.replay.log.log_ref import LogRef, open_frozen
+from projections.replay.log.log_ref import LogRef
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
 from tests.events import golden
 
@@ -157,7 +158,7 @@ def test_columns_have_the_values_of_the_event(event: catalog.Event, expected: di
 
 
 def test_a_column_batch_equals_the_decoded_events(history: LogRef) -> None:
-    with open_frozen(history) as log:
+    with frozen_log(history.path) as log:
         events = [(decode_event(offset, value), value) for offset, value in log.read()]
     events += [(one, encode_event(one.at_ms, one.cause, one.event)) for one in golden.history("real")]
     columns = Columns(tuple(COLUMNS))

@@ -14,7 +14,8 @@ from controller.store.stored_topics import TOPIC
 from events.logs.log import shard_offsets
 from events.logs.snapshots import FOLDER, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
 from projections.queries.query import Query
-from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
+from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import FROM_SCRATCH, beginning, run_rebuild
@@ -43,13 +44,13 @@ def kept(history: LogRef, tmp_path_factory: pytest.TempPathFactory) -> LogRef:
 
 
 def newest_of(ref: LogRef) -> list[int]:
-    with open_frozen(ref) as log:
+    with frozen_log(ref.path) as log:
         return snapshot_offsets(log)
 
 
 def test_rebuild_from_a_snapshot_equals_rebuild_from_scratch(spark: SparkSession, kept: LogRef) -> None:
     first, second = newest_of(kept)
-    with open_frozen(kept) as log:
+    with frozen_log(kept.path) as log:
         end = log.next_offset
     for at, began in ((None, second), (str(end - 1), second), (str(second - 2), first), (str(first - 1), first)):
         whole = run_rebuild(InProcess(), kept, Options(at=at, more=SCRATCH, all_rows=True))
@@ -103,5 +104,5 @@ def test_a_damaged_snapshot_is_skipped(kept: LogRef, tmp_path: Path) -> None:
     first, second = newest_of(ref)
     flip(folder / FOLDER / f"{second:020}.snapshot", 20)
     assert newest_snapshot(ref, {0: second}).offset == first
-    with open_frozen(kept) as log, open_snapshot(log, first) as snapshot:
+    with frozen_log(kept.path) as log, open_snapshot(log, first) as snapshot:
         assert list(state_keys(snapshot))

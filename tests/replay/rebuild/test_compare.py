@@ -14,7 +14,8 @@ from controller.machine.state import Topic
 from controller.store.store import CLUSTER
 from controller.store.stored_topics import TOPIC
 from events.names import BrokerId, TopicName
-from projections.replay.log.log_ref import LogRef, open_frozen
+from projections.replay.log.log_ref import LogRef
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.differences import UNEXPLAINED, History, first_difference
@@ -31,7 +32,7 @@ def states(history: History) -> list[Topic | None]:
 
 @pytest.mark.parametrize("shard", SHARDS)
 def test_compare_finds_the_event_after_which_a_live_topic_stopped(history: LogRef, shard: str) -> None:
-    with open_frozen(history) as log:
+    with frozen_log(history.path) as log:
         past = History(log, shard)
         each = states(past)
         for count, live in enumerate(each):
@@ -74,7 +75,7 @@ CHANGED: dict[str, tuple[Callable[[Topic], Topic], str]] = {
 def test_compare_finds_the_event_that_a_changed_live_topic_contradicts(
     history: LogRef, change: Callable[[Topic], Topic], event: str
 ) -> None:
-    with open_frozen(history) as log:
+    with frozen_log(history.path) as log:
         past = History(log, "pay_orders")
         topic = past.topic()
         assert topic is not None
@@ -84,7 +85,7 @@ def test_compare_finds_the_event_that_a_changed_live_topic_contradicts(
 
 
 def test_compare_reports_a_live_topic_without_events_as_unexplained(history: LogRef) -> None:
-    with open_frozen(history) as log:
+    with frozen_log(history.path) as log:
         topic = states(History(log, "slow_one"))[3]
         assert topic is not None
         assert first_difference(History(log, "never_heard_of"), topic).event == UNEXPLAINED
@@ -110,7 +111,7 @@ def test_live_state_matches_the_events(history: LogRef) -> None:
 
 
 def test_compare_reports_the_rebuilt_and_the_live_value(own_history: LogRef) -> None:
-    with open_frozen(own_history) as log:
+    with frozen_log(own_history.path) as log:
         orders = History(log, "pay_orders")
         stale, newest = states(orders)[7], orders.topic()
         missed = orders.offsets[7]
@@ -146,7 +147,7 @@ def test_compare_reports_the_rebuilt_and_the_live_value(own_history: LogRef) -> 
 
 
 def test_compare_covers_brokers_and_settings(own_history: LogRef) -> None:
-    with open_frozen(own_history) as log:
+    with frozen_log(own_history.path) as log:
         stored = msgspec.msgpack.decode(log.get(CLUSTER) or b"")
     stored[1] = "another release"
     put_view(own_history.path, b"s" + CLUSTER, msgspec.msgpack.encode(stored))

@@ -19,7 +19,8 @@ from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import KafkaRef, scan
-from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
+from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.compare_gateway import GatewayTopics
@@ -97,7 +98,7 @@ def test_compare_reports_a_difference_with_its_log_partition(in_kafka: KafkaRef,
 
 def shards(data: Path, number: int) -> list[str]:
     """The shards in a partition's folder."""
-    with open_frozen(open_folder(str(data / f"partition-{number:05}"))) as log:
+    with frozen_log(open_folder(str(data / f"partition-{number:05}")).path) as log:
         return [key[len(TOPIC) :].decode() for key, _ in log.scan(TOPIC)]
 
 

@@ -14,7 +14,8 @@ from events.names import shard_key
 from projections.queries.explain import explain
 from projections.queries.query import NotFound, Queries, Query
 from projections.replay.log.columns import shard_of
-from projections.replay.log.log_ref import LogRef, open_frozen
+from projections.replay.log.log_ref import LogRef
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.explaining import Excerpt, explained, run_explain
 from projections.views import lines
@@ -57,7 +58,7 @@ def test_an_explanation_from_shard_events_equals_that_of_the_full_log(walk: Walk
 
 
 def test_replay_explains_topics_and_requests_as_the_service_does(history: LogRef) -> None:
-    with open_frozen(history) as log:
+    with frozen_log(history.path) as log:
         query = Query(log, lambda: pytest.fail("the live state is read"))
         refunds = next(one.cause.request_id for one in records_of(history) if "pay_refunds" in str(one.event))
         for subject in ("pay.orders", refunds):

@@ -10,7 +10,8 @@ import pytest
 from controller.store.store import TopicStore
 from projections.queries.query import Query
 from projections.replay.checks.invariants import run_invariants
-from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
+from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import run_rebuild
@@ -49,7 +50,7 @@ def test_replays_accept_a_rejected_create_with_an_empty_topic_name(nameless: Log
 def test_a_rejected_create_with_an_empty_topic_name_is_listed(nameless: LogRef) -> None:
     rows = run_rebuild(InProcess(), nameless, Options(view="requests")).rows
     assert [(row["topic"], row["status"]) for row in rows] == [("", "rejected"), ("pay.orders", "created")]
-    with open_frozen(nameless) as log:
+    with frozen_log(nameless.path) as log:
         store = TopicStore(log)
         query = Query(log, lambda: store)
         assert len(query.cluster_at(log.next_offset).brokers) == 3

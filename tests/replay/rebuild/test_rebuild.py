@@ -36,7 +36,8 @@ from events.catalog import (
 from events.codec import IDLE, decode_event
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.query import Query
-from projections.replay.log.log_ref import LogRef, open_frozen
+from projections.replay.log.log_ref import LogRef
+from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options
 from projections.replay.rebuild.folds import REQUESTS, hash_rows, request_rows, state_hash
 from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_rebuild
@@ -123,7 +124,7 @@ def test_a_rebuilt_topic_has_all_fields(history: LogRef, records: list[Recorded]
 
 
 def test_rebuilt_state_hashes_equal_the_stored_state(history: LogRef) -> None:
-    with open_frozen(history) as log:
+    with frozen_log(history.path) as log:
         stored = {key[1:].decode(): state_hash(value) for key, value in log.scan(TOPIC)}
         end = log.next_offset
     assert {row["shard"]: row["state_hash"] for row in rows_of(history, "topics", end)} == stored
@@ -159,7 +160,7 @@ def _is_request(one: Recorded, request_id: str, topic: str) -> bool:
 
 
 def test_brokers_and_settings_are_rebuilt(history: LogRef) -> None:
-    with open_frozen(history) as log:
+    with frozen_log(history.path) as log:
         store = TopicStore(log)
         query = Query(log, lambda: store)
         for end in range(log.next_offset + 1):
@@ -215,7 +216,7 @@ def test_a_rebuilt_view_is_written_to_a_file(
     assert f"{view} as of offset" in run_rebuild(runner, history, options).lines[0]
     written = duckdb.read_parquet if kind == "parquet" else duckdb.read_json
     key = "state_hash" if view == "topics" else "incarnation"
-    with open_frozen(history) as log:
+    with frozen_log(history.path) as log:
         expected = {row[key] for row in rows_of(history, view, log.next_offset)}
     assert {str(row[0]) for row in written([str(file) for file in out.iterdir()]).select(key).fetchall()} == expected
 

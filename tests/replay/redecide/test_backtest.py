@@ -34,7 +34,7 @@ from projections.replay.redecide.backtest import (
     tally,
 )
 from projections.replay.redecide.recorded import Timeline, recorded_requests
-from projections.replay.redecide.whatif import BadChange, Policies, WhatIf, check, what_if
+from projections.replay.redecide.whatif import Policies, WhatIf, check, what_if
 from projections.replay.runner import InProcess
 from projections.replay.shards import rows_of
 from tests.machine.audit.planted import at, without
@@ -216,7 +216,7 @@ def test_backtest_page_lists_every_setting_and_change() -> None:
 def test_invalid_backtest_arguments_are_rejected(
     policies: tuple[str, ...], pairs: tuple[tuple[str, str], ...], message: str
 ) -> None:
-    with pytest.raises(BadChange) as refused:
+    with pytest.raises(ReplayError) as refused:
         what_if(policies, pairs)
     assert message in str(refused.value)
 
@@ -224,7 +224,7 @@ def test_invalid_backtest_arguments_are_rejected(
 def test_a_backtest_rejects_contradictory_topic_defaults() -> None:
     log = story("log.cleaner.min.compaction.lag.ms=500 1\ncreate a 1x1").log
     tried_ = what_if((), (("log.cleaner.max.compaction.lag.ms", "100"),))
-    with pytest.raises(BadChange, match=r"with the settings of offset 0: .*compaction\.lag\.ms"):
+    with pytest.raises(ReplayError, match=r"with the settings of offset 0: .*compaction\.lag\.ms"):
         check(tried_, Timeline(log))
 
 
@@ -365,5 +365,5 @@ def test_backtested_policies_are_closed(history: LogRef, tmp_path: Path) -> None
 
 
 def test_a_backtest_rejects_a_policy_that_cannot_be_loaded(history: LogRef) -> None:
-    with pytest.raises(ReplayError, match="has no 'Nobody'"):
+    with pytest.raises(PolicyLoadError, match="has no 'Nobody'"):
         check_backtest(history, Options(policies=("tests.replay.redecide.policies.Nobody",)))

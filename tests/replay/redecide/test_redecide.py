@@ -32,7 +32,7 @@ from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.redecide import redecide
 from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest, Timeline, recorded_requests
-from projections.replay.redecide.redecide import Difference, differences, run_redecide
+from projections.replay.redecide.redecide import Difference, difference, run_redecide
 from projections.replay.runner import InProcess
 from tests.events import golden
 from tests.machine.audit.planted import at, changed, without
@@ -74,7 +74,7 @@ def requests_of(records: Sequence[Recorded]) -> list[RecordedRequest]:
 
 def decided_again(records: Sequence[Recorded], release: str = RELEASE) -> list[Difference]:
     """The differences when a log is decided again."""
-    return [one for one in differences(requests_of(records), release) if one is not None]
+    return [one for request in requests_of(records) if (one := difference(request, release)) is not None]
 
 
 often = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])

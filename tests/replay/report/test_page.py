@@ -11,16 +11,18 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from projections.replay.report.data import (
+from projections.replay.report.figures import (
     BUCKETS_MAX,
     OUTCOMES,
+    VERMILION,
     WAIT_EDGES_MS,
     Report,
     Row,
+    bin_text,
     bucket_ms,
+    span,
     wait_bins,
 )
-from projections.replay.report.figures import OUTCOME_COLOURS, VERMILION, bin_text, span
 from projections.replay.report.report import page
 from tests.support.browser import chromium
 
@@ -219,10 +221,10 @@ def test_report_tiles_and_invariants_have_totals_and_violations(shown: Chrome) -
 def test_report_bars_are_proportional_to_their_values(shown: Chrome) -> None:
     """Bars have equal widths, so the areas of colours are proportional to their numbers."""
     outcomes = painted(shown, "outcomes-picture")
-    created, refused = (outcomes[OUTCOME_COLOURS[name]] for name in ("created", "refused"))
+    created, refused = (outcomes[OUTCOMES[name][1]] for name in ("created", "refused"))
     assert created > 10_000, "much of the picture is green"
     assert created / refused == pytest.approx(1050 / 300, rel=0.1)
-    assert created / outcomes[OUTCOME_COLOURS["timed-out"]] == pytest.approx(1050 / 50, rel=0.2)
+    assert created / outcomes[OUTCOMES["timed-out"][1]] == pytest.approx(1050 / 50, rel=0.2)
     assert painted(shown, "refusals-picture")[VERMILION] > 10_000
 
 
@@ -298,5 +300,5 @@ def test_durations_are_formatted_as_integers(milliseconds: int, said: str) -> No
 
 
 def test_every_request_outcome_has_a_distinct_colour() -> None:
-    used: list[Any] = [OUTCOME_COLOURS[name] for name in OUTCOMES]
+    used: list[Any] = [colour for _, colour in OUTCOMES.values()]
     assert len(set(used)) == len(used)

@@ -22,7 +22,7 @@ from events.catalog import (
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
-from projections.replay.report.data import OUTCOMES, Report, requests
+from projections.replay.report.figures import OUTCOMES, Report, requests
 from projections.replay.report.report import gather, run_report
 from projections.text.names import error_name_and_code
 from projections.views.requests import RequestView, request_view

@@ -31,7 +31,6 @@ from projections.replay.log.log_ref import (
     LogRef,
     ends_of,
     open_folder,
-    open_frozen,
     parse_ref,
     ranges,
     read_through,
@@ -69,7 +68,7 @@ def test_spark_source_returns_every_event_once(spark: SparkSession, history: Log
     frame = frame_of(spark, history)
     assert frame.columns == list(COLUMNS)
     rows = frame.select("offset", "value", "type", "at_ms").orderBy("offset").collect()
-    with open_frozen(history) as log:
+    with frozen_log(history.path) as log:
         whole = [(offset, value_without_secrets(decode_event(offset, value), value)) for offset, value in log.read()]
     assert [(row.offset, bytes(row.value)) for row in rows] == whole
     assert [row.type for row in rows] == [type(one.event).__name__ for one in records_of(history)]

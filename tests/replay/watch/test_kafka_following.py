@@ -18,7 +18,6 @@ from projections.replay.log.kafka_scan import KafkaRef
 from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import ReplayError
 from projections.replay.watch.followed import followed
-from projections.replay.watch.watch import LogWatch
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean
 from tests.replay.kafka_history import append, as_records, in_partitions, make_topic, url
@@ -68,7 +67,8 @@ def test_a_follower_reads_each_event_once_and_fails_on_a_recreated_topic(
         append(kafka44.bootstrap, topic, 1, [decided(parts[1][-1], last_source(parts[1]))])
         assert new() == {(1, len(parts[1]))}
         assert new() == set()
-        earlier = [offset for offset, _ in log.before(1, len(parts[1]), [CLUSTER_SHARD])]
+        (batch,) = log.before({1: len(parts[1])}, {1: {CLUSTER_SHARD}})
+        earlier = batch["offset"].to_pylist()
         assert earlier == [one.offset for one in parts[1] if not hasattr(one.event, "topic")]
     assert isinstance(ref, KafkaRef)
     shorter = make_topic(kafka44.bootstrap, [as_records(parts[0][:9]), as_records(parts[1])])
@@ -83,11 +83,10 @@ def test_a_follower_reads_each_event_once_and_fails_on_a_recreated_topic(
 @pytest.mark.timeout(WITHIN_S)
 def test_watch_alerts_name_the_log_partition(kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]) -> None:
     alerts, out = Alerts(CHECKS), io.StringIO()
-    watching = LogWatch(open_ref(url(kafka44, topic)), alerts, out)
     number = next(n for n, part in enumerate(parts) if any(isinstance(one.event, CreateAnswered) for one in part))
     part = parts[number]
     answered = replace(part[at(part, CreateAnswered)], offset=Offset(len(part)), at_ms=part[-1].at_ms)
-    with serving("127.0.0.1:0", alerts) as http, following(watching, alerts) as checked:
+    with serving("127.0.0.1:0", alerts) as http, following(open_ref(url(kafka44, topic)), alerts, out) as checked:
         checked(sum(map(len, parts)))
         assert alerts.count == 0, out.getvalue()
         append(kafka44.bootstrap, topic, number, [decided(answered, last_source(part))])

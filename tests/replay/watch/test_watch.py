@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from msgspec.structs import replace
@@ -24,10 +25,10 @@ from events.logs.log import Commit, Entry, read_one
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, shard_key
 from projections.replay.checks.invariants import CHECKS
-from projections.replay.log.log_ref import open_ref
+from projections.replay.log.log_ref import Ref, open_ref
 from projections.replay.outcome import ReplayError
 from projections.replay.watch.followed import followed
-from projections.replay.watch.watch import LogWatch, stopped_by_signals
+from projections.replay.watch.watch import follow, stopped_by_signals
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean, without
 from tests.replay.history import open_log
@@ -60,7 +61,7 @@ def until(holds: Callable[[], bool], goes_on: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def following(watching: LogWatch, alerts: Alerts) -> Iterator[Callable[[int], None]]:
+def following(ref: Ref, alerts: Alerts, out: TextIO, *, as_json: bool = False) -> Iterator[Callable[[int], None]]:
     """Follow a log in another thread during the block. The yielded function waits until the events before an offset are
     checked; it raises the error that ended the watch."""
     stop = threading.Event()
@@ -72,7 +73,7 @@ def following(watching: LogWatch, alerts: Alerts) -> Iterator[Callable[[int], No
         assert alerts.next_offset == offset
 
     with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(watching.follow, 0.1, stop)
+        ended = pool.submit(follow, ref, alerts, out, 0.1, stop, as_json=as_json)
         try:
             yield checked
         finally:
@@ -94,8 +95,8 @@ def test_watch_checks_new_events_with_the_earlier_ones(tmp_path: Path) -> None:
     try:
         write(log, records)
         alerts, out = Alerts(CHECKS), io.StringIO()
-        watching = LogWatch(open_ref(str(tmp_path / "data")), alerts, out)
-        with serving("127.0.0.1:0", alerts) as http, following(watching, alerts) as checked:
+        ref = open_ref(str(tmp_path / "data"))
+        with serving("127.0.0.1:0", alerts) as http, following(ref, alerts, out) as checked:
             checked(len(records))
             assert alerts.count == 0, out.getvalue()
             answered = records[at(records, CreateAnswered, topic="a_b")]
@@ -123,8 +124,7 @@ def test_watch_reports_a_violation_once(tmp_path: Path) -> None:
     try:
         write(log, broken[:cut])
         alerts, out = Alerts(CHECKS), io.StringIO()
-        watching = LogWatch(open_ref(str(tmp_path / "data")), alerts, out, as_json=True)
-        with following(watching, alerts) as checked:
+        with following(open_ref(str(tmp_path / "data")), alerts, out, as_json=True) as checked:
             checked(cut)
             write(log, broken[cut:])
             checked(len(broken))
@@ -140,9 +140,9 @@ def test_watch_fails_on_a_damaged_event(tmp_path: Path) -> None:
         write(log, clean()[:3])
         log.write(Commit((Entry(b"no event"),)))
         log.flush()
-        watching = LogWatch(open_ref(str(tmp_path / "data")), Alerts(CHECKS), io.StringIO())
+        ref = open_ref(str(tmp_path / "data"))
         with pytest.raises(EventDecodeError, match="offset 3"):
-            watching.follow(0.1, threading.Event())
+            follow(ref, Alerts(CHECKS), io.StringIO(), 0.1, threading.Event())
     finally:
         log.close()
 

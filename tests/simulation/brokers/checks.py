@@ -7,7 +7,7 @@ from controller.quorum.log.image import MetadataImage
 from controller.release import RELEASE
 from events.catalog import Recorded
 from projections.replay.redecide.recorded import Timeline, recorded_requests
-from projections.replay.redecide.redecide import differences as decided_otherwise
+from projections.replay.redecide.redecide import difference
 from tests.brokers.kraft.logs import differences
 from tests.machine.rig import fold
 from tests.replay.history import shards_of
@@ -44,8 +44,7 @@ def _check_log(records: list[Recorded]) -> None:
     """Check the log as any other, and that the machine repeats each decision."""
     check_log(records)
     requests = recorded_requests(shards_of(records), {0: Timeline(records)})
-    decided = decided_otherwise(requests, RELEASE)
-    found = [one for one in decided if one is not None]
+    found = [one for request in requests if (one := difference(request, RELEASE)) is not None]
     assert not found, f"repeated decisions differ: {found[:3]}"
 
 
