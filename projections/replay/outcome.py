@@ -15,7 +15,7 @@ from events.errors import UserError, shortened
 
 _OURS = r"ReplayError|Log[A-Z]\w+|EventDecodeError|CannotApply|Bad[A-Z]\w+|InvalidPointInTime"
 _RAISED = re.compile(rf"^\s*(?:[\w.]+\.)?(?:{_OURS}): (.+)$", re.MULTILINE)
-_ANY_RAISED = re.compile(r"^\s*(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_ANY_RAISED = re.compile(r"^\s*(?:[\w.]+\.)?(\w*(?:Error|Exception): .+)$", re.MULTILINE)
 _LONGEST = 600  # characters of a message of Spark or Kafka
 
 
@@ -26,18 +26,8 @@ class ReplayError(UserError):
 def message_of(error: BaseException) -> str:
     """The message of an error in one line; for an error that came through Spark, the message of the worker."""
     text = str(error)
-    ours = _RAISED.findall(text)
-    if ours:
-        return _one_line(ours[-1])
-    raised = _ANY_RAISED.findall(text)
-    if raised:
-        kind, message = raised[-1]
-        return _one_line(f"{kind}: {message}")
-    return _one_line(text) or type(error).__name__
-
-
-def _one_line(text: str) -> str:
-    return shortened(" ".join(text.split()), _LONGEST)
+    found = _RAISED.findall(text) or _ANY_RAISED.findall(text) or [text]
+    return shortened(" ".join(found[-1].split()), _LONGEST) or type(error).__name__
 
 
 class Options(NamedTuple):

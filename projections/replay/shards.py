@@ -26,16 +26,8 @@ from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapsh
 from events.names import CLUSTER_SHARD, TopicName, shard_key
 from projections.replay.log.columns import arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.kafka_scan import KafkaRef, Stored
-from projections.replay.log.log_ref import (
-    Ends,
-    LogRef,
-    Range,
-    Ref,
-    log_of,
-    ranges_of,
-    stored_events,
-)
+from projections.replay.log.kafka_scan import KafkaRef, Range, Stored
+from projections.replay.log.log_ref import Ends, LogRef, Ref, log_of, ranges_of, stored_events
 from projections.replay.log.reading import collector_off
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
@@ -121,7 +113,6 @@ def fold_shards(
     *,
     begin: Beginning = AT_FIRST,
     only: frozenset[str] | None = None,
-    buckets: int | None = None,
 ) -> pa.Table:
     """Run `job` on each bucket of shards, with the events before `ends`, and return its rows; `only` limits the shards.
 
@@ -133,7 +124,7 @@ def fold_shards(
         with collector_off():
             yield from as_batches(job(_shards(batches)), schema)
 
-    count = buckets or -(-(sum(ends.values()) - begin.offset) // BUCKET_EVENTS) + begin.size // BUCKET_BYTES
+    count = -(-(sum(ends.values()) - begin.offset) // BUCKET_EVENTS) + begin.size // BUCKET_BYTES
     source = _source(ref, ends, begin, only)
     return runner.fold(source, folded, schema, max(1, count), ordered=True)
 

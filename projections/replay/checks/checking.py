@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from projections.replay.checks import rules
 from projections.replay.checks.growth import OPEN, RUNS, Checkpoint, Run, Shards, complete
-from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, database, load
+from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, history_of
 from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import Batches, Runner, Source
@@ -105,8 +105,7 @@ def check_here(
 ) -> Result:
     """Check events in this process. Raises ReplayError."""
     source = events(COLUMNS)
-    with database() as history:
-        load(history, source.batches(), source.schema)
+    with history_of(source.batches(), source.schema) as history:
         return check(history, wanted, limit, keep=keep)
 
 
@@ -123,8 +122,7 @@ def check_growth(
     the shards of the newest events before it. They are checked again, because the earlier check may have ended in the
     middle of a decision.
     """
-    with database() as history:
-        load(history, new, arrow_schema(COLUMNS))
+    with history_of(new, arrow_schema(COLUMNS)) as history:
         shards = complete(history, before.runs, earlier, last)
         result = check(history, settle_ms=settle_ms, given=("offset_runs",), others=before.partitions, keep=True)
         ((read,),) = history.execute("select count(*) from stored_events").fetchall()
@@ -137,12 +135,10 @@ def check_in_buckets(
     events: Events,
     wanted: Sequence[Invariant] = (),
     limit: int | None = None,
-    settle_ms: int | None = SETTLE_MS,
-    buckets: int | None = None,
     keep: bool = False,
 ) -> Result:
-    """Check events in `buckets` buckets of the shards (default: by the number of events). This process runs the queries
-    of views that need the whole log, such as `broker_spans`. Raises ReplayError."""
+    """Check events in buckets of the shards. This process runs the queries of views that need the whole log, such as
+    `broker_spans`. Raises ReplayError."""
     every = tuple(wanted) or invariants()
     whole = [one._replace(queries=tuple(query for query in one.queries if _WHOLE.search(query))) for one in every]
     rest = [one._replace(queries=tuple(query for query in one.queries if not _WHOLE.search(query))) for one in every]
@@ -156,7 +152,7 @@ def check_in_buckets(
         if keep:
             yield from bucket.sql(_OPEN).to_arrow_table().cast(_FOUND).to_batches()
 
-    result, found = in_buckets(runner, events, of_the_log, checked, _FOUND, settle_ms, buckets)
+    result, found = in_buckets(runner, events, of_the_log, checked, _FOUND)
     violated = found["check"].is_valid()
     rows = [*result.rows, *found.filter(violated).to_pylist()]
     return result._replace(rows=rows, partitions=found.filter(pc.invert(violated)).select(OPEN.names))
@@ -171,14 +167,11 @@ def in_buckets(
     of_the_log: Callable[[duckdb.DuckDBPyConnection], _T],
     of_a_bucket: Callable[[duckdb.DuckDBPyConnection], Batches],
     schema: pa.Schema,
-    settle_ms: int | None = SETTLE_MS,
-    buckets: int | None = None,
 ) -> tuple[_T, pa.Table]:
     """Run `of_the_log` in this process, on a database with the views OF_THE_LOG, and `of_a_bucket` in a task for each
     bucket of the shards, on a database with all views. Returns both results, the latter as rows with `schema`."""
-    summary = runner.fold(events(_CLUSTER.names), _summarized, _SUMMARIZED)
-    with database() as history:
-        load(history, summary.filter(summary["type"].is_valid()).to_batches(), _SUMMARIZED)
+    settle_ms, summary = SETTLE_MS, runner.fold(events(_CLUSTER.names), _summarized, _SUMMARIZED)
+    with history_of(summary.filter(summary["type"].is_valid()).to_batches(), _SUMMARIZED) as history:
         history.register("offset_runs", summary.filter(summary["type"].is_null()).select(RUNS.names))
         create_views(history, settle_ms=settle_ms, tables=OF_THE_LOG[1:], given=OF_THE_LOG[:1], only=OF_THE_LOG)
         tables = {name: history.sql(f"from {name}").to_arrow_table() for name in OF_THE_LOG}
@@ -186,14 +179,13 @@ def in_buckets(
         count, _ = _extent(history)
 
     def in_task(batches: Batches) -> Batches:
-        with database(threads=1) as bucket:
-            load(bucket, batches, arrow_schema(COLUMNS))
+        with history_of(batches, arrow_schema(COLUMNS), threads=1) as bucket:
             for name, table in tables.items():
                 bucket.register(name, table)
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
             yield from of_a_bucket(bucket)
 
-    return here, runner.fold(events(COLUMNS), in_task, schema, buckets or count // BUCKET_EVENTS + 1)
+    return here, runner.fold(events(COLUMNS), in_task, schema, count // BUCKET_EVENTS + 1)
 
 
 def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:
@@ -205,8 +197,7 @@ def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:
 
 def _summarized(batches: Batches) -> Batches:
     """The ranges of offsets in some events, and the events that concern every topic."""
-    with database(threads=1) as part:
-        load(part, batches, _CLUSTER)
+    with history_of(batches, _CLUSTER, threads=1) as part:
         create_views(part, only=("offset_runs",))
         found = part.sql(_SUMMARY).to_arrow_table()
     yield from found.select(_SUMMARIZED.names).cast(_SUMMARIZED).to_batches()

@@ -3,7 +3,7 @@
 DuckDB runs in this process and spills to disk if memory does not suffice. A Spark task uses the same code for a bucket
 of the shards.
 
-Non-goal: reading logs. `load` gets the events as Arrow batches from its caller.
+Non-goal: reading logs. `history_of` gets the events as Arrow batches from its caller.
 """
 
 from __future__ import annotations
@@ -82,29 +82,28 @@ def text_of(name: str) -> str:
 
 
 @contextmanager
-def database(threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A new database in memory, which spills to a temporary folder."""
-    with TemporaryDirectory(prefix="topicwright-replay-") as folder, duckdb.connect() as made:
-        made.execute("set temp_directory = ?", [folder])
-        made.execute("set preserve_insertion_order = false")
-        if threads is not None:
-            made.execute(f"set threads = {threads}")
-        yield made
-
-
-def load(history: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Create the table of events from batches; without any batch, an empty table with `schema`.
+def history_of(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, threads: int | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A new database in memory, which spills to a temporary folder, with the events in a table `stored_events`. Without
+    any batch the table is empty, with `schema`.
 
     Raises ReplayError for an event that DuckDB cannot store, because a map has a duplicate key.
     """
-    left = iter(batches)
-    first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
-    history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))
-    try:
-        history.execute("create table stored_events as from read")
-    except duckdb.InvalidInputException as error:
-        raise ReplayError(f"an event is damaged, and DuckDB cannot load it: {error}") from None
-    history.unregister("read")
+    with TemporaryDirectory(prefix="topicwright-replay-") as folder, duckdb.connect() as history:
+        history.execute("set temp_directory = ?", [folder])
+        history.execute("set preserve_insertion_order = false")
+        if threads is not None:
+            history.execute(f"set threads = {threads}")
+        left = iter(batches)
+        first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
+        history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))
+        try:
+            history.execute("create table stored_events as from read")
+        except duckdb.InvalidInputException as error:
+            raise ReplayError(f"an event is damaged, and DuckDB cannot load it: {error}") from None
+        history.unregister("read")
+        yield history
 
 
 def create_views(

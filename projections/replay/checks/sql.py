@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from projections.replay.checks.checking import SETTLE_MS, in_buckets
-from projections.replay.checks.history import OF_THE_LOG, create_views, database, load, views
+from projections.replay.checks.history import OF_THE_LOG, create_views, history_of, views
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
@@ -35,8 +35,7 @@ def check_sql(_: Ref, options: Options) -> None:
 def opened(ref: Ref, at: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with the events and the views of a log up to a point in time. Raises ReplayError."""
     source = events_of(ref, ends_of(ref, at), tuple(COLUMNS))
-    with database() as history:
-        load(history, source.batches(), source.schema)
+    with history_of(source.batches(), source.schema) as history:
         create_views(history, settle_ms=SETTLE_MS)
         yield history
 

@@ -44,8 +44,8 @@ from events.files import replacing
 from events.logs.log import read_one
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.kafka_scan import KafkaRef, event_at
-from projections.replay.log.log_ref import Ends, LogRef, Range, Ref, ends_of, log_of, ranges_of
+from projections.replay.log.kafka_scan import KafkaRef, Range, event_at
+from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, log_of, ranges_of
 from projections.replay.log.reading import read_range
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
@@ -211,17 +211,12 @@ def exported(
 
 
 def exported_files(folder: Path) -> list[str]:
-    """The Parquet files of an export. Raises ReplayError."""
-    return [str(file) for segment in _segment_folders(folder) for file in sorted(segment.glob("*.parquet"))]
-
-
-def _segment_folders(folder: Path) -> list[Path]:
-    """The segments of an export; of a log in Kafka those of all partitions. Raises ReplayError."""
+    """The Parquet files of an export; of a log in Kafka those of all partitions. Raises ReplayError."""
     notes = [(each, noted(each)) for each in sorted(folder.glob(f"{PARTITION}*")) or (folder,)]
     found = [each / f"{SEGMENT}={segment}" for each, note in notes if note is not None for segment in note.segments]
     if not found:
         raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --output {folder}`")
-    return found
+    return [str(file) for segment in found for file in sorted(segment.glob("*.parquet"))]
 
 
 class _LogEnd(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 
 import msgspec
@@ -181,11 +180,6 @@ class Reading:
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last_error = error.str()
-
-
-def reading(topic: KafkaTopic) -> closing[Reading]:
-    """A reader, closed at the end of a `with` block. Raises ReplayError."""
-    return closing(Reading(topic))
 
 
 def _error_text(error: Exception) -> str:

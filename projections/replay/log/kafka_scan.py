@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +24,7 @@ from events.catalog import Recorded
 from events.codec import EventDecodeError, decode_event
 from events.logs.events_topic import KEEP_ALL, START, PartitionReader, Position, RecordError
 from events.logs.log import LogError
-from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
+from projections.replay.log.kafka_ref import KafkaTopic, Reading
 from projections.replay.outcome import ReplayError
 
 SCAN_EVENTS = 50_000  # the events of a partition between two positions at which a task may begin
@@ -29,16 +32,19 @@ Stored = tuple[int, bytes]
 """An event as it is stored: its offset and its canonical bytes."""
 
 
-class ScannedRange(msgspec.Struct, frozen=True):
-    """Consecutive records of a partition, from a position up to the record `kafka_end` (exclusive).
+class Range(NamedTuple):
+    """Offsets from `start` up to `end` (exclusive) of a log partition.
 
-    They hold the events from `start.next_event` up to `end` (exclusive); the time of the first is `first_ms`.
+    In Kafka, a task reads from the `position` of the `PartitionReader` up to the record `kafka_end` (exclusive).
+    `first_ms` is the time of the first event at this position.
     """
 
-    start: Position
-    kafka_end: int
+    start: int
     end: int
-    first_ms: int
+    partition: int = 0
+    position: Position = START
+    kafka_end: int = 0
+    first_ms: int = 0
 
 
 class PartitionScan(msgspec.Struct, frozen=True):
@@ -46,7 +52,7 @@ class PartitionScan(msgspec.Struct, frozen=True):
 
     partition: int
     end: int
-    parts: tuple[ScannedRange, ...]
+    parts: tuple[Range, ...]
     cluster: tuple[Stored, ...]
 
 
@@ -68,7 +74,7 @@ def scan(topic: KafkaTopic, only: int | None = None, segment_events: int = SCAN_
     events, at most SCAN_EVENTS. Raises ReplayError if Kafka cannot be reached, records are missing or invalid, or the
     partition does not exist."""
     segment_events = min(segment_events, SCAN_EVENTS)
-    with reading(topic) as kafka:
+    with closing(Reading(topic)) as kafka:
         now = kafka.now()
         if only is not None and only not in now.ranges:
             raise ReplayError(f"{topic.text} has no partition {only}: it has partitions 0 to {len(now.ranges) - 1}")
@@ -82,9 +88,13 @@ def _scan(
 ) -> PartitionScan:
     check_begins(topic, partition, first)
     cluster: list[Stored] = []
-    parts: list[ScannedRange] = []
+    parts: list[Range] = []
     start, first_ms = START, -1
     fold = PartitionReader(partition)
+
+    def end_part() -> None:
+        parts.append(Range(start.next_event, fold.next_event, partition, start, fold.kafka_offset, first_ms))
+
     for events in folded(topic, fold, kafka.records(partition, 0, end)):
         for number, value in events:
             recorded = decoded(topic, partition, number, value)
@@ -92,10 +102,10 @@ def _scan(
             if not hasattr(recorded.event, "topic"):
                 cluster.append((number, value))
         if fold.next_event - start.next_event >= segment_events:
-            parts.append(ScannedRange(start, fold.kafka_offset, fold.next_event, first_ms))
+            end_part()
             start, first_ms = fold.position, -1
     if fold.next_event > start.next_event:
-        parts.append(ScannedRange(start, fold.kafka_offset, fold.next_event, first_ms))
+        end_part()
     return PartitionScan(partition, fold.next_event, tuple(parts), tuple(cluster))
 
 
@@ -127,13 +137,13 @@ def decoded(topic: KafkaTopic, partition: int, number: int, value: bytes) -> Rec
         raise ReplayError(f"{topic.text}: partition {partition}, {error}") from None
 
 
-def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_end: int, end: int) -> Iterator[Stored]:
-    """The events from a position on, up to the offset `end` or the record `kafka_end` (both exclusive). Raises
-    ReplayError, also if the topic was replaced by another one."""
+def stored_events(topic: KafkaTopic, wanted: Range) -> Iterator[Stored]:
+    """The events of a range. Raises ReplayError, also if the topic was replaced by another one."""
+    start, end, partition, position = wanted[:4]
     fold = PartitionReader(partition, position)
-    with reading(topic) as kafka:
-        for events in folded(topic, fold, kafka.records(partition, position.kafka_offset, kafka_end)):
-            yield from (one for one in events if one[0] < end)
+    with closing(Reading(topic)) as kafka:
+        for events in folded(topic, fold, kafka.records(partition, position.kafka_offset, wanted.kafka_end)):
+            yield from (one for one in events if start <= one[0] < end)
             if fold.next_event >= end:
                 return
     if fold.next_event < end:
@@ -145,11 +155,11 @@ def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_e
 
 def end_at_time(topic: KafkaTopic, one: PartitionScan, at_ms: int) -> int:
     """The offset after the last event of a partition at or before a time; 0 before the first."""
-    place = bisect_right([part.first_ms for part in one.parts], at_ms)
+    place = bisect_right(one.parts, at_ms, key=attrgetter("first_ms"))
     if place == 0:
         return 0
     part = one.parts[place - 1]
-    for number, value in stored_events(topic, one.partition, part.start, part.kafka_end, part.end):
+    for number, value in stored_events(topic, part):
         if decoded(topic, one.partition, number, value).at_ms > at_ms:
             return number
     return part.end
@@ -157,7 +167,6 @@ def end_at_time(topic: KafkaTopic, one: PartitionScan, at_ms: int) -> int:
 
 def event_at(topic: KafkaTopic, one: PartitionScan, offset: int) -> bytes:
     """The event at an offset before the end of a partition."""
-    place = bisect_right([part.start.next_event for part in one.parts], offset) - 1
-    part = one.parts[place]
-    found = stored_events(topic, one.partition, part.start, part.kafka_end, offset + 1)
-    return next(value for number, value in found if number == offset)
+    part = one.parts[bisect_right(one.parts, offset, key=attrgetter("start")) - 1]
+    ((_, value),) = stored_events(topic, part._replace(start=offset, end=offset + 1))
+    return value

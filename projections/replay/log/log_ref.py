@@ -9,19 +9,17 @@ partition.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from events.logs.archive.manifest import archive_status
-from events.logs.events_topic import START, Position
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
-from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, ScannedRange, end_at_time, scan
+from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, Range, end_at_time, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import ReplayError
 from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
@@ -152,19 +150,6 @@ def offsets_row(ends: Ends) -> dict[str, object]:
     return {"offsets": {str(partition): end - 1 for partition, end in ends.items()}}
 
 
-class Range(NamedTuple):
-    """Offsets from `start` up to `end` (exclusive) of a log partition.
-
-    In Kafka, a task reads from the `position` of the `PartitionReader` up to the record `kafka_end` (exclusive).
-    """
-
-    start: int
-    end: int
-    partition: int = 0
-    position: Position = START
-    kafka_end: int = 0
-
-
 def ranges_of(ref: Ref, start: int, ends: Ends, events_max: int) -> list[Range]:
     """The ranges of a log, or of all partitions of one in Kafka, from an offset up to `ends`."""
     if isinstance(ref, KafkaRef):
@@ -184,23 +169,17 @@ def _kafka_ranges(partitions: Iterable[PartitionScan], start: int, ends: Ends, e
     have at most `events_max` events unless a single part has more."""
     made: list[Range] = []
     for one in partitions:
-        end = min(ends.get(one.partition, 0), one.end)
-        wanted = [part for part in one.parts if part.end > start and part.start.next_event < end]
-        for run in _runs(wanted, events_max):
-            first, last = run[0].start, run[-1]
-            made.append(Range(max(start, first.next_event), min(end, last.end), one.partition, first, last.kafka_end))
+        end = ends.get(one.partition, 0)
+        joined: list[Range] = []
+        for part in one.parts:
+            if part.end <= start or part.start >= end:
+                continue
+            if joined and part.end - joined[-1].start <= events_max:
+                joined[-1] = joined[-1]._replace(end=part.end, kafka_end=part.kafka_end)
+            else:
+                joined.append(part)
+        made += (part._replace(start=max(start, part.start), end=min(end, part.end)) for part in joined)
     return made or [Range(0, 0)]
-
-
-def _runs(parts: Sequence[ScannedRange], events_max: int) -> Iterator[list[ScannedRange]]:
-    run: list[ScannedRange] = []
-    for part in parts:
-        if run and part.end - run[0].start.next_event > events_max:
-            yield run
-            run = []
-        run.append(part)
-    if run:
-        yield run
 
 
 def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int, bytes]]:
@@ -209,8 +188,7 @@ def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int
     if wanted.start == wanted.end:
         return
     if isinstance(log, KafkaTopic):
-        found = kafka_scan.stored_events(log, wanted.partition, wanted.position, wanted.kafka_end, wanted.end)
-        yield from (one for one in found if one[0] >= wanted.start)
+        yield from kafka_scan.stored_events(log, wanted)
         return
     with open_range(log, wanted) as opened:
         yield from opened.read(wanted.start, wanted.end)

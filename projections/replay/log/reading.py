@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from events.codec import decode_event
 from projections.replay.log.columns import Columns, arrow_schema, shard_of
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.kafka_scan import decoded
-from projections.replay.log.log_ref import LogRef, Range, open_range, stored_events
+from projections.replay.log.kafka_scan import Range, decoded
+from projections.replay.log.log_ref import LogRef, open_range, stored_events
 from projections.replay.log.secondary import FrozenLog
 
 RANGE_EVENTS = 50_000

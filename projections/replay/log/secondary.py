@@ -229,8 +229,5 @@ def _durable_mark(path: Path) -> int:
 
 
 def _why_no_log(path: Path) -> str:
-    if not os.path.lexists(path):
-        return f"{path} does not exist: name the folder that `topicwright serve --data` was given"
-    if not path.is_dir():
-        return f"{path} is not a folder: name the folder that `topicwright serve --data` was given"
-    return f"{path} holds no log: name the folder that `topicwright serve --data` was given"
+    why = "holds no log" if path.is_dir() else "is not a folder" if os.path.lexists(path) else "does not exist"
+    return f"{path} {why}: name the folder that `topicwright serve --data` was given"

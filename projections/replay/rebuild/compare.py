@@ -34,10 +34,10 @@ from projections.replay.rebuild.compare_gateway import with_gateway
 from projections.replay.rebuild.differences import (
     NOT_SEARCHED,
     SEARCHED_MAX,
-    Difference,
     History,
     cluster_difference,
     difference,
+    difference_of,
     excerpts,
     live_hashes,
     outcome,
@@ -101,7 +101,7 @@ def _with_logs(
             stored = stored_values(logs[partition], ShardKey(shard))
             differences.append(difference(History(events[partition], shard), stored, partition, shard, hashes))
         else:
-            differences.append(Difference(shard, None, None, *hashes, NOT_SEARCHED, partition))
+            differences.append(difference_of(partition, shard, NOT_SEARCHED, hashes=hashes))
     for partition, stored_events in cluster_events(ref, ends).items():
         if partition in logs:
             records = (decode_event(offset, value) for offset, value in stored_events)

@@ -30,6 +30,7 @@ from projections.replay.rebuild.differences import (
     SEARCHED_MAX,
     Difference,
     History,
+    difference_of,
     excerpts,
     first_difference,
     outcome,
@@ -143,7 +144,7 @@ def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) 
             answers = {shard: gateway.one(name) for shard, name in names.items()}
             ref = scan(ref.topic)
             differences = list(_remaining(runner, ref, shards, answers))
-            shards = [one.shard for one in differences]
+            shards = [one["shard"] for one in differences]
         return outcome(differences, len(live), ends, options)
 
 
@@ -157,14 +158,15 @@ def _remaining(
     for shard in shards:
         partition = places[shard]
         if shard not in answers:
-            yield Difference(shard, None, None, None, None, NOT_SEARCHED, partition)
+            yield difference_of(partition, shard, NOT_SEARCHED)
             continue
         live, as_of = answers[shard] or (None, None)
         end = None if as_of is None else as_of + 1
         history = History(events[partition], shard, end, _as_in_response)
         topic = history.topic()
         if topic != live:
-            yield Difference(shard, topic, live, _hash(topic), _hash(live), first_difference(history, live), partition)
+            first = first_difference(history, live)
+            yield difference_of(partition, shard, first, (topic, live), (_hash(topic), _hash(live)))
 
 
 def _hash(topic: Topic | None) -> str | None:

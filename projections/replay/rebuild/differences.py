@@ -10,6 +10,7 @@ is ahead of the live part, or equally far with another content.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -99,15 +100,21 @@ def _newest_creation(history: History) -> Recorded | None:
 
 def _first_past(history: History, live: Topic) -> Recorded | None:
     """The first event after which the topic is ahead of `live`; None if there is none."""
-    unseen = _config_changes(history, live)
+    ahead: list[Recorded] = []
+    unseen: list[Recorded] = []
+    """The config changes, creation included, after the newest one that led to the configs of `live`."""
     for record, topic in history.steps():
+        event = record.event
         if record.offset < live.created_offset:
             continue
         if topic is None or topic.created_offset != live.created_offset:
-            return record
-        if record.offset in unseen or is_ahead(topic, live):
-            return record
-    return None
+            ahead.append(record)
+            break
+        if isinstance(event, catalog.TopicCreated | catalog.TopicConfigsChanged | catalog.TopicDiscovered):
+            unseen = [] if event.configs == live.configs else [*unseen, record]
+        if not ahead and is_ahead(topic, live):
+            ahead.append(record)
+    return min((*ahead, *unseen), key=attrgetter("offset"), default=None)
 
 
 def is_ahead(topic: Topic, live: Topic) -> bool:
@@ -132,47 +139,46 @@ def is_ahead(topic: Topic, live: Topic) -> bool:
     return live.pending_create is not None and topic.pending_create != live.pending_create
 
 
-def _config_changes(history: History, live: Topic) -> list[int]:
-    """The offsets of the config changes, creation included, that `live` does not reflect: those after the newest change
-    that led to the configs of `live`."""
-    unseen: list[int] = []
-    for record, topic in history.steps():
-        event = record.event
-        if record.offset < live.created_offset:
-            continue
-        if topic is None:
-            break
-        if isinstance(event, catalog.TopicCreated | catalog.TopicConfigsChanged | catalog.TopicDiscovered):
-            unseen.append(record.offset)
-            if event.configs == live.configs:
-                unseen.clear()
-    return unseen
-
-
 HASH_SHOWN = 16
 SIDES_SHOWN = 12  # fields of one difference
 
 Side = Topic | Cluster | None
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """A topic whose sides differ; a side is None without a topic. The shard "" has brokers and settings."""
+Difference = dict[str, Any]
+"""A row for a topic whose sides differ; the shard "" has brokers and settings."""
 
-    shard: str
-    rebuilt: Side
-    live: Side
-    rebuilt_hash: str | None
-    live_hash: str | None
-    first_difference: FirstDifference
-    log_partition: int = 0
+
+def difference_of(
+    log_partition: int,
+    shard: str,
+    first: FirstDifference,
+    sides: tuple[Side, Side] = (None, None),
+    hashes: tuple[str | None, str | None] = (None, None),
+) -> Difference:
+    """The row of a topic; `sides` are the rebuilt and the live one, each None without a topic."""
+    rebuilt, live = map(_parts, sides)
+    names = dict.fromkeys((*rebuilt, *live))
+    parts = ((name, rebuilt.get(name, "nothing"), live.get(name, "nothing")) for name in names)
+    known = next((side.name for side in sides if isinstance(side, Topic)), f"under the key {shard}")
+    return {
+        "log_partition": log_partition,
+        "shard": shard,
+        "topic": "brokers and settings" if shard == CLUSTER_SHARD else known,
+        "rebuilt_hash": hashes[0],
+        "live_hash": hashes[1],
+        "differs": [{"what": what, "rebuilt": mine, "live": theirs} for what, mine, theirs in parts if mine != theirs],
+        "offset": first.offset,
+        "event": first.event,
+    }
 
 
 def outcome(differences: list[Difference], topics: int, ends: Ends, options: Options) -> Outcome:
     """The outcome of a comparison of `topics` topics, with these differences."""
-    differences.sort(key=lambda one: (one.log_partition, one.shard))
+    differences.sort(key=itemgetter("log_partition", "shard"))
     lines = _lines(differences, topics, ends, options.limit)
     about = {**offsets_row(ends), "topics": topics}
-    return Outcome([_as_row(one) for one in differences], bool(differences), list(lines), about)
+    return Outcome(differences, bool(differences), list(lines), about)
 
 
 def live_hashes(log: FrozenLog, partition: int) -> dict[tuple[int, str], str]:
@@ -200,8 +206,8 @@ def difference(
         live = decode_topic(stored) if stored else None
     except msgspec.DecodeError as error:
         unreadable = FirstDifference(None, f"the live side cannot be read: {error}")
-        return Difference(shard, rebuilt, None, *hashes, unreadable, log_partition)
-    return Difference(shard, rebuilt, live, *hashes, first_difference(history, live), log_partition)
+        return difference_of(log_partition, shard, unreadable, (rebuilt, None), hashes)
+    return difference_of(log_partition, shard, first_difference(history, live), (rebuilt, live), hashes)
 
 
 def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition: int) -> list[Difference]:
@@ -214,7 +220,7 @@ def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition
             seen = True
         elif seen:
             seen, unseen = False, FirstDifference(record.offset, event_text(record.event))
-    return [] if rebuilt == live else [Difference(CLUSTER_SHARD, rebuilt, live, None, None, unseen, log_partition)]
+    return [] if rebuilt == live else [difference_of(log_partition, CLUSTER_SHARD, unseen, (rebuilt, live))]
 
 
 def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: int) -> Iterator[str]:
@@ -223,40 +229,19 @@ def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: in
         return
     yield f"{many(len(differences), 'difference')} between the live state and the events, as of {as_of(ends)}:"
     for one in differences[:limit]:
+        of_topic = one["shard"] != CLUSTER_SHARD
+        where = f", partition {one['log_partition']}" if list(ends) != [0] else ""
+        rebuilt, live = (
+            (one[side] or "no topic")[:HASH_SHOWN] if of_topic else "differs" for side in ("rebuilt_hash", "live_hash")
+        )
         yield ""
-        where = f", partition {one.log_partition}" if list(ends) != [0] else ""
-        sides = f"rebuilt {_shown(one.rebuilt_hash, one.rebuilt)}, live {_shown(one.live_hash, one.live)}"
-        yield f"{_name(one)}{where}: {sides}"
-        for what, rebuilt, live in list(_sides(one))[:SIDES_SHOWN]:
-            yield f"  {what}: rebuilt {rebuilt}, live {live}"
-        if one.first_difference.offset is None:
-            yield f"  {one.first_difference.event}"
-        else:
-            yield f"  they differ from offset {one.first_difference.offset} on: {one.first_difference.event}"
+        yield f"{'topic ' if of_topic else ''}{one['topic']}{where}: rebuilt {rebuilt}, live {live}"
+        for part in one["differs"][:SIDES_SHOWN]:
+            yield f"  {part['what']}: rebuilt {part['rebuilt']}, live {part['live']}"
+        since = "" if one["offset"] is None else f"they differ from offset {one['offset']} on: "
+        yield f"  {since}{one['event']}"
     if len(differences) > limit:
         yield f"… and {len(differences) - limit} more: --json shows all"
-
-
-def _name(one: Difference) -> str:
-    if one.shard == CLUSTER_SHARD:
-        return "brokers and settings"
-    known = next((side for side in (one.rebuilt, one.live) if isinstance(side, Topic)), None)
-    return f"topic {known.name}" if known is not None else f"topic under the key {one.shard}"
-
-
-def _shown(full_hash: str | None, side: Side) -> str:
-    if full_hash is not None:
-        return full_hash[:HASH_SHOWN]
-    return "no topic" if side is None else "differs"
-
-
-def _sides(one: Difference) -> Iterator[tuple[str, object, object]]:
-    """The parts that differ: name, rebuilt value, live value."""
-    rebuilt, live = _parts(one.rebuilt), _parts(one.live)
-    for name in dict.fromkeys((*rebuilt, *live)):
-        mine, theirs = rebuilt.get(name, "nothing"), live.get(name, "nothing")
-        if mine != theirs:
-            yield name, mine, theirs
 
 
 def _parts(side: Side) -> dict[str, Any]:
@@ -283,19 +268,6 @@ def _plain(value: Any) -> Any:
             return [_plain(each) for each in value]
         case _:
             return value
-
-
-def _as_row(one: Difference) -> dict[str, Any]:
-    return {
-        "log_partition": one.log_partition,
-        "shard": one.shard,
-        "topic": _name(one).removeprefix("topic "),
-        "rebuilt_hash": one.rebuilt_hash,
-        "live_hash": one.live_hash,
-        "differs": [{"what": what, "rebuilt": mine, "live": theirs} for what, mine, theirs in _sides(one)],
-        "offset": one.first_difference.offset,
-        "event": one.first_difference.event,
-    }
 
 
 def excerpts(runner: Runner, ref: Ref, ends: Ends, shards: Collection[str]) -> Mapping[int, EventLog]:

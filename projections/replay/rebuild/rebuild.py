@@ -40,7 +40,7 @@ from projections.replay.shards import (
 from projections.text.names import error_name
 from projections.text.points_in_time import iso
 from projections.text.wording import many
-from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.views.brokers import NO_CLUSTER, fold_cluster
 
 BROKERS = arrow_schema(
     ("log_partition", "broker_id", "broker_epoch", "rack", "endpoints", "incarnation", "fenced", "registered_at_ms",
@@ -61,17 +61,9 @@ def rebuilt(runner: Runner, ref: Ref, view: str, ends: Ends, begin: Beginning = 
     return fold_shards(runner, ref, ends, *_FOLDS[view], begin=begin)
 
 
-def rebuilt_clusters(ref: Ref, ends: Ends) -> dict[int, ClusterRow]:
-    """Brokers and settings at `ends`, by log partition."""
-    return {
-        number: reduce(fold_cluster, (decode_event(*one) for one in stored), NO_CLUSTER)
-        for number, stored in cluster_events(ref, ends).items()
-    }
-
-
 def _broker_rows(ref: Ref, ends: Ends) -> Iterator[Row]:
-    for number, cluster in rebuilt_clusters(ref, ends).items():
-        for broker in cluster.brokers.values():
+    for number, stored in cluster_events(ref, ends).items():
+        for broker in reduce(fold_cluster, (decode_event(*one) for one in stored), NO_CLUSTER).brokers.values():
             endpoints = [f"{one.name}://{one.host}:{one.port}" for one in broker.endpoints]
             known = {"log_partition": number, "endpoints": endpoints}
             yield tuple(known[name] if name in known else getattr(broker, name) for name in BROKERS.names)

@@ -19,7 +19,7 @@ from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
 from projections.replay.checks.checking import check
-from projections.replay.checks.history import COLUMNS, database, load
+from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import Found, invariants, together
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
@@ -173,8 +173,7 @@ def gather(ref: Ref, at: str | None) -> Report:
     """The report of a log as of a point in time. Raises ReplayError."""
     ends = ends_of(ref, at)
     source = events_of(ref, ends, _COLUMNS)
-    with database() as history:
-        load(history, source.batches(), source.schema)
+    with history_of(source.batches(), source.schema) as history:
         rows = check(history, limit=EXAMPLES_MAX).rows
         found = {one.check: one for one in together(rows, invariants(), EXAMPLES_MAX)}
         ((first_ms, last_ms),) = history.execute("select min(at_ms), max(at_ms) from events").fetchall()

@@ -20,7 +20,7 @@ from events.names import ShardKey
 from projections.replay.checks.growth import Shards
 from projections.replay.checks.history import COLUMNS
 from projections.replay.log.columns import Columns, shard_of
-from projections.replay.log.kafka_ref import Reading, reading
+from projections.replay.log.kafka_ref import Reading
 from projections.replay.log.kafka_scan import KafkaRef, check_begins, decoded, folded
 from projections.replay.log.log_ref import Ends, LogRef, Ref, ranges
 from projections.replay.log.reading import RANGE_EVENTS, read_range
@@ -129,7 +129,7 @@ def followed(ref: Ref) -> Iterator[_Folder | _Topic]:
         return
     with (
         TemporaryDirectory(prefix="topicwright-watched-") as folder,
-        reading(ref.topic) as kafka,
+        closing(Reading(ref.topic)) as kafka,
         closing(_Topic(ref, kafka, Path(folder))) as topic,
     ):
         yield topic

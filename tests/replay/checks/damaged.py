@@ -21,7 +21,7 @@ from events import catalog
 from events.catalog import Recorded
 from events.codec import encode_event
 from projections.replay.checks.checking import check
-from projections.replay.checks.history import COLUMNS, database, load
+from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.log.columns import Columns, arrow_schema
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.planted import Log, clean, renumbered
@@ -122,8 +122,7 @@ def both(logs: Iterable[Log]) -> Iterator[tuple[Violated, Violated]]:
     """Yields the violations that the auditor and the SQL find in each log."""
     some = list(logs)
     by_log: list[Violated] = [set() for _ in some]
-    with database(threads=1) as history:
-        load(history, batches_of(some), arrow_schema(COLUMNS))
+    with history_of(batches_of(some), arrow_schema(COLUMNS), threads=1) as history:
         for row in check(history, settle_ms=0).rows:
             by_log[row["log_partition"]].add((row["check"], row["topic"] or ""))
     for log, found in zip(some, by_log, strict=True):

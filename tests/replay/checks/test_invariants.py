@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 
 from events.catalog import CreateRequested, Recorded, TopicCreated
 from events.codec import decode_event
+from projections.replay.checks import checking
 from projections.replay.checks.checking import Result, check, check_here, check_in_buckets
 from projections.replay.checks.growth import joined
-from projections.replay.checks.history import COLUMNS, database, load
+from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.checks.invariants import CHECKS, run_invariants
 from projections.replay.checks.rules import COLUMNS as VIOLATION
 from projections.replay.checks.rules import (
@@ -101,8 +102,7 @@ Violations = dict[tuple[str, str], list[Row]]
 
 def checked(logs: Iterable[Sequence[Recorded]], settle_ms: int | None = 0) -> Result:
     """Check logs with DuckDB in this process."""
-    with database(threads=1) as history:
-        load(history, batches_of(logs), arrow_schema(COLUMNS))
+    with history_of(batches_of(logs), arrow_schema(COLUMNS), threads=1) as history:
         return check(history, settle_ms=settle_ms)
 
 
@@ -157,21 +157,24 @@ def test_sql_checks_and_auditor_agree_on_randomly_damaged_logs() -> None:
         assert bool(audited) >= bool(found), one.done
 
 
-def test_spark_finds_the_same_violations_for_any_number_of_buckets(spark: SparkSession, found: Violations) -> None:
+def test_spark_finds_the_same_violations_for_any_number_of_buckets(
+    spark: SparkSession, found: Violations, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batches = batches_of(LOGS.values())
     parts = [batches[:9], batches[9:]]
 
     def events(columns: Sequence[str]) -> Source:
         return Source(parts, lambda some: (batch.select(columns) for batch in some), arrow_schema(columns))
 
-    rows = rows_of(check_in_buckets(OnSpark(spark), events, settle_ms=0, buckets=3))
+    monkeypatch.setattr(checking, "SETTLE_MS", 0)
+    monkeypatch.setattr(checking, "BUCKET_EVENTS", sum(map(len, batches)) * 2 // 5)
+    rows = rows_of(check_in_buckets(OnSpark(spark), events))
     assert sorted(map(str, rows)) == sorted(str(row) for some in found.values() for row in some)
 
 
 def test_violations_are_limited_and_all_are_counted() -> None:
     log = [*clean(), *clean()[1:]]
-    with database(threads=1) as history:
-        load(history, batches_of([log]), arrow_schema(COLUMNS))
+    with history_of(batches_of([log]), arrow_schema(COLUMNS), threads=1) as history:
         first = found_in(check(history, limit=2), 2)[0]
     assert (first.check, len(first.violations)) == ("offsets-contiguous", 2)
     assert first.times == len(clean()) - 1
@@ -201,8 +204,7 @@ def test_invariants_of_users_are_checked(tmp_path: Path) -> None:
     file.write_text(
         "-- names-are-long: a topic's name has two letters\nselect topic from topic_lives where len(topic) = 1;"
     )
-    with database(threads=1) as history:
-        load(history, batches_of([clean()]), arrow_schema(COLUMNS))
+    with history_of(batches_of([clean()]), arrow_schema(COLUMNS), threads=1) as history:
         (only,) = found_in(check(history, read_invariants(file)), more=read_invariants(file))
     assert (only.check, only.violations[0]["topic"]) == ("names-are-long", "a")
 
@@ -222,10 +224,11 @@ def test_invalid_invariants_are_rejected(text: str, said: str) -> None:
 
 
 def test_a_failing_sql_query_names_its_invariant() -> None:
-    with database(threads=1) as history:
-        load(history, [], arrow_schema(COLUMNS))
-        with pytest.raises(ReplayError, match=r"mine: Catalog Error.*no_such_views"):
-            check(history, parsed("-- mine: fails\nselect * from no_such_views"))
+    with (
+        history_of([], arrow_schema(COLUMNS), threads=1) as history,
+        pytest.raises(ReplayError, match=r"mine: Catalog Error.*no_such_views"),
+    ):
+        check(history, parsed("-- mine: fails\nselect * from no_such_views"))
 
 
 @pytest.mark.parametrize(

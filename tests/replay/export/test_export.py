@@ -26,7 +26,8 @@ from projections.replay.export.export import (
     write_files,
 )
 from projections.replay.log.columns import COLUMNS, arrow_schema
-from projections.replay.log.log_ref import LogRef, Range, ends_of
+from projections.replay.log.kafka_scan import Range
+from projections.replay.log.log_ref import LogRef, ends_of
 from projections.replay.outcome import Options, ReplayError, message_of
 from projections.replay.runner import InProcess, Source, events_of
 from tests.replay.damage import put_event

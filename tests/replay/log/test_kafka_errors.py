@@ -112,7 +112,7 @@ def test_records_deleted_during_a_read_are_an_error(kafka44: ReferenceKafka) -> 
     for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         future.result(30)
     with refused("record 0 of partition 0 no longer exists"):
-        list(stored_events(ref.topic, 0, part.start, part.kafka_end, part.end))
+        list(stored_events(ref.topic, part))
 
 
 FENCE = encode_record(Fence(1, "w", "1.0", EVENT_VERSION))
