@@ -28,7 +28,7 @@ from controller.machine.state import DictTopics, State
 from events.codec import decode_event
 from projections.replay.checks.checking import check_here, check_in_buckets
 from projections.replay.export.export import export, exported
-from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
 from projections.replay.rebuild.folds import HASHES, hash_rows
@@ -132,7 +132,7 @@ def grown(runner: Runner, folder: Path, events: int, topics: int) -> list[Figure
 
 def _log(folder: Path, events: int, topics: int, skewed: bool) -> tuple[LogRef, int]:
     count = generate(folder, events, topics, skewed=skewed)
-    return open_folder(str(folder)), count
+    return LogRef(str(folder), folder), count
 
 
 def _figure(work: str, took: Measured, events: int) -> Figure:

@@ -10,7 +10,7 @@ import pytest
 from events.catalog import Recorded
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import KafkaRef, scan
-from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.log_ref import LogRef
 from tests.replay.history import write_history
 from tests.replay.kafka_history import as_records, in_partitions, make_topic
 from tests.replay.written import records_of
@@ -20,7 +20,8 @@ from tests.support.reference_kafka import ReferenceKafka
 @pytest.fixture(scope="session")
 def history(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
     """The log of a day with every type of event; its service has stopped. Tests must not change it."""
-    return open_folder(str(write_history(tmp_path_factory.mktemp("history") / "data")))
+    folder = write_history(tmp_path_factory.mktemp("history") / "data")
+    return LogRef(str(folder), folder)
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +33,8 @@ def records(history: LogRef) -> list[Recorded]:
 @pytest.fixture
 def own_history(history: LogRef, tmp_path: Path) -> LogRef:
     """A copy of that log, which a test may damage."""
-    return open_folder(str(shutil.copytree(history.path, tmp_path / "data")))
+    folder = shutil.copytree(history.path, tmp_path / "data")
+    return LogRef(str(folder), folder)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from events.catalog import Recorded
 from events.codec import decode_event, encode_event
 from events.logs.log import Commit, Entry
 from events.names import shard_key
-from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.spark.source import TopicwrightSource
 from tests.replay.history import open_log
@@ -27,7 +27,7 @@ def written(folder: Path, records: Iterable[Recorded]) -> LogRef:
         log.flush()
     finally:
         log.close()
-    return open_folder(str(folder))
+    return LogRef(str(folder), folder)
 
 
 def records_of(ref: LogRef) -> list[Recorded]:

@@ -78,12 +78,8 @@ def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
         [dict(zip(header, row, strict=True)) for row in rows],
         False,
         [many(len(rows), "row")],
-        table=Table(header, [[_text(one) for one in row] for row in rows]),
+        table=Table(header, [["-" if one is None else str(one) for one in row] for row in rows]),
     )
-
-
-def _text(one: object) -> str:
-    return "-" if one is None else str(one)
 
 
 # --- the views as files
@@ -99,11 +95,15 @@ def run_views(runner: Runner, ref: Ref, options: Options) -> Outcome:
     for each. A task writes the views of its bucket, this process those of the whole log. Raises ReplayError."""
     ends, folder = ends_of(ref, options.at), Path(options.output or "").absolute()
     names = [view.name for view in views() if view.name not in (None, "causes")]
+    of_buckets = [name for name in names if name not in OF_THE_LOG]
+
+    def of_a_bucket(bucket: duckdb.DuckDBPyConnection) -> Batches:
+        yield pa.RecordBatch.from_pydict({"file": _write(folder, of_buckets, bucket)}, schema=_WRITTEN)
+
     with new_folder(folder):
         for name in names:
             (folder / name).mkdir()
         of_the_log = partial(_write, folder, OF_THE_LOG)
-        of_a_bucket = partial(_write_bucket, folder, [name for name in names if name not in OF_THE_LOG])
         here, there = in_buckets(runner, partial(events_of, ref, ends), of_the_log, of_a_bucket, _WRITTEN)
         check_written(folder, {*here, *there["file"].to_pylist()}, "*/*")
     row = {"output": str(folder), **offsets_row(ends), "views": names}
@@ -115,7 +115,3 @@ def _write(folder: Path, names: Sequence[str], history: duckdb.DuckDBPyConnectio
     for name, file in zip(names, files, strict=True):
         history.execute(f"copy (from {name}) to ? (format parquet)", [str(folder / file)]).fetchall()
     return files
-
-
-def _write_bucket(folder: Path, names: Sequence[str], bucket: duckdb.DuckDBPyConnection) -> Batches:
-    yield pa.RecordBatch.from_pydict({"file": _write(folder, names, bucket)}, schema=_WRITTEN)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 
 import msgspec
@@ -117,7 +118,9 @@ class Reading:
             found = known.topics.get(self._topic.topic)
             if found is None or found.error is not None:
                 raise self._no_topic(None if found is None else found.error)
-            ranges = {number: self._range(number) for number in sorted(found.partitions)}
+            limits = partial(self._consumer.get_watermark_offsets, timeout=ANSWERS_WITHIN_S, cached=False)
+            topic, numbers = self._topic.topic, sorted(found.partitions)
+            ranges = {number: limits(TopicPartition(topic, number)) or (0, 0) for number in numbers}
         except KafkaException as error:
             self._consumer.poll(0)
             raise ReplayError(f"{self._topic.text} cannot be read: {self._why(error.args[0])}") from None
@@ -148,12 +151,6 @@ class Reading:
                     f"{self._topic.text}: partition {partition} has records up to offset {end}, but Kafka returns none "
                     f"from {start} on{self._error_suffix()}"
                 )
-
-    def _range(self, partition: int) -> tuple[int, int]:
-        first, end = self._consumer.get_watermark_offsets(
-            TopicPartition(self._topic.topic, partition), timeout=ANSWERS_WITHIN_S, cached=False
-        ) or (0, 0)
-        return first, end
 
     def _check(self, error: KafkaError, partition: int, start: int) -> None:
         """Raise ReplayError for an error that is not transient."""

@@ -54,13 +54,6 @@ def open_ref(text: str, properties: Properties = ()) -> Ref:
     return ref
 
 
-def open_folder(folder: str) -> LogRef:
-    """The log in a data directory. Raises the errors of `open_ref`."""
-    ref = open_ref(folder)
-    assert isinstance(ref, LogRef), f"{folder} is a folder"
-    return ref
-
-
 def parse_ref(text: str, partition: int = 0, properties: Properties = ()) -> LogRef | KafkaTopic:
     """The log of a LOG argument, without opening it. Raises ReplayError if the argument is invalid."""
     if text.startswith(KAFKA):

@@ -67,19 +67,15 @@ class GatewayTopics:
 
     def all(self) -> Iterator[GatewayTopic]:
         """All topics; a topic that is created or deleted meanwhile may be missing or included."""
-        cursor: str | None = None
+        place: dict[str, str] = {}
         while True:
-            query = {"limit": str(_PAGE)} | ({} if cursor is None else {"cursor": cursor})
-            page = self._get(f"/v1/topics?{urlencode(query)}")
+            page = self._get(f"/v1/topics?{urlencode({'limit': str(_PAGE), **place})}")
             if page is None:
                 raise self._unexpected("GET /v1/topics returns 404")
-            for summary in page["topics"]:
-                found = self.one(summary["name"])
-                if found is not None:
-                    yield found
-            cursor = page["next_cursor"]
-            if cursor is None:
+            yield from filter(None, (self.one(summary["name"]) for summary in page["topics"]))
+            if page["next_cursor"] is None:
                 return
+            place = {"cursor": page["next_cursor"]}
 
     def one(self, name: str) -> GatewayTopic | None:
         """One topic; None if it does not exist."""

@@ -145,7 +145,7 @@ def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
     for offset, value in events:
         record = decode_event(offset, value)
         opens = type(record.event) in _OPENING and record.cause.command != FOLLOW
-        if open_ and (opens or not _same_decision(open_[0], record)):
+        if open_ and (opens or (open_[0].cause, open_[0].at_ms) != (record.cause, record.at_ms)):
             yield request(open_, before)
             open_ = []
         if open_ or opens or record.cause.command in CLIENT_COMMANDS:
@@ -158,7 +158,3 @@ def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
             return
     if open_:
         yield request(open_, before)
-
-
-def _same_decision(first: catalog.Recorded, record: catalog.Recorded) -> bool:
-    return first.cause == record.cause and first.at_ms == record.at_ms

@@ -109,15 +109,13 @@ def spark_session(
 
 def why_not_started(written: str) -> str:
     """Java's output about why it ended, without its stack trace; "" if there is none."""
-    lines = [line.strip() for line in written.splitlines()]
-    errors = [found[1] for line in lines if (found := _SPARKS_ERROR.search(line))]
-    raised = [found[1] for line in lines if (found := _JAVAS_ERROR.search(line))]
-    return (errors or raised or [""])[0][:600]
+    found = _SPARKS_ERROR.search(written) or _JAVAS_ERROR.search(written)
+    return found[1].strip()[:600] if found else ""
 
 
 _SPARKS_ERROR = re.compile(r" ERROR [\w.$]+: (.+)")
 _JAVAS_ERROR = re.compile(
-    r'^(?:Exception in thread (?:"[^"]*" )?|Caused by: |Error: )(?:[\w.]+(?:Exception|Error): )?(.+)'
+    r'^\s*(?:Exception in thread (?:"[^"]*" )?|Caused by: |Error: )(?:[\w.]+(?:Exception|Error): )?(.+)', re.MULTILINE
 )
 
 

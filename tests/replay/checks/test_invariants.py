@@ -32,7 +32,7 @@ from projections.replay.checks.rules import (
     together,
 )
 from projections.replay.log.columns import arrow_schema
-from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.runner import InProcess, Runner, Source
 from projections.replay.spark.session import OnSpark
@@ -268,7 +268,7 @@ def exported_log(folder: Path, log: Sequence[Recorded], events: int) -> Outcome:
     if not (folder / "log").exists():
         written(folder / "log", log)
     options = Options(output=str(folder / "export"), at=str(events - 1), all_rows=True)
-    return run_invariants(InProcess(), open_folder(str(folder / "log")), options)
+    return run_invariants(InProcess(), LogRef(str(folder / "log"), folder / "log"), options)
 
 
 @pytest.mark.parametrize("seed", [22, 64, 161])
@@ -277,7 +277,7 @@ def test_incremental_check_of_a_grown_log_equals_a_full_check(tmp_path: Path, se
     for events in (len(log) // 3, len(log) - 5, len(log)):
         grown = exported_log(tmp_path, log, events)
         whole = run_invariants(
-            InProcess(), open_folder(str(tmp_path / "log")), Options(at=str(events - 1), all_rows=True)
+            InProcess(), LogRef(str(tmp_path / "log"), tmp_path / "log"), Options(at=str(events - 1), all_rows=True)
         )
         assert list(grown.rows) == list(whole.rows)
         assert grown.about == whole.about

@@ -14,7 +14,7 @@ from controller.store.stored_topics import TOPIC
 from events.logs.log import shard_offsets
 from events.logs.snapshots import FOLDER, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
 from projections.queries.query import Query
-from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
@@ -40,7 +40,7 @@ def kept(history: LogRef, tmp_path_factory: pytest.TempPathFactory) -> LogRef:
         at = refold.go_to(offset)
         store_snapshot(log, snapshot_info(log, at), query.snapshot_pairs(at, refold.pairs()))
     log.close()
-    return open_folder(str(folder))
+    return LogRef(str(folder), folder)
 
 
 def newest_of(ref: LogRef) -> list[int]:
@@ -74,7 +74,7 @@ def test_rebuild_before_the_first_snapshot_reads_all_events(kept: LogRef) -> Non
 def test_compare_from_scratch_does_not_trust_a_wrong_snapshot(kept: LogRef, tmp_path: Path) -> None:
     folder = tmp_path / "log"
     shutil.copytree(kept.path, folder)
-    ref = open_folder(str(folder))
+    ref = LogRef(str(folder), folder)
     assert not run_compare(InProcess(), ref, Options()).found
     newest = newest_of(ref)[-1]
     log = open_log(folder)
@@ -100,7 +100,7 @@ def test_compare_from_scratch_does_not_trust_a_wrong_snapshot(kept: LogRef, tmp_
 def test_a_damaged_snapshot_is_skipped(kept: LogRef, tmp_path: Path) -> None:
     folder = tmp_path / "log"
     shutil.copytree(kept.path, folder)
-    ref = open_folder(str(folder))
+    ref = LogRef(str(folder), folder)
     first, second = newest_of(ref)
     flip(folder / FOLDER / f"{second:020}.snapshot", 20)
     assert newest_snapshot(ref, {0: second}).offset == first

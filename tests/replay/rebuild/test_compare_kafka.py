@@ -19,7 +19,7 @@ from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import KafkaRef, scan
-from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.compare import run_compare
@@ -98,7 +98,7 @@ def test_compare_reports_a_difference_with_its_log_partition(in_kafka: KafkaRef,
 
 def shards(data: Path, number: int) -> list[str]:
     """The shards in a partition's folder."""
-    with frozen_log(open_folder(str(data / f"partition-{number:05}")).path) as log:
+    with frozen_log(data / f"partition-{number:05}") as log:
         return [key[len(TOPIC) :].decode() for key, _ in log.scan(TOPIC)]
 
 
@@ -125,7 +125,7 @@ def send(http: str, method: str, path: str, **body: object) -> None:
 
 def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
     """The decisions of a server, as a topic with one partition."""
-    topic = make_topic(kafka.bootstrap, [as_records(records_of(open_folder(str(server.data))))])
+    topic = make_topic(kafka.bootstrap, [as_records(records_of(LogRef(str(server.data), server.data)))])
     return scan(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
 
 

@@ -10,7 +10,7 @@ import pytest
 from controller.store.store import TopicStore
 from projections.queries.query import Query
 from projections.replay.checks.invariants import run_invariants
-from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.compare import run_compare
@@ -38,7 +38,7 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
             log.close()
 
     asyncio.run(day())
-    return open_folder(str(folder))
+    return LogRef(str(folder), folder)
 
 
 @pytest.mark.parametrize("run", [run_compare, run_invariants, run_redecide])

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from events.catalog import Recorded
 from events.codec import EventDecodeError, decode_event, value_without_secrets
+from events.errors import UserError
 from events.logs.log import (
     Commit,
     Entry,
@@ -30,13 +31,12 @@ from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import (
     LogRef,
     ends_of,
-    open_folder,
     parse_ref,
     ranges,
     read_through,
 )
 from projections.replay.log.secondary import FrozenLog, frozen_log
-from projections.replay.outcome import ReplayError, message_of
+from projections.replay.outcome import message_of
 from tests.events.logs.rocksdb_folders import cut, flip, largest
 from tests.replay.damage import event_bytes, put_event, put_view
 from tests.replay.history import BORN_MS, open_log
@@ -147,7 +147,7 @@ def test_a_data_frame_excludes_events_written_after_its_creation(spark: SparkSes
     ids=str,
 )
 def test_invalid_source_options_are_rejected(history: LogRef, options: dict[str, str], says: str) -> None:
-    with pytest.raises(ReplayError) as raised:
+    with pytest.raises(UserError) as raised:
         read(str(history.path), **options)
     assert str(raised.value).startswith(says)
 
@@ -171,7 +171,8 @@ def test_offset_ranges_cover_the_log_without_overlap() -> None:
 
 def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(history.path.parent)
-    assert open_folder("data").path == open_folder(f"file://{history.path}").path == history.path
+    for text in ("data", f"file://{history.path}"):
+        assert parse_ref(text) == LogRef(text, history.path)
     assert ends_of(history) == {0: len(records_of(history))}
 
 
@@ -236,7 +237,7 @@ def test_a_rocksdb_checkpoint_is_readable_as_a_log(own_history: LogRef, tmp_path
     log = open_log(own_history.path)
     log.checkpoint(tmp_path / "copy")
     log.close()
-    assert records_of(open_folder(str(tmp_path / "copy"))) == records_of(own_history)
+    assert records_of(LogRef(str(tmp_path / "copy"), tmp_path / "copy")) == records_of(own_history)
 
 
 def test_a_frozen_log_rejects_writes(own_history: LogRef) -> None:
@@ -301,7 +302,7 @@ def test_damaged_views_fail_the_read(own_history: LogRef) -> None:
         name = next(each["name"] for each in database._events.live_files() if each["start_key"][0] != 0)
     views = own_history.path / name.lstrip("/")
     flip(views, views.stat().st_size // 4, 0x40)
-    with pytest.raises(ReplayError, match=rf"is damaged \(Corruption: .*{views}.*\); restore the folder"):
+    with pytest.raises(LogCorrupted, match=rf"is damaged \(Corruption: .*{views}.*\); restore the folder"):
         read_through(own_history)
 
 
@@ -320,7 +321,7 @@ def test_damaged_rocksdb_files_fail_the_read(
 
 def test_a_log_with_missing_sst_files_is_reported(own_history: LogRef) -> None:
     largest(own_history.path, ".sst").unlink()
-    with pytest.raises(ReplayError, match="damaged"):
+    with pytest.raises(LogCorrupted, match="damaged"):
         records_of(own_history)
 
 
