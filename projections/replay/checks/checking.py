@@ -61,15 +61,15 @@ Events = Callable[[Sequence[str]], Source]
 class Result(NamedTuple):
     """The violations, the number of events, and the number of log partitions.
 
-    `runs` and `partitions` are the rows of `offset_runs` and `open_partitions`, if a checkpoint is wanted. If the check
-    began at a checkpoint, `read` is the number of events that were read.
+    `runs` and `partitions` are the rows of `offset_runs` and `open_partitions`, for a checkpoint. If the check began at
+    a checkpoint, `read` is the number of events that were read.
     """
 
     rows: list[dict[str, Any]]
     events: int
     log_partitions: int
-    runs: Sequence[Run] = ()
-    partitions: pa.Table = OPEN.empty_table()
+    runs: Sequence[Run]
+    partitions: pa.Table
     read: int | None = None
 
 
@@ -80,33 +80,28 @@ def check(
     settle_ms: int | None = SETTLE_MS,
     given: Iterable[str] = (),
     others: pa.Table | None = None,
-    keep: bool = False,
 ) -> Result:
     """Check the events in the table `stored_events`; returns at most `limit` violations of each query (None: all).
 
     The end of the log is checked after `settle_ms` without events of the reconciler; None: never. The views `given`
     exist already. `others` are the open partitions of an earlier check; those of shards without events here are added.
-    With `keep`, the result also has the rows for a checkpoint. Raises ReplayError.
+    Raises ReplayError.
     """
     create_views(history, settle_ms=settle_ms, tables=TABLES, given=given)
     if others is not None:
         history.register("others", others)
         untouched = "from others anti join stored_events using (log_partition, shard)"
         history.execute(f"insert into open_partitions by name {untouched}")
-    result = Result(list(rules.violations(history, tuple(wanted) or invariants(), limit)), *_extent(history))
-    if not keep:
-        return result
+    rows = list(rules.violations(history, tuple(wanted) or invariants(), limit))
     runs, partitions = (history.sql(f"from {name}").to_arrow_table() for name in ("offset_runs", "open_partitions"))
-    return result._replace(runs=runs.to_pylist(), partitions=partitions.cast(OPEN))
+    return Result(rows, *_extent(history), runs.to_pylist(), partitions.cast(OPEN))
 
 
-def check_here(
-    events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None, keep: bool = False
-) -> Result:
+def check_here(events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None) -> Result:
     """Check events in this process. Raises ReplayError."""
     source = events(COLUMNS)
     with history_of(source.batches(), source.schema) as history:
-        return check(history, wanted, limit, keep=keep)
+        return check(history, wanted, limit)
 
 
 def check_growth(
@@ -124,7 +119,7 @@ def check_growth(
     """
     with history_of(new, arrow_schema(COLUMNS)) as history:
         shards = complete(history, before.runs, earlier, last)
-        result = check(history, settle_ms=settle_ms, given=("offset_runs",), others=before.partitions, keep=True)
+        result = check(history, settle_ms=settle_ms, given=("offset_runs",), others=before.partitions)
         ((read,),) = history.execute("select count(*) from stored_events").fetchall()
     found = [dict(row) for row in before.found if row["shard"] not in shards.get(row["log_partition"], ())]
     return result._replace(rows=[*found, *result.rows], read=read)
@@ -145,7 +140,7 @@ def check_in_buckets(
 
     def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
         runs = history.sql("from offset_runs").to_arrow_table().to_pylist()
-        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs)
+        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs, OPEN.empty_table())
 
     def checked(bucket: duckdb.DuckDBPyConnection) -> Batches:
         yield pa.RecordBatch.from_pylist(list(rules.violations(bucket, rest, limit)), schema=_FOUND)

@@ -76,7 +76,7 @@ def _checked(
     runner: Runner, events: Events, wanted: Sequence[Invariant] = (), limit: int | None = None, keep: bool = False
 ) -> Result:
     if isinstance(runner, InProcess):
-        return check_here(events, wanted, limit, keep=keep)
+        return check_here(events, wanted, limit)
     return check_in_buckets(runner, events, wanted, limit, keep=keep)
 
 

@@ -82,7 +82,6 @@ def _file_of(wanted: Range) -> str:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Groups of batches, each for a row group."""
     group: list[pa.RecordBatch] = []
     for batch in batches:
         if len(batch):

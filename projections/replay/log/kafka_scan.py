@@ -65,7 +65,6 @@ class KafkaRef(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The LOG argument as given."""
         return self.topic.text
 
 

@@ -215,8 +215,6 @@ def _open(path: Path) -> _Secondary:
     try:
         with frozen(path) as place:
             return _Secondary(path, place)
-    except LogError:
-        raise
     except Exception as error:
         raise classify(error, path) from None
 

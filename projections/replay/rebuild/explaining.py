@@ -117,7 +117,6 @@ def _excerpts(ref: Ref, ends: Ends, subject: str) -> dict[int, Excerpt]:
 
 
 def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[_Row], bool]) -> Iterator[_Row]:
-    """The events before `ends` that `is_wanted` selects."""
     for batch in events_of(ref, ends, _Row._fields).batches():
         yield from filter(is_wanted, map(_Row._make, rows_of(batch)))
 

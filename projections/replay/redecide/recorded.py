@@ -107,7 +107,6 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def first(self) -> catalog.Recorded:
-        """The first record of the decision."""
         return self.records[0]
 
     def state(self, cluster: Cluster | None = None) -> State:

@@ -228,7 +228,6 @@ def _counts(title: str, highest: int) -> dict[str, Any]:
 
 
 def _times(report: Report) -> dict[str, Any]:
-    """The axis of time."""
     return {"type": "date", "range": [_time(report.first_ms), _time(report.last_ms + report.bucket_ms)]}
 
 

@@ -41,8 +41,6 @@ def progress(
 
 
 class _Reporter:
-    """Counts tasks, and shows the counts."""
-
     def __init__(self, work: str, out: TextIO, line_every_s: float) -> None:
         self._work = work
         self._out = out

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -28,12 +29,12 @@ class Alerts:
         self._reported: set[tuple[Any, ...]] = set()
         self._lock = threading.Lock()
         self.next_offsets: dict[int, int] = {}
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         of_check = "topicwright_invariant_violations", "Violations of the invariants found in the log.", ("check",)
-        self._violations = Counter(*of_check, registry=self._registry)
-        self._events = Counter("topicwright_watched_events", "Events checked.", registry=self._registry)
+        self._violations = Counter(*of_check, registry=self.registry)
+        self._events = Counter("topicwright_watched_events", "Events checked.", registry=self.registry)
         of_offset = "topicwright_watched_offset", "The offset up to which is checked."
-        self._offset = Gauge(*of_offset, registry=self._registry)
+        self._offset = Gauge(*of_offset, registry=self.registry)
         for check in checks:
             self._violations.labels(check)
 
@@ -62,7 +63,6 @@ class Alerts:
 
     @property
     def count(self) -> int:
-        """The number of alerts."""
         return len(self._reported)
 
     def shown(self) -> bytes:
@@ -75,10 +75,6 @@ class Alerts:
                 "alerts": list(self._newest),
             }
         return msgspec.json.encode(body)
-
-    def metrics(self) -> bytes:
-        """The counts in Prometheus' text format."""
-        return generate_latest(self._registry)
 
 
 @contextmanager
@@ -107,7 +103,10 @@ def serving(address: str | None, alerts: Alerts) -> Iterator[str | None]:
 
 
 def _handler(alerts: Alerts) -> type[BaseHTTPRequestHandler]:
-    pages = {"/alerts": ("application/json", alerts.shown), "/metrics": (METRICS_TYPE, alerts.metrics)}
+    pages: dict[str, tuple[str, Callable[[], bytes]]] = {
+        "/alerts": ("application/json", alerts.shown),
+        "/metrics": (METRICS_TYPE, partial(generate_latest, alerts.registry)),
+    }
 
     class Handler(BaseHTTPRequestHandler):
         """Serves GET requests for `/alerts` and `/metrics`."""

@@ -290,7 +290,7 @@ def test_a_check_in_buckets_writes_the_same_checkpoint() -> None:
     def events(columns: Sequence[str]) -> Source:
         return Source(batches, lambda one: iter([one.select(columns)]), arrow_schema(columns))
 
-    whole, of_buckets = check_here(events, keep=True), check_in_buckets(InProcess(), events, keep=True)
+    whole, of_buckets = check_here(events), check_in_buckets(InProcess(), events, keep=True)
     assert sorted(map(str, rows_of(whole))) == sorted(map(str, rows_of(of_buckets))) != []
     assert joined(whole.runs) == joined(of_buckets.runs)
     order = [("topic", "ascending"), ("partition", "ascending")]
