@@ -127,9 +127,7 @@ def is_ahead(topic: Topic, live: Topic) -> bool:
     if len(topic.partitions) > len(live.partitions):
         return True
     for mine, theirs in zip(topic.partitions, live.partitions, strict=False):
-        if mine.partition_epoch > theirs.partition_epoch:
-            return True
-        if mine.partition_epoch == theirs.partition_epoch and mine != theirs:
+        if mine != theirs and mine.partition_epoch >= theirs.partition_epoch:
             return True
     if topic.ready_at_ms is not None:
         if topic.ready_at_ms != live.ready_at_ms:
@@ -143,8 +141,6 @@ HASH_SHOWN = 16
 SIDES_SHOWN = 12  # fields of one difference
 
 Side = Topic | Cluster | None
-
-
 Difference = dict[str, Any]
 """A row for a topic whose sides differ; the shard "" has brokers and settings."""
 

@@ -26,11 +26,9 @@ LINE_EVERY_S = 5.0
 
 
 @contextmanager
-def progress(
-    session: SparkSession, work: str, out: TextIO | None = None, *, line_every_s: float = LINE_EVERY_S
-) -> Iterator[None]:
-    """Show the progress of Spark's jobs on `out` (standard error) until the block ends; nothing for short jobs."""
-    reporter = _Reporter(work, sys.stderr if out is None else out, line_every_s)
+def progress(session: SparkSession, work: str) -> Iterator[None]:
+    """Show the progress of Spark's jobs on standard error until the block ends; nothing for short jobs."""
+    reporter = _Reporter(work, sys.stderr)
     following = _called_by_connect if is_connect(session) else _read_from_spark
     with following(session, reporter):
         try:
@@ -41,12 +39,12 @@ def progress(
 
 
 class _Reporter:
-    def __init__(self, work: str, out: TextIO, line_every_s: float) -> None:
+    def __init__(self, work: str, out: TextIO) -> None:
         self._work = work
         self._out = out
         self._is_terminal = out.isatty()
         self._started = monotonic()
-        self._next = self._started + (CHECK_EVERY_S if self._is_terminal else line_every_s)
+        self._next = self._started + (CHECK_EVERY_S if self._is_terminal else LINE_EVERY_S)
         self._stages: dict[int, tuple[int, int]] = {}
         self.ended = False
 

@@ -124,11 +124,6 @@ def is_connect(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def is_local(session: SparkSession) -> bool:
-    """True if the workers run on this machine, and so can import the code from its folder."""
-    return not is_connect(session) and (session.conf.get("spark.master", "") or "").startswith(("local[", "local,"))
-
-
 def ship(session: SparkSession, roots: Iterable[Path] = (), name: str = "topicwright-code") -> None:
     """Send the code in these files and folders (by default this project's) to the workers of a session. Needed only for
     sessions that `spark_session` did not make."""
@@ -267,7 +262,8 @@ class OnSpark:
 
         Installed packages are not sent. They must be installed on the workers, like this project's dependencies.
         """
-        if is_local(self._session):
+        master = "" if is_connect(self._session) else self._session.conf.get("spark.master", "") or ""
+        if master.startswith(("local[", "local,")):
             return
         for name in modules:
             roots = roots_of(name)

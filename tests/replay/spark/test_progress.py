@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -33,27 +34,32 @@ def slow_job(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize(range(4), 4).mapPartitions(rest).count() == 4
 
 
-def test_progress_is_logged_as_lines_without_a_terminal(spark: SparkSession) -> None:
+def test_progress_is_logged_as_lines_without_a_terminal(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
-    with progress(spark, "rebuild", out, line_every_s=0.1):
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setattr(module, "LINE_EVERY_S", 0.1)
+    with progress(spark, "rebuild"):
         slow_job(spark)
     lines = out.getvalue().splitlines()
     assert lines, "slow work is reported"
     assert all(re.fullmatch(r"rebuild: \d of 4 tasks done after \d+ s", line) for line in lines), lines
 
 
-def test_progress_is_a_single_line_on_a_terminal(spark: SparkSession) -> None:
+def test_progress_is_a_single_line_on_a_terminal(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     out = Terminal()
-    with progress(spark, "rebuild", out):
+    monkeypatch.setattr(sys, "stderr", out)
+    with progress(spark, "rebuild"):
         slow_job(spark)
     shown = out.getvalue().split("\r\x1b[K")
     assert shown[-1] == "", "the bar is erased at the end"
     assert re.fullmatch(r"rebuild: \d of 4 tasks done after \d+ s", shown[1]), shown
 
 
-def test_short_jobs_print_no_progress(spark: SparkSession) -> None:
+def test_short_jobs_print_no_progress(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
-    with progress(spark, "rebuild", out, line_every_s=60):
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setattr(module, "LINE_EVERY_S", 60)
+    with progress(spark, "rebuild"):
         spark.range(3).count()
     assert out.getvalue() == ""
 
@@ -72,8 +78,9 @@ def lines_at(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, stages: Callable
     clock = Clock()
     monkeypatch.setattr(module, "is_connect", lambda _: True)
     monkeypatch.setattr(module, "monotonic", clock)
+    monkeypatch.setattr(sys, "stderr", out)
     session, seconds = ConnectSession(), []
-    with progress(session, "rebuild", out):  # type: ignore[arg-type]
+    with progress(session, "rebuild"):  # type: ignore[arg-type]
         for second in range(1, 101):
             clock.now, before = float(second), out.tell()
             session.handlers[0](stages=stages(second), inflight_tasks=2, operation_id="x", done=False)
@@ -99,8 +106,10 @@ class Gone(io.StringIO):
         raise OSError("gone")
 
 
-def test_a_closed_output_does_not_stop_the_spark_job(spark: SparkSession) -> None:
-    with progress(spark, "rebuild", Gone(), line_every_s=0.0):
+def test_a_closed_output_does_not_stop_the_spark_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Gone())
+    monkeypatch.setattr(module, "LINE_EVERY_S", 0.0)
+    with progress(spark, "rebuild"):
         slow_job(spark)
 
 
