@@ -86,6 +86,10 @@ def events_of(ref: Ref, ends: Ends, columns: Sequence[str]) -> Source:
     return Source(ranges_of(ref, 0, ends, RANGE_EVENTS), read, arrow_schema(columns))
 
 
+WRITTEN = pa.schema([("file", pa.string())])
+"""The rows of tasks that write files: the path of each in its folder."""
+
+
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
     """Make a folder for files that tasks write; the folder is removed if the `with` block fails."""

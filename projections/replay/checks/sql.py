@@ -18,7 +18,7 @@ from projections.replay.checks.history import OF_THE_LOG, create_views, history_
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
-from projections.replay.runner import Batches, Runner, check_new, check_written, events_of, new_folder
+from projections.replay.runner import WRITTEN, Batches, Runner, check_new, check_written, events_of, new_folder
 from projections.text.wording import many
 
 FILES = (".parquet", ".csv", ".json")
@@ -84,8 +84,6 @@ def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
 
 # --- the views as files
 
-_WRITTEN = pa.schema([("file", pa.string())])
-
 
 check_views = check_new
 
@@ -98,13 +96,13 @@ def run_views(runner: Runner, ref: Ref, options: Options) -> Outcome:
     of_buckets = [name for name in names if name not in OF_THE_LOG]
 
     def of_a_bucket(bucket: duckdb.DuckDBPyConnection) -> Batches:
-        yield pa.RecordBatch.from_pydict({"file": _write(folder, of_buckets, bucket)}, schema=_WRITTEN)
+        yield pa.RecordBatch.from_pydict({"file": _write(folder, of_buckets, bucket)}, schema=WRITTEN)
 
     with new_folder(folder):
         for name in names:
             (folder / name).mkdir()
         of_the_log = partial(_write, folder, OF_THE_LOG)
-        here, there = in_buckets(runner, partial(events_of, ref, ends), of_the_log, of_a_bucket, _WRITTEN)
+        here, there = in_buckets(runner, partial(events_of, ref, ends), of_the_log, of_a_bucket, WRITTEN)
         check_written(folder, {*here, *there["file"].to_pylist()}, "*/*")
     row = {"output": str(folder), **offsets_row(ends), "views": names}
     return Outcome([row], False, [f"{len(names)} views as of {as_of(ends)} are in {folder}"])

@@ -49,7 +49,7 @@ from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, log_of, r
 from projections.replay.log.reading import read_range
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import Batches, Runner, Source, check_written, new_folder
+from projections.replay.runner import WRITTEN, Batches, Runner, Source, check_written, new_folder
 from projections.text.wording import many
 
 FILE_EVENTS = 250_000  # the most events in a file; one task writes or reads it
@@ -58,27 +58,19 @@ GROUP_EVENTS = 50_000
 GROUP_BYTES = 64 << 20
 """A row group also ends at this size in memory."""
 _NAMES = tuple(COLUMNS)
-_WRITTEN = pa.schema([("file", pa.string()), ("events", pa.int64())])
 
 
 def write_files(runner: Runner, ref: Ref, folder: Path, start: int, ends: Ends) -> None:
     """Write the events from `start` up to `ends` (exclusive) as files in a folder, and remove all others from it.
     Raises ReplayError if the workers write to a folder that this process does not see."""
-    log = log_of(ref)
+    log, wanted = log_of(ref), ranges_of(ref, start, ends, FILE_EVENTS)
 
-    def written(wanted: Range) -> Batches:
-        yield pa.RecordBatch.from_pylist([_write(log, wanted, folder)], schema=_WRITTEN)
+    def written(one: Range) -> Batches:
+        yield pa.RecordBatch.from_pydict({"file": [_write(log, one, folder)]}, schema=WRITTEN)
 
-    wanted = ranges_of(ref, start, ends, FILE_EVENTS)
-    rows = runner.fold(Source(wanted, written, _WRITTEN), lambda batches: batches, _WRITTEN).to_pylist()
-    events = {row["file"]: row["events"] for row in rows}
-    for one in wanted:
-        assert events[_file_of(one)] == one.end - one.start, f"{_file_of(one)} has all events of its range"
-    check_written(folder, events, "*")
-
-
-def _file_of(wanted: Range) -> str:
-    return f"part-{wanted.start:012}.parquet"
+    files = runner.fold(Source(wanted, written, WRITTEN), lambda batches: batches, WRITTEN)["file"].to_pylist()
+    assert len(files) == len(wanted), "each range has a file"
+    check_written(folder, files, "*")
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
@@ -93,9 +85,9 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch
         yield group
 
 
-def _write(log: LogRef | KafkaTopic, wanted: Range, folder: Path) -> dict[str, object]:
-    """Write one file; returns its name and its number of events."""
-    target = folder / _file_of(wanted)
+def _write(log: LogRef | KafkaTopic, wanted: Range, folder: Path) -> str:
+    """Write the file of a range; returns its name."""
+    target = folder / f"part-{wanted.start:012}.parquet"
     fresh = target.with_name(f".{target.name}.{token_hex(8)}")
     events = 0
     try:
@@ -106,11 +98,12 @@ def _write(log: LogRef | KafkaTopic, wanted: Range, folder: Path) -> dict[str, o
                     events += sum(map(len, group))
             file.flush()
             os.fsync(file.fileno())
+        assert events == wanted.end - wanted.start, f"{target.name} has all events of its range"
         fresh.replace(target)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    return {"file": target.name, "events": events}
+    return target.name
 
 
 NOTE = "_topicwright.json"

@@ -25,7 +25,7 @@ from projections.replay.log.columns import arrow_schema
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.rebuild.folds import REQUESTS, TOPICS, request_rows, topic_rows
-from projections.replay.runner import Batches, Runner, check_new, check_written, new_folder
+from projections.replay.runner import WRITTEN, Batches, Runner, check_new, check_written, new_folder
 from projections.replay.shards import (
     AT_FIRST,
     Beginning,
@@ -50,7 +50,6 @@ BROKERS = arrow_schema(
 )  # fmt: skip
 FROM_SCRATCH = "from_scratch"
 _FOLDS: Mapping[str, tuple[Job, pa.Schema]] = {"topics": (topic_rows, TOPICS), "requests": (request_rows, REQUESTS)}
-_WRITTEN = pa.schema([("file", pa.string())])
 
 
 def rebuilt(runner: Runner, ref: Ref, view: str, ends: Ends, begin: Beginning = AT_FIRST) -> pa.Table:
@@ -121,7 +120,7 @@ def _written(runner: Runner, ref: Ref, options: Options, ends: Ends, begin: Begi
             def written(shards: Iterator[Shard]) -> Iterable[Row]:
                 return [_write(as_batches(job(shards), schema), schema, folder, options.format)]
 
-            files = fold_shards(runner, ref, ends, written, _WRITTEN, begin=begin)["file"].to_pylist()
+            files = fold_shards(runner, ref, ends, written, WRITTEN, begin=begin)["file"].to_pylist()
         else:
             table = rebuilt(runner, ref, options.view, ends)
             files = [_write(iter(table.to_batches()), table.schema, folder, options.format)[0]]
