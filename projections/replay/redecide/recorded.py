@@ -55,8 +55,8 @@ class Timeline:
     def __init__(self, records: Iterable[catalog.Recorded]) -> None:
         self._offsets: list[int] = []
         self._clusters: list[Cluster] = []
-        self.settings_changes: list[catalog.Recorded] = []
-        """The records that hold SettingsChanged."""
+        self.settings_changes: list[tuple[int, catalog.SettingsChanged]] = []
+        """Each with its offset."""
         cluster = Cluster()
         for record in records:
             if concerns_topic(record.event):
@@ -65,16 +65,12 @@ class Timeline:
             self._offsets.append(record.offset)
             self._clusters.append(cluster)
             if isinstance(record.event, catalog.SettingsChanged):
-                self.settings_changes.append(record)
+                self.settings_changes.append((record.offset, record.event))
 
     def before(self, offset: int) -> Cluster:
         """Brokers and settings before the event at an offset."""
         place = bisect_left(self._offsets, offset)
         return self._clusters[place - 1] if place else Cluster()
-
-    def settings_before(self, offset: int) -> catalog.Recorded | None:
-        """The newest SettingsChanged before an offset; None if there is none."""
-        return next((record for record in reversed(self.settings_changes) if record.offset < offset), None)
 
 
 def timelines_of(clusters: Clusters) -> dict[int, Timeline]:

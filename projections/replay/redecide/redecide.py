@@ -24,7 +24,7 @@ import pyarrow as pa
 from controller.machine.decide import decide_in_full
 from controller.machine.state import Cluster
 from controller.release import RELEASE
-from events.catalog import Cause, Event, PartitionsAdded, Recorded, SettingsChanged, TopicCreated
+from events.catalog import Cause, Event, PartitionsAdded, Recorded, TopicCreated
 from events.codec import encode_event
 from events.errors import shortened
 from projections.replay.log.columns import arrow_schema
@@ -197,29 +197,26 @@ def _words(event: Event) -> str:
 
 
 def _why(request: RecordedRequest, recorded: list[bytes], release: str) -> str:
-    in_force = request.timeline.settings_before(request.first.offset)
-    if in_force is None:
+    before = [one for one in request.timeline.settings_changes if one[0] < request.first.offset]
+    if not before:
         return "no settings are recorded before it"
-    assert isinstance(in_force.event, SettingsChanged), "a settings change holds settings"
-    by_settings = _other_settings(request, recorded, in_force)
-    if by_settings:
-        return by_settings
-    by_brokers = _other_brokers(request)
-    if by_brokers:
-        return by_brokers
-    decided_by = in_force.event.release
-    since = f"in force since offset {in_force.offset}"
+    offset, in_force = before[-1]
+    by_inputs = _other_settings(request, recorded, offset) or _other_brokers(request)
+    if by_inputs:
+        return by_inputs
+    decided_by, since = in_force.release, f"in force since offset {offset}"
     if decided_by != release:
         return f"release {decided_by} ({since}) decided it; the rules of this release, {release}, are others"
     return f"release {release} ({since}), which is this one, has recorded it: its rules or the log were changed"
 
 
-def _other_settings(request: RecordedRequest, recorded: list[bytes], in_force: Recorded) -> str:
-    """Other settings than the effective ones, if these lead to the recorded result; as text, else ""."""
+def _other_settings(request: RecordedRequest, recorded: list[bytes], since: int) -> str:
+    """Other settings than the effective ones, which are those of the offset `since`, if these lead to the recorded
+    result; as text, else ""."""
     for pairs, origin in _candidates(request):
         if _gives(request, pairs, recorded):
             changed = _changed(dict(request.cluster.settings_pairs), dict(pairs))
-            of = f"in force are the settings of offset {in_force.offset}"
+            of = f"in force are the settings of offset {since}"
             return f"with {changed} it is decided as recorded{origin}; {of}"
     return ""
 
@@ -237,19 +234,16 @@ def _candidates(request: RecordedRequest) -> Iterator[tuple[Pairs, str]]:
     for key, value in _suggested(request):
         if mine.get(key) != value:
             yield tuple(sorted({**mine, key: value}.items())), ""
-    for record in request.timeline.settings_changes[-SETTINGS_TRIED:]:
-        assert isinstance(record.event, SettingsChanged), "a settings change holds settings"
-        if record.event.settings != request.cluster.settings_pairs:
-            yield record.event.settings, f" (settings of offset {record.offset})"
+    for offset, other in request.timeline.settings_changes[-SETTINGS_TRIED:]:
+        if other.settings != request.cluster.settings_pairs:
+            yield other.settings, f" (settings of offset {offset})"
 
 
 def _suggested(request: RecordedRequest) -> Iterator[tuple[str, str]]:
     settings = request.cluster.settings
-    for key, value in (
-        ("delete.topic.enable", settings.delete_topic_enable),
-        ("enable.under.replicated.topic.creation", settings.enable_under_replicated_topic_creation),
-    ):
-        yield key, "false" if value else "true"
+    yield "delete.topic.enable", "false" if settings.delete_topic_enable else "true"
+    placeholders = settings.enable_under_replicated_topic_creation
+    yield "enable.under.replicated.topic.creation", "false" if placeholders else "true"
     yield "create.topic.policy.class.name", ""
     for record in request.records:
         event = record.event

@@ -22,7 +22,6 @@ from controller.policy.chain import PolicyChain
 from controller.policy.loading import SETTING as POLICY_SETTING
 from controller.policy.loading import load_policies
 from controller.policy.rules_file import checked_file
-from events.catalog import SettingsChanged
 from projections.replay.outcome import ReplayError
 from projections.replay.redecide.recorded import Timeline
 
@@ -111,12 +110,11 @@ def check(tried: WhatIf, timeline: Timeline) -> None:
     ReplayError and PolicyLoadError."""
     policies = Policies(tried)
     try:
-        for record in timeline.settings_changes:
-            assert isinstance(record.event, SettingsChanged), "a settings change holds settings"
-            pairs = tried.pairs_over(record.event.settings)
+        for offset, recorded in timeline.settings_changes:
+            pairs = tried.pairs_over(recorded.settings)
             conflict = contradicting_defaults(tuple(pair for pair in pairs if pair[0] in _DEFAULTS))
             if conflict is not None:
-                raise ReplayError(f"with the settings of offset {record.offset}: {conflict}")
+                raise ReplayError(f"with the settings of offset {offset}: {conflict}")
             policies.chain(pairs)
     finally:
         policies.close()
