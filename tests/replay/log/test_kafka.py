@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from events.catalog import CreateAnswered, Recorded, TopicCreated
+from events.errors import UserError
 from events.names import shard_key
 from projections.replay.checks.invariants import run_invariants
 from projections.replay.export.export import exported, run_export
@@ -115,7 +116,7 @@ def test_spark_reads_an_events_topic_with_options(spark: SparkSession, in_kafka:
         ({"logpartition": 2}, "has no partition 2: it has partitions 0 to 1"),
         ({"kafka.group.id": "mine"}, "group.id cannot be set here"),
     ):
-        with pytest.raises(ReplayError) as refused:
+        with pytest.raises(UserError) as refused:
             read(**options)
         assert says in str(refused.value), options
 
