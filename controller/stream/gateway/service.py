@@ -31,7 +31,7 @@ from controller.stream.gateway.kafka import CommandProducer, follow
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.folder import lock_folder
-from controller.stream.log.partition import Memory, PartitionState
+from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import (
     KafkaUnavailable,
     Topics,
@@ -92,7 +92,6 @@ class GatewayService:
     def _open_partitions(self, ranges: Sequence[tuple[int, int]]) -> None:
         """`ranges` are the record offsets in each partition of the events topic."""
         topics, settings = self._topics, self.options.settings
-        memory = Memory.share(settings.store_cache_bytes, topics.partitions)
         for number, (archive, (first, end)) in enumerate(zip(self._archives, ranges, strict=True)):
             opened = PartitionState.open(
                 self.options.data,
@@ -100,7 +99,7 @@ class GatewayService:
                 cluster_id=topics.cluster_id,
                 topic_id=topics.events_id,
                 answers=True,
-                memory=memory,
+                memory_bytes=settings.store_cache_bytes // topics.partitions,
                 archive=archive,
                 first_record=first,
             )

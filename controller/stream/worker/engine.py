@@ -25,7 +25,7 @@ from contextlib import aclosing
 from functools import partial
 
 from controller.serving.archiving import archive_store
-from controller.stream.log.partition import Memory, PartitionState
+from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable
 from controller.stream.log.transport import Transport
 from controller.stream.worker.context import WorkerContext
@@ -174,7 +174,7 @@ class Engine:
             cluster_id=context.topics.cluster_id,
             topic_id=context.topics.events_id,
             archive=archive,
-            memory=Memory.share(context.settings.store_cache_bytes, context.topics.partitions),
+            memory_bytes=context.settings.store_cache_bytes // context.topics.partitions,
             first_record=first_record,
         )
         state = opening() if archive is None else await asyncio.to_thread(opening)  # it may download a base
