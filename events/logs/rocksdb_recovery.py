@@ -33,7 +33,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 from rocksdict import DbClosedError, DBRecoveryMode, WriteBatch
 
 from events.catalog import EVENT_VERSION
@@ -101,14 +100,6 @@ _CLUSTER_KEY = b"mcluster"
 _EVENTS_KEY = b"mevents"
 
 
-class Opened(msgspec.Struct, frozen=True):
-    """A database that passed its checks; `cut` is the offset of a truncated tail, if any."""
-
-    database: Database
-    next_offset: int
-    cut: int | None
-
-
 def start_of(database: Database) -> int:
     """The first offset whose event is in a database."""
     return int.from_bytes(database.get_view(START_KEY) or b"", "big")
@@ -166,24 +157,28 @@ def make_folder(path: Path) -> None:
         raise log.LogCorrupted(f"{path} is damaged (the file CURRENT is missing); restore the folder from a copy")
 
 
-def open_checked(path: Path, cache_bytes: int, durable: int) -> Opened:
-    """Open the database in a folder and verify it up to `durable`. Raises LogError."""
+def open_checked(path: Path, cache_bytes: int, durable: int) -> tuple[Database, int, int | None]:
+    """Open the database in a folder and verify it up to `durable`. Returns it with its next offset, and the offset of a
+    truncated tail, if any. Raises LogError."""
     try:
-        opened = _open_whole(path, cache_bytes, durable)
+        database, cut = _open_whole(path, cache_bytes, durable)
     except Exception as error:
         raise classify(error, path) from error
     try:
-        _check(opened, durable)
+        end = database.tail()
+        if end < durable:
+            raise lost(path, end, durable, f"it ends at offset {end}")
+        check_state(database, end)
+        _check_events(database, start_of(database), end)
     except Exception as error:
-        opened.database.close()
+        database.close()
         raise classify(error, path) from error
-    return opened
+    return database, end, cut
 
 
-def _open_whole(path: Path, cache_bytes: int, durable: int) -> Opened:
+def _open_whole(path: Path, cache_bytes: int, durable: int) -> tuple[Database, int | None]:
     try:
-        database = Database(path, cache_bytes, DBRecoveryMode.absolute_consistency())
-        return Opened(database, database.tail(), None)
+        return Database(path, cache_bytes, DBRecoveryMode.absolute_consistency()), None
     except Exception as error:
         refused = classify(error, path)
         if not isinstance(refused, log.LogCorrupted):
@@ -191,8 +186,7 @@ def _open_whole(path: Path, cache_bytes: int, durable: int) -> Opened:
     readable = _readable_end(path, cache_bytes, refused)
     if readable < durable:
         raise lost(path, readable, durable, f"its write-ahead log can be read only up to offset {readable} ({refused})")
-    database = Database(path, cache_bytes, DBRecoveryMode.point_in_time())
-    return Opened(database, database.tail(), readable)
+    return Database(path, cache_bytes, DBRecoveryMode.point_in_time()), readable
 
 
 def _readable_end(path: Path, cache_bytes: int, refused: log.LogError) -> int:
@@ -214,14 +208,6 @@ def lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:
         f"{path} is damaged: {what}, but everything up to {durable} was synced. Its write-ahead log: {logs}. Restore "
         f"the folder from a copy, or, to accept the loss of offsets {end} to {durable - 1}, delete {path / 'DURABLE'}"
     )
-
-
-def _check(opened: Opened, durable: int) -> None:
-    database, end = opened.database, opened.next_offset
-    if end < durable:
-        raise lost(database.path, end, durable, f"it ends at offset {end}")
-    check_state(database, end)
-    _check_events(database, start_of(database), end)
 
 
 def check_state(database: Database, end: int) -> None:
