@@ -44,7 +44,6 @@ class EventDecodeError(UserError):
 
     def __init__(self, offset: int, why: str) -> None:
         super().__init__(f"event at offset {offset}: {why}")
-        self.offset = offset
 
 
 class _Envelope(Fact, frozen=True):
@@ -145,16 +144,14 @@ def _undecodable(offset: int, value: bytes, why: str) -> EventDecodeError:
         raw = _raw_decoder.decode(value)
     except UNREADABLE:
         return EventDecodeError(offset, f"not an event: {why}")
-    if raw.version == EVENT_VERSION:
-        return EventDecodeError(offset, _what_is_wrong(raw.event, why))
-    return EventDecodeError(offset, f"written in event version {raw.version}; this release reads up to {EVENT_VERSION}")
-
-
-def _what_is_wrong(event: list[Any], why: str) -> str:
-    kind = event[0] if event else None
-    if isinstance(kind, str) and any(kind == known.__name__ for known in EVENT_TYPES):
-        return f"malformed event of type {kind!r}: {why}"
-    return f"unknown event type {kind!r}"
+    kind = raw.event[0] if raw.event else None
+    if raw.version != EVENT_VERSION:
+        why = f"written in event version {raw.version}; this release reads up to {EVENT_VERSION}"
+    elif any(kind == known.__name__ for known in EVENT_TYPES):
+        why = f"malformed event of type {kind!r}: {why}"
+    else:
+        why = f"unknown event type {kind!r}"
+    return EventDecodeError(offset, why)
 
 
 HIDDEN = b"(hidden)"

@@ -110,11 +110,15 @@ class Snapshot:
         self._file = -1
         self._file = open_regular(path)
         try:
-            self._head = self._read_head()
+            head = self._read_head()
         except BaseException:
             self.close()
             raise
-        self._first_keys = [block.first_key for block in self._head.blocks]
+        self.about = head.about
+        self.offset = head.about.offset
+        """The offset of the first event that is not included."""
+        self._blocks = head.blocks
+        self._first_keys = [block.first_key for block in head.blocks]
         self._last: tuple[int, list[bytes]] = (-1, [])
         """The block read last: reading names in order reads each block once."""
 
@@ -126,15 +130,6 @@ class Snapshot:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def about(self) -> SnapshotInfo:
-        return self._head.about
-
-    @property
-    def offset(self) -> int:
-        """The offset of the first event that is not included."""
-        return self._head.about.offset
 
     @property
     def size(self) -> int:
@@ -186,7 +181,7 @@ class Snapshot:
         return block
 
     def _stored(self, number: int) -> bytes:
-        block = self._head.blocks[number]
+        block = self._blocks[number]
         is_inside = 0 <= block.position <= block.position + block.size <= self.size
         stored = os.pread(self._file, block.size, block.position) if is_inside else b""
         if not is_inside or zlib.crc32(stored) != block.checksum:

@@ -160,9 +160,8 @@ REFUSED = {
 
 @pytest.mark.parametrize(("value", "why"), REFUSED.values(), ids=REFUSED)
 def test_invalid_events_are_rejected(value: bytes, why: str) -> None:
-    with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}") as raised:
+    with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}"):
         decode_event(12, value)
-    assert raised.value.offset == 12
 
 
 @pytest.mark.parametrize("case", sorted(set(REFUSED) - {"a field too many"}))  # that field is after the topic

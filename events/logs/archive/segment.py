@@ -65,20 +65,18 @@ class IndexBuilder:
     def add(self, record: Recorded) -> None:
         for kind, of_requests in ((SHARD, False), (REQUEST, True)):
             name = indexed_under(record, of_requests)
-            if name or not of_requests:
-                self._take(run_prefix(kind, name), record.offset)
+            if of_requests and not name:
+                continue
+            key = run_prefix(kind, name)
+            runs, end = self._runs.setdefault(key, []), self._ends.get(key, self._start)
+            if runs and end == record.offset:
+                runs[-1] += 1
+            else:
+                runs += (record.offset - end, 1)
+            self._ends[key] = record.offset + 1
 
     def pairs(self) -> Pairs:
         return {key: _encode(runs) for key, runs in self._runs.items()}
-
-    def _take(self, key: bytes, offset: int) -> None:
-        runs = self._runs.setdefault(key, [])
-        end = self._ends.get(key, self._start)
-        if runs and end == offset:
-            runs[-1] += 1
-        else:
-            runs += (offset - end, 1)
-        self._ends[key] = offset + 1
 
 
 class SegmentIndex:
@@ -229,8 +227,9 @@ class SegmentFile:
         self.segment = segment
         self._content = content
         self._file = ParquetFile(segment.name, content)
-        self._firsts: list[int] = list(accumulate(self._file.group_rows, initial=segment.start))
-        if self._firsts[-1] != segment.end:
+        self.firsts: list[int] = list(accumulate(self._file.group_rows, initial=segment.start))
+        """The offset of the first event of each group, and the end."""
+        if self.firsts[-1] != segment.end:
             raise ArchiveDamaged(
                 f"{segment.name} has {sum(self._file.group_rows)} events instead of {segment.end - segment.start}"
             )
@@ -244,12 +243,8 @@ class SegmentFile:
 
     def groups(self, start: int, end: int) -> list[int]:
         """The row groups that hold the events in [start, end)."""
-        pairs = enumerate(pairwise(self._firsts))
+        pairs = enumerate(pairwise(self.firsts))
         return [number for number, (first, after) in pairs if first < end and after > start]
-
-    def first_of(self, group: int) -> int:
-        """The offset of the first event of a group."""
-        return self._firsts[group]
 
     def values(self, group: int) -> list[bytes]:
         """The bytes of the events of a group."""
@@ -264,7 +259,7 @@ class SegmentFile:
 
     def each_value(self) -> Iterator[bytes]:
         """The bytes of all events; one group at a time is decompressed."""
-        for group in range(len(self._firsts) - 1):
+        for group in range(len(self.firsts) - 1):
             yield from self.values(group)
 
     def records(self) -> Iterator[tuple[Recorded, bytes]]:
@@ -280,7 +275,7 @@ class SegmentFile:
         own = self._file.schema.names
         there = [name for name in schema.names if name in own]
         for group in self.groups(start, end):
-            first, table = self._firsts[group], self._file.read(group, there)
+            first, table = self.firsts[group], self._file.read(group, there)
             low, high = max(start - first, 0), min(end - first, table.num_rows)
             for batch in table.slice(low, high - low).combine_chunks().to_batches():
                 arrays = [
