@@ -130,14 +130,6 @@ class Members:
 
     def announce(self, leaving: bool = False) -> None:
         """Send a heartbeat, the final one if the gateway is `leaving`, and check whether Kafka is lost."""
-        self._check_kafka()
-        own = replace(self.own, leaving=leaving)
-        try:
-            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), lambda *_: None)
-        except NotProduced as error:
-            self._log.warning("announcement not sent", why=str(error))
-
-    def _check_kafka(self) -> None:
         silent_s = self.silent_s()
         if silent_s > self._session_s and self.error is None:
             self.error = "this gateway does not receive its own heartbeats from Kafka"
@@ -145,6 +137,11 @@ class Members:
         elif silent_s <= self._session_s and self.error is not None:
             self.error = None
             self._log.info("kafka is back")
+        own = replace(self.own, leaving=leaving)
+        try:
+            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), lambda *_: None)
+        except NotProduced as error:
+            self._log.warning("announcement not sent", why=str(error))
 
 
 def node_of(gateway: Announcement, listener: str | None) -> Node:

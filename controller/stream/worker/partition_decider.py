@@ -32,7 +32,6 @@ from events.catalog import Recorded
 
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
 RequestCommand = TopicCommand | ClusterCommand
-ImmediateCommands = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
 
 
 class Sourced(msgspec.Struct, frozen=True, gc=False):
@@ -73,7 +72,7 @@ class PartitionDecider:
         partitions: int,
         judge: PolicyJudge | None,
         cluster: DryRunner | None,
-        immediate_commands: ImmediateCommands,
+        immediate_commands: Callable[[Sequence[Recorded]], Sequence[AnyCommand]],
     ) -> None:
         self._partition = partition
         self._immediate_commands = immediate_commands
