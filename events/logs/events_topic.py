@@ -221,7 +221,6 @@ class PartitionReader:
         self.next_source += 1
 
     def count_own_events(self, events: int) -> None:
-        """Count the events of an own decision."""
         self.next_event += events
 
     def skip(self, records: int) -> None:

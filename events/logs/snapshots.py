@@ -110,6 +110,8 @@ class Snapshot:
         self._file = -1
         self._file = open_regular(path)
         try:
+            self.size = os.fstat(self._file).st_size
+            """In bytes."""
             head = self._read_head()
         except BaseException:
             self.close()
@@ -130,11 +132,6 @@ class Snapshot:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        return os.fstat(self._file).st_size
 
     def close(self) -> None:
         file, self._file = self._file, -1
@@ -189,7 +186,7 @@ class Snapshot:
         return stored
 
     def _read_head(self) -> Head:
-        size = os.fstat(self._file).st_size
+        size = self.size
         end = os.pread(self._file, _END.size, max(0, size - _END.size))
         if len(end) < _END.size or size < len(_MAGIC) + _END.size:
             raise self._damaged(f"it has {size} bytes, too few")

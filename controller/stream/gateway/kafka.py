@@ -93,17 +93,8 @@ def read_batches(consumer: Consumer) -> list[FollowedEvents]:
     first = consumer.poll(POLL_S)
     if first is None:
         return []
-    records, ended = _read([first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)])
-    *early, last = [tuple(part) for part in grouped(records, BATCH_BYTES, lambda one: len(one.value))] or [()]
-    batches = [FollowedEvents(part) for part in early]
-    return [*batches, FollowedEvents(last, ended)] if last or ended else batches
-
-
-def _read(messages: Sequence[Message]) -> tuple[list[Record], frozenset[Place]]:
-    """The records, and the partitions that were read up to their end."""
-    records: list[Record] = []
-    ended: set[tuple[str, int]] = set()
-    for message in messages:
+    records, ended = list[Record](), set[Place]()
+    for message in (first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)):
         error = message.error()
         topic, partition = str(message.topic()), int(message.partition() or 0)
         if error is None:
@@ -113,7 +104,9 @@ def _read(messages: Sequence[Message]) -> tuple[list[Record], frozenset[Place]]:
             ended.add((topic, partition))
         else:
             _raise_if_final(error, topic, partition)
-    return records, frozenset(ended)
+    *early, last = [tuple(part) for part in grouped(records, BATCH_BYTES, lambda one: len(one.value))] or [()]
+    batches = [FollowedEvents(part) for part in early]
+    return [*batches, FollowedEvents(last, frozenset(ended))] if last or ended else batches
 
 
 def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:

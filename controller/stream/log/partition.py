@@ -178,8 +178,7 @@ class PartitionState:
         if taken is None:
             return None
         records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
-        self._recorder.record_encoded(records, taken.events)
-        self._record(records)
+        self._record(records, taken.events)
         return decode_answers(taken.answers, self.state.topics) if self._answers else ()
 
     # --- writing
@@ -210,9 +209,8 @@ class PartitionState:
             raise RecordTooLarge(f"its events and answers take {size} bytes, more than a record may")
         first = self.reader.next_event
         records = [Recorded(Offset(number), command.at_ms, cause, event) for number, event in enumerate(events, first)]
-        self._recorder.record_encoded(records, values)
+        self._record(records, values)
         self.reader.count_own_events(len(events))
-        self._record(records)
         self._values += values
         self._record_bytes = size
         return records
@@ -249,7 +247,8 @@ class PartitionState:
         """Close the folder; uncommitted events are lost."""
         self.log.close()
 
-    def _record(self, records: Sequence[Recorded]) -> None:
+    def _record(self, records: Sequence[Recorded], values: Sequence[bytes]) -> None:
+        self._recorder.record_encoded(records, values)
         self._is_ahead = self._is_ahead or bool(records)
         if self._recent is not None:
             for record in records:

@@ -30,7 +30,7 @@ from controller.stream.log.topics import KafkaUnavailable
 from controller.stream.log.transport import Transport
 from controller.stream.worker.context import WorkerContext
 from controller.stream.worker.owner_tasks import PartitionLeader
-from controller.stream.worker.partition_decider import PartitionBatch, PartitionDecider, Sourced
+from controller.stream.worker.partition_decider import PartitionBatch, Sourced
 from events.catalog import EVENT_VERSION, Cause, SettingsChanged
 from events.codec import encode_event
 from events.logs.events_topic import Fence, decode_record, encode_record
@@ -270,8 +270,9 @@ class Engine:
             elif sourced.offset > following + len(fresh):
                 await self._undelivered_command(state.partition, following + len(fresh), sourced.offset)
         context, immediate_commands = self.context, leader.brokers.immediate_commands
-        decider = PartitionDecider(state, context.topics.partitions, context.judge, leader.cluster, immediate_commands)
-        return await decider.decide_all(fresh)
+        batch = PartitionBatch(state, context.topics.partitions, context.judge, leader.cluster, immediate_commands)
+        await batch.decide_all(fresh)
+        return batch
 
     async def _undelivered_command(self, partition: int, expected: int, received: int) -> None:
         """A driver skipped a command. Raises KafkaUnavailable if it still exists, so that it is fetched again."""

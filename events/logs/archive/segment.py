@@ -154,7 +154,11 @@ class _Packing:
             self._index.add(record)
             self._columns.add(record, value)
         self.frontier.extend([value for _, value in records], PATH_LENGTH_MAX)
-        self._group.append(_with_canonical(self._columns.batch(), records))
+        columns = self._columns.batch()
+        visible = columns.column(VALUE).to_pylist()
+        canonical = [None if value == one else value for one, (_, value) in zip(visible, records, strict=True)]
+        arrays = [*columns.columns, pa.array(canonical, pa.binary())]
+        self._group.append(pa.RecordBatch.from_arrays(arrays, names=[*columns.schema.names, CANONICAL]))
         self._group_bytes += sum(len(value) for _, value in records)
         if sum(map(len, self._group)) >= GROUP or self._group_bytes >= GROUP_BYTES:
             self._write_group()
@@ -211,13 +215,6 @@ def pack_segment(
         footer=Stored.of(footer_of(content)),
     )
     return segment, content
-
-
-def _with_canonical(batch: pa.RecordBatch, records: Sequence[tuple[Recorded, bytes]]) -> pa.RecordBatch:
-    visible = batch.column(VALUE).to_pylist()
-    rest = [None if value == one else value for one, (_, value) in zip(visible, records, strict=True)]
-    arrays = [*batch.columns, pa.array(rest, pa.binary())]
-    return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, CANONICAL])
 
 
 class SegmentFile:
