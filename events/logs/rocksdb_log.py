@@ -25,7 +25,6 @@ from pathlib import Path
 
 from rocksdict import WriteBatch
 
-from events.catalog import EVENT_VERSION
 from events.logs import log
 from events.logs.archive.whole_log import WholeLog
 from events.logs.rocksdb_database import Database
@@ -49,7 +48,6 @@ class RocksDbLog(WholeLog):
         path: str | os.PathLike[str],
         *,
         cluster_id: str | None,
-        event_version: int = EVENT_VERSION,
         new_cluster_id: Callable[[], str] = str,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
@@ -78,7 +76,7 @@ class RocksDbLog(WholeLog):
             raise classify(error, path) from error
         try:
             self._open_database()
-            self.cluster_id = self._read(identify, self.next_offset, cluster_id, event_version, new_cluster_id)
+            self.cluster_id = self._read(identify, self.next_offset, cluster_id, new_cluster_id)
         except BaseException:
             self._release()
             raise

@@ -30,7 +30,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from rocksdict import DbClosedError, DBRecoveryMode, WriteBatch
@@ -183,22 +183,15 @@ def _open_whole(path: Path, cache_bytes: int, durable: int) -> tuple[Database, i
         refused = classify(error, path)
         if not isinstance(refused, log.LogCorrupted):
             raise
-    readable = _readable_end(path, cache_bytes, refused)
+    try:
+        reader = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)  # changes nothing on disk
+    except Exception:
+        raise refused from None
+    with closing(reader):
+        readable = reader.tail()
     if readable < durable:
         raise lost(path, readable, durable, f"its write-ahead log can be read only up to offset {readable} ({refused})")
     return Database(path, cache_bytes, DBRecoveryMode.point_in_time()), readable
-
-
-def _readable_end(path: Path, cache_bytes: int, refused: log.LogError) -> int:
-    """The end of the readable part, found without changing the disk."""
-    try:
-        readable = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)
-    except Exception:
-        raise refused from None
-    try:
-        return readable.tail()
-    finally:
-        readable.close()
 
 
 def lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:
@@ -263,42 +256,40 @@ def _why_wrong(file: EventFile, reached: int) -> str:
     return ""
 
 
-def identify(
-    database: Database, next_offset: int, cluster_id: str | None, event_version: int, new_cluster_id: Callable[[], str]
-) -> str:
+def identify(database: Database, next_offset: int, cluster_id: str | None, new_cluster_id: Callable[[], str]) -> str:
     """The cluster id of a log. Checks the folder's identity, or gives a new folder its own.
 
     Raises LogOfAnotherCluster, LogFromNewerVersion, LogCorrupted.
     """
-    path, name = database.path, cluster_of(database, event_version)
+    path, name = database.path, cluster_of(database)
     if name is None:
         if next_offset:
             raise log.LogCorrupted(f"{path} is damaged: it holds events but no cluster id; restore it from a copy")
         given = cluster_id if cluster_id is not None else new_cluster_id()
-        _write_identity(database, given, event_version)
+        _write_identity(database, given)
         return given
     if cluster_id is not None and cluster_id != name:
         raise log.LogOfAnotherCluster(str(path), cluster_id, name)
-    if int(database.get_view(_EVENTS_KEY) or b"0") < event_version:
-        _write_identity(database, name, event_version)
+    if int(database.get_view(_EVENTS_KEY) or b"0") < EVENT_VERSION:
+        _write_identity(database, name)
     return name
 
 
-def cluster_of(database: Database, event_version: int = EVENT_VERSION) -> str | None:
+def cluster_of(database: Database) -> str | None:
     """The cluster id of a log; None for a new folder. Raises LogFromNewerVersion."""
     layout, version = (int(database.get_view(key) or b"0") for key in (_FORMAT_KEY, _EVENTS_KEY))
-    if layout > FORMAT or version > event_version:
+    if layout > FORMAT or version > EVENT_VERSION:
         raise log.LogFromNewerVersion(
             f"{database.path} was written by a newer release (log format {layout}, event version {version}; this one "
-            f"reads up to format {FORMAT}, event version {event_version}): run that release, or a later one"
+            f"reads up to format {FORMAT}, event version {EVENT_VERSION}): run that release, or a later one"
         )
     name: bytes | None = database.get_view(_CLUSTER_KEY)
     return None if name is None else name.decode()
 
 
-def _write_identity(database: Database, cluster_id: str, event_version: int) -> None:
+def _write_identity(database: Database, cluster_id: str) -> None:
     batch = WriteBatch(raw_mode=True)
-    for key, value in ((_FORMAT_KEY, str(FORMAT)), (_CLUSTER_KEY, cluster_id), (_EVENTS_KEY, str(event_version))):
+    for key, value in ((_FORMAT_KEY, str(FORMAT)), (_CLUSTER_KEY, cluster_id), (_EVENTS_KEY, str(EVENT_VERSION))):
         batch.put(key, value.encode(), database.views_handle)
     database.write(batch)
     database.sync(True)

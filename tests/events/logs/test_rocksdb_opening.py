@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict, WriteBatch
 
+from events.logs import rocksdb_recovery
 from events.logs.log import (
     REQUEST,
     Commit,
@@ -69,12 +70,15 @@ def test_a_log_of_another_cluster_is_rejected(folder: Path) -> None:
     log.close()
 
 
-def test_a_newer_event_version_is_rejected(folder: Path) -> None:
-    open_log(folder, event_version=1).close()
-    open_log(folder, event_version=3).close()
+def test_a_newer_event_version_is_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in (1, 3):
+        monkeypatch.setattr(rocksdb_recovery, "EVENT_VERSION", version)
+        open_log(folder).close()
+    monkeypatch.setattr(rocksdb_recovery, "EVENT_VERSION", 2)
     with pytest.raises(LogFromNewerVersion, match=r"event version 3; this one reads up to format 1, event version 2"):
-        open_log(folder, event_version=2)
-    open_log(folder, event_version=3).close()
+        open_log(folder)
+    monkeypatch.setattr(rocksdb_recovery, "EVENT_VERSION", 3)
+    open_log(folder).close()
 
 
 def test_a_newer_log_format_is_rejected(folder: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from unittest import mock
 
 from controller.stream.log import partition
-from events.catalog import EVENT_VERSION
 from events.logs.log import LogLocked
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
@@ -46,7 +45,7 @@ def in_memory(kept: Kept) -> Iterator[None]:
 def kept_on_disk(folder: Path) -> list[bytes]:
     """The events in a RocksDB folder."""
     there = "cluster-1"
-    log = RocksDbLog(folder, cluster_id=there, event_version=EVENT_VERSION, new_cluster_id=lambda: there)
+    log = RocksDbLog(folder, cluster_id=there, new_cluster_id=lambda: there)
     try:
         return [value for _, value in log.read()]
     finally:
