@@ -57,7 +57,7 @@ def plain_file(folder: Path, batch: int) -> Generator[Callable[[], object]]:
 
 def opened(folder: Path) -> RocksDbLog:
     """Opens a new log."""
-    return RocksDbLog(folder / "log", cluster_id="benchmark", event_version=1, new_cluster_id=str)
+    return RocksDbLog(folder / "log", cluster_id="benchmark", new_cluster_id=str)
 
 
 def appends(folder: Path, batch: int) -> Generator[Callable[[], object]]:

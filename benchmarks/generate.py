@@ -37,7 +37,7 @@ from controller.machine.decide import decide
 from controller.machine.state import Topic
 from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
-from events.catalog import EVENT_VERSION, Cause, ConfigOp, Endpoint, Event, Verdict
+from events.catalog import Cause, ConfigOp, Endpoint, Event, Verdict
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 
@@ -63,9 +63,7 @@ class Generator:
     """Writes one log."""
 
     def __init__(self, folder: Path, seed: int, skewed: bool, partitions_cached: int = 100_000) -> None:
-        self.log = RocksDbLog(
-            folder, cluster_id="generated", event_version=EVENT_VERSION, new_cluster_id=lambda: "generated"
-        )
+        self.log = RocksDbLog(folder, cluster_id="generated", new_cluster_id=lambda: "generated")
         self._store = TopicStore(self.log, partitions_cached)
         self._recorder = Recorder(self.log, self._store)
         self._state = self._recorder.state

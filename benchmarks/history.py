@@ -29,7 +29,7 @@ from controller.machine.state import Topic
 from controller.settings.load import load_settings
 from controller.store.snapshotting import Snapshotting
 from controller.store.store import TopicStore
-from events.catalog import EVENT_VERSION, Cause, PartitionChanged, Recorded
+from events.catalog import Cause, PartitionChanged, Recorded
 from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, snapshot_offsets
@@ -134,7 +134,7 @@ class Growing(Generator):
 
 def past_of(folder: Path, seed: int) -> Iterator[Figure]:
     """Measures queries about past states of a log."""
-    log = RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    log = RocksDbLog(folder, cluster_id=None, new_cluster_id=str)
     store = TopicStore(log)
     query, end, chance = Queries([Query(log, lambda: store)]), log.durable_offset, random.Random(seed)
     names = sorted(topic.name for topic in store.durable_from(None))

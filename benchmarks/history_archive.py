@@ -27,7 +27,6 @@ from controller.store.archived.bases import check_tree
 from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
 from controller.store.tree import range_root
-from events.catalog import EVENT_VERSION
 from events.logs.archive.base import download_base, write_base
 from events.logs.archive.manifest import (
     Base,
@@ -48,7 +47,7 @@ WRITER = Writer(boot="benchmark", where="benchmark", since_ms=0)
 
 
 def opened(folder: Path) -> RocksDbLog:
-    return RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    return RocksDbLog(folder, cluster_id=None, new_cluster_id=str)
 
 
 def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:

@@ -29,7 +29,7 @@ from controller.http.server import HttpServer
 from controller.machine.commands.commands import ClientCommand
 from controller.serving.process import SWITCH_S, settle
 from controller.store.store import TopicStore
-from events.catalog import EVENT_VERSION, Endpoint
+from events.catalog import Endpoint
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.queries.query import Queries, Query
@@ -90,7 +90,7 @@ class Standstill:
 async def measured(folder: Path) -> list[Figure]:
     """Request each page several times, for now and for past points in time."""
     sys.setswitchinterval(SWITCH_S)
-    log = RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    log = RocksDbLog(folder, cluster_id=None, new_cluster_id=str)
     controller = Stopped(log)
     gateway = ControllerApi(controller, node_id=0, advertised=Endpoint("PLAINTEXT", "localhost", 9092))
     http = HttpServer(gateway, None, Queries([Query(log, lambda: controller.store)]), Metrics())

@@ -13,7 +13,6 @@ from benchmarks.figures import Figure, show
 from benchmarks.servers import topicwright
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
-from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
 
@@ -23,7 +22,7 @@ TOPICS = 300
 
 def rebuild(data: Path) -> tuple[int, int, float, float]:
     """Fold a whole log; returns events, topics, wall seconds and processor seconds."""
-    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    log = RocksDbLog(data, cluster_id=None, new_cluster_id=lambda: "")
     topics = DictTopics()
     state = State(topics)
     gc.disable()

@@ -44,7 +44,6 @@ class EventDecodeError(UserError):
 
     def __init__(self, offset: int, why: str) -> None:
         super().__init__(f"event at offset {offset}: {why}")
-        self.offset = offset
 
 
 class _Envelope(Fact, frozen=True):
@@ -120,15 +119,11 @@ def decode_event(offset: int, value: bytes) -> Recorded:
     raise _undecodable(offset, value, "")
 
 
-def topic_of(offset: int, value: bytes) -> TopicName | None:
-    """The topic of the event in `value`, None for a cluster-wide event. Takes half the time of `decode_event`, because
-    the fields after the topic are not checked. Raises EventDecodeError."""
-    return place_of(offset, value)[0]
-
-
 def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
-    """The topic and, for a PartitionChanged, the partition: only the last such event of a partition determines its
-    state. Instead of a partition, OF_IDLE for an IDLE event, OF_NO_PARTITION for any other. Raises EventDecodeError."""
+    """The topic of an event, None for a cluster-wide one, and the partition of a PartitionChanged: only the last such
+    event of a partition determines its state. Instead of a partition, OF_IDLE for an IDLE event, OF_NO_PARTITION for
+    any other. Takes half the time of `decode_event`, because the fields after the topic are not checked. Raises
+    EventDecodeError."""
     try:
         beginning = _beginning_decoder.decode(value)
         if beginning.version == EVENT_VERSION:
@@ -145,16 +140,14 @@ def _undecodable(offset: int, value: bytes, why: str) -> EventDecodeError:
         raw = _raw_decoder.decode(value)
     except UNREADABLE:
         return EventDecodeError(offset, f"not an event: {why}")
-    if raw.version == EVENT_VERSION:
-        return EventDecodeError(offset, _what_is_wrong(raw.event, why))
-    return EventDecodeError(offset, f"written in event version {raw.version}; this release reads up to {EVENT_VERSION}")
-
-
-def _what_is_wrong(event: list[Any], why: str) -> str:
-    kind = event[0] if event else None
-    if isinstance(kind, str) and any(kind == known.__name__ for known in EVENT_TYPES):
-        return f"malformed event of type {kind!r}: {why}"
-    return f"unknown event type {kind!r}"
+    kind = raw.event[0] if raw.event else None
+    if raw.version != EVENT_VERSION:
+        why = f"written in event version {raw.version}; this release reads up to {EVENT_VERSION}"
+    elif any(kind == known.__name__ for known in EVENT_TYPES):
+        why = f"malformed event of type {kind!r}: {why}"
+    else:
+        why = f"unknown event type {kind!r}"
+    return EventDecodeError(offset, why)
 
 
 HIDDEN = b"(hidden)"
@@ -185,7 +178,6 @@ def without_secrets(event: Event) -> Event:
 
 
 def configs_without_secrets(event: ResourceConfigsChanged) -> Configs:
-    """The configs of an event, with secrets hidden."""
     return _masked(event.configs)
 
 

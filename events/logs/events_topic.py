@@ -197,6 +197,8 @@ class PartitionReader:
         self.kafka_offset = kafka_offset + 1
         if taken is None:
             self.ignored += 1
+        else:
+            self.next_event += len(taken.events)
         return taken
 
     def _why_incomplete(self, record: Fence | Decided, *, after_skipped: bool) -> str | None:
@@ -219,7 +221,6 @@ class PartitionReader:
         self.next_source += 1
 
     def count_own_events(self, events: int) -> None:
-        """Count the events of an own decision."""
         self.next_event += events
 
     def skip(self, records: int) -> None:
@@ -233,16 +234,10 @@ class PartitionReader:
         if self.epoch == 0:
             self.next_source = fence.next_source
         self.epoch, self.writer = fence.epoch, fence.writer
-        return self._counted(CountedRecord(self.next_event, fence.events))
+        return CountedRecord(self.next_event, fence.events)
 
     def _decided(self, record: Decided) -> CountedRecord | None:
         if record.epoch != self.epoch or self.epoch == 0 or record.source_offset < self.next_source:
             return None
         self.next_source += 1
-        return self._counted(
-            CountedRecord(self.next_event, record.events, record.source_offset, record.answers, record.fault)
-        )
-
-    def _counted(self, taken: CountedRecord) -> CountedRecord:
-        self.next_event += len(taken.events)
-        return taken
+        return CountedRecord(self.next_event, record.events, record.source_offset, record.answers, record.fault)

@@ -112,17 +112,25 @@ def check_commit(commit: Commit) -> None:
         raise ValueError("a commit changes state only together with the events that say so")
 
 
-def check_range(start: int, end: int | None) -> None:
-    """Raise ValueError for a negative offset."""
+def end_of_range(start: int, end: int | None, next_offset: int) -> int:
+    """The end of the range [start, end) in a log, whose default is `next_offset`. Raises ValueError for a negative
+    offset."""
     if start < 0 or (end is not None and end < 0):
         raise ValueError(f"offsets begin at 0: requested {start} to {end}")
+    return next_offset if end is None else min(end, next_offset)
 
 
 class StateKeys(Protocol):
-    """The state keys of a log, current or past; see `EventLog`."""
+    """The state keys of a log, current or past."""
 
     def get(self, key: bytes) -> bytes | None: ...
-    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`.
+
+        This is no snapshot: a key that exists throughout appears exactly once; one that changes meanwhile appears with
+        a value from during the scan, or not at all.
+        """
+        ...
 
 
 SHARD, REQUEST = b"t", b"r"
@@ -130,7 +138,7 @@ SHARD, REQUEST = b"t", b"r"
 has no events under ""."""
 
 
-class EventLog(Protocol):
+class EventLog(StateKeys, Protocol):
     """Events and the resulting state, in one store.
 
     `write`, `recover` and `close` belong to one thread. `flush` and all reads may run concurrently in other threads.
@@ -209,16 +217,6 @@ class EventLog(Protocol):
         """The shard keys with events, in order, from the first one after a key; never ""."""
         ...
 
-    def get(self, key: bytes) -> bytes | None: ...
-
-    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`.
-
-        This is no snapshot: a key that exists throughout appears exactly once; one that changes meanwhile appears with
-        a value from during the scan, or not at all.
-        """
-        ...
-
     def close(self) -> None:
         """Flush and close the log; closing twice is allowed. Everything else raises LogClosed from now on."""
         ...
@@ -247,24 +245,17 @@ def pair_size(pair: tuple[bytes, bytes]) -> int:
     return len(pair[0]) + len(pair[1])
 
 
-class Indexed(Protocol):
-    """The methods of an `EventLog` that find events by their index keys."""
-
-    def read_many(self, offsets: Sequence[int]) -> list[bytes]: ...
-    def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]: ...
-
-
-def read_one(log: Indexed, offset: int) -> bytes:
+def read_one(log: EventLog, offset: int) -> bytes:
     """The event at an offset. Raises IndexError if there is none."""
     return log.read_many((offset,))[0]
 
 
-def shard_offsets(log: Indexed, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+def shard_offsets(log: EventLog, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
     """The offsets of a shard key's events in [start, end), in order."""
     return chain.from_iterable(log.runs(SHARD, shard_key, start, end))
 
 
-def request_offsets(log: Indexed, request_id: str, start: int = 0) -> Iterator[int]:
+def request_offsets(log: EventLog, request_id: str, start: int = 0) -> Iterator[int]:
     """The offsets of a request id's events from `start` on, in order."""
     return chain.from_iterable(log.runs(REQUEST, request_id, start))
 
@@ -272,7 +263,7 @@ def request_offsets(log: Indexed, request_id: str, start: int = 0) -> Iterator[i
 RUNS_MAX = 1000
 
 
-def shard_runs(log: Indexed, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
+def shard_runs(log: EventLog, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
     """The events of several shard keys, at least one, as ranges.
 
     With more than RUNS_MAX ranges, returns those of the first keys only, and [None] if the first key alone has more.

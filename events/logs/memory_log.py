@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from events.logs.log import REQUEST, SHARD, Commit, LogClosed, check_commit, check_range, key_range
+from events.logs.log import REQUEST, SHARD, Commit, LogClosed, check_commit, end_of_range, key_range
 
 
 class InMemoryLog:
@@ -52,7 +52,6 @@ class InMemoryLog:
         self.durable_offset = self.next_offset
 
     def recover(self) -> int:
-        self._check_open()
         return self.flush()
 
     def drop_unflushed(self, kept_commits: int = 0) -> int:
@@ -72,9 +71,7 @@ class InMemoryLog:
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         self._check_open()
-        check_range(start, end)
-        stop = self.next_offset if end is None else min(end, self.next_offset)
-        return self._each_event(start, stop)
+        return self._each_event(start, end_of_range(start, end, self.next_offset))
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         self._check_open()
@@ -85,9 +82,7 @@ class InMemoryLog:
 
     def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
         self._check_open()
-        check_range(start, end)
-        stop = self.next_offset if end is None else min(end, self.next_offset)
-        return self._each_run(self._index[index].get(name, []), start, stop)
+        return self._each_run(self._index[index].get(name, []), start, end_of_range(start, end, self.next_offset))
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._check_open()

@@ -29,7 +29,7 @@ size `cache_bytes`; at most 512 table files are open.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,19 +105,12 @@ class Database:
         self._frozen: WeakSet[Frozen] = WeakSet()
         self._events = Rdict(str(path), events, column_families={VIEWS: views}, access_type=access)
         self._views = self._events.get_column_family(VIEWS)
-        self.get_event = self._events.get
-        self.get_view = self._views.get
+        self.get_event: Callable[[Any], Any] = self._events.get
+        """Get the event under a key, or the events under a list of keys; None for missing ones."""
+        self.get_view: Callable[[Any], Any] = self._views.get
         self.views_handle = self._events.get_column_family_handle(VIEWS)
         self.sync = self._events.flush_wal
         self._write_options = WriteOptions()
-
-    def get_events(self, keys: list[Any]) -> list[bytes | None]:
-        """The events under several keys; None for missing ones."""
-        return self._events.get(keys) or []
-
-    def get_views(self, keys: list[Any]) -> list[bytes | None]:
-        """The values of several views; None for missing ones."""
-        return self._views.get(keys) or []
 
     def write(self, batch: WriteBatch) -> None:
         """Apply a batch atomically, without syncing."""
@@ -196,8 +189,7 @@ class Database:
 
     def checkpoint(self, path: Path) -> None:
         """Copy the database to a new folder."""
-        copying = Checkpoint(self._events)
-        copying.create_checkpoint(str(path))
+        Checkpoint(self._events).create_checkpoint(str(path))
 
     def close(self) -> None:
         """Close the database and release its lock, without syncing."""
@@ -219,7 +211,10 @@ class Database:
                 room -= len(pair[1]) + _ENTRY_BYTES
                 if room <= 0:
                     return page, False
-            _check_ended(family, page[-1][0] + b"\0" if page else lower, options)
+            rest = family.iter(options)
+            rest.seek(page[-1][0] + b"\0" if page else lower)
+            if is_valid(rest):  # rocksdict's `items` ends silently at a block that cannot be read
+                raise OSError(f"Corruption: reading ended early, before key {rest.key().hex()}")
         return page, True
 
 
@@ -303,14 +298,6 @@ def _close(family: Rdict) -> None:
             return
 
 
-def _check_ended(family: Rdict, after: bytes, options: ReadOptions) -> None:
-    """Raise if there is more to read: rocksdict's `items` ends silently at a block that cannot be read."""
-    at = family.iter(options)
-    at.seek(after)
-    if is_valid(at):
-        raise OSError(f"Corruption: reading ended early, before key {at.key().hex()}")
-
-
 def _options(cache: Cache, buffers_bytes: int, recovery: DBRecoveryMode, *, bloom: bool) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
@@ -332,11 +319,6 @@ def _options(cache: Cache, buffers_bytes: int, recovery: DBRecoveryMode, *, bloo
     options.set_keep_log_file_num(4)
     options.set_stats_dump_period_sec(0)
     options.set_stats_persist_period_sec(0)
-    options.set_block_based_table_factory(_tables(cache, bloom=bloom))
-    return options
-
-
-def _tables(cache: Cache, *, bloom: bool) -> BlockBasedOptions:
     tables = BlockBasedOptions()
     tables.set_block_cache(cache)
     tables.set_cache_index_and_filter_blocks(True)
@@ -344,4 +326,5 @@ def _tables(cache: Cache, *, bloom: bool) -> BlockBasedOptions:
     tables.set_block_size(VIEW_BLOCK_BYTES if bloom else 16 * 1024)
     if bloom:
         tables.set_bloom_filter(10, False)
-    return tables
+    options.set_block_based_table_factory(tables)
+    return options

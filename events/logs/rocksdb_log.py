@@ -25,7 +25,6 @@ from pathlib import Path
 
 from rocksdict import WriteBatch
 
-from events.catalog import EVENT_VERSION
 from events.logs import log
 from events.logs.archive.whole_log import WholeLog
 from events.logs.rocksdb_database import Database
@@ -49,7 +48,6 @@ class RocksDbLog(WholeLog):
         path: str | os.PathLike[str],
         *,
         cluster_id: str | None,
-        event_version: int = EVENT_VERSION,
         new_cluster_id: Callable[[], str] = str,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
@@ -78,7 +76,7 @@ class RocksDbLog(WholeLog):
             raise classify(error, path) from error
         try:
             self._open_database()
-            self.cluster_id = self._read(identify, self.next_offset, cluster_id, event_version, new_cluster_id)
+            self.cluster_id = self._read(identify, self.next_offset, cluster_id, new_cluster_id)
         except BaseException:
             self._release()
             raise
@@ -110,8 +108,14 @@ class RocksDbLog(WholeLog):
 
     def forget(self, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes] = ()) -> None:
         """Remove the runs of dropped events from the index, and archived state keys. Raises LogWriteError."""
-        database = self._writable()
-        self._put(database, forget_batch(database, runs, state))
+        database, batch = self._writable(), WriteBatch(raw_mode=True)
+        views = database.views_handle
+        for name, run in runs:
+            for offset in run:  # a run may have been written as several
+                batch.delete(name + pack(offset), views)
+        for key in state:
+            batch.delete(STATE + key, views)
+        self._put(database, batch)
 
     def flush(self) -> int:
         with self._flushing:
@@ -165,12 +169,10 @@ class RocksDbLog(WholeLog):
                 self._release()
 
     def _open_database(self) -> None:
-        opened = open_checked(self.path, self._cache_bytes, self._mark.read())
-        self._database = opened.database
-        self.cut = opened.cut
-        self.next_offset = self._durable_offset = self._durable_elsewhere_offset = opened.next_offset
-        self.start_offset = start_of(opened.database)
-        self._mark.write(opened.next_offset)
+        self._database, end, self.cut = open_checked(self.path, self._cache_bytes, self._mark.read())
+        self.next_offset = self._durable_offset = self._durable_elsewhere_offset = end
+        self.start_offset = start_of(self._database)
+        self._mark.write(end)
 
     def _put(self, database: Database, batch: WriteBatch) -> None:
         try:
@@ -263,15 +265,4 @@ def _drop_batch(
             if last is not None and last >= pack(to):
                 batch.put(name + pack(to), last, views)
     batch.put(START_KEY, pack(to), views)
-    return batch
-
-
-def forget_batch(database: Database, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes]) -> WriteBatch:
-    """The batch that removes runs of events from the index, and state keys. A run may have been written as several."""
-    batch, views = WriteBatch(raw_mode=True), database.views_handle
-    for name, run in runs:
-        for offset in run:
-            batch.delete(name + pack(offset), views)
-    for key in state:
-        batch.delete(STATE + key, views)
     return batch

@@ -30,10 +30,9 @@ import os
 import re
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
-import msgspec
 from rocksdict import DbClosedError, DBRecoveryMode, WriteBatch
 
 from events.catalog import EVENT_VERSION
@@ -101,14 +100,6 @@ _CLUSTER_KEY = b"mcluster"
 _EVENTS_KEY = b"mevents"
 
 
-class Opened(msgspec.Struct, frozen=True):
-    """A database that passed its checks; `cut` is the offset of a truncated tail, if any."""
-
-    database: Database
-    next_offset: int
-    cut: int | None
-
-
 def start_of(database: Database) -> int:
     """The first offset whose event is in a database."""
     return int.from_bytes(database.get_view(START_KEY) or b"", "big")
@@ -166,45 +157,41 @@ def make_folder(path: Path) -> None:
         raise log.LogCorrupted(f"{path} is damaged (the file CURRENT is missing); restore the folder from a copy")
 
 
-def open_checked(path: Path, cache_bytes: int, durable: int) -> Opened:
-    """Open the database in a folder and verify it up to `durable`. Raises LogError."""
+def open_checked(path: Path, cache_bytes: int, durable: int) -> tuple[Database, int, int | None]:
+    """Open the database in a folder and verify it up to `durable`. Returns it with its next offset, and the offset of a
+    truncated tail, if any. Raises LogError."""
     try:
-        opened = _open_whole(path, cache_bytes, durable)
+        database, cut = _open_whole(path, cache_bytes, durable)
     except Exception as error:
         raise classify(error, path) from error
     try:
-        _check(opened, durable)
+        end = database.tail()
+        if end < durable:
+            raise lost(path, end, durable, f"it ends at offset {end}")
+        check_state(database, end)
+        _check_events(database, start_of(database), end)
     except Exception as error:
-        opened.database.close()
+        database.close()
         raise classify(error, path) from error
-    return opened
+    return database, end, cut
 
 
-def _open_whole(path: Path, cache_bytes: int, durable: int) -> Opened:
+def _open_whole(path: Path, cache_bytes: int, durable: int) -> tuple[Database, int | None]:
     try:
-        database = Database(path, cache_bytes, DBRecoveryMode.absolute_consistency())
-        return Opened(database, database.tail(), None)
+        return Database(path, cache_bytes, DBRecoveryMode.absolute_consistency()), None
     except Exception as error:
         refused = classify(error, path)
         if not isinstance(refused, log.LogCorrupted):
             raise
-    readable = _readable_end(path, cache_bytes, refused)
-    if readable < durable:
-        raise lost(path, readable, durable, f"its write-ahead log can be read only up to offset {readable} ({refused})")
-    database = Database(path, cache_bytes, DBRecoveryMode.point_in_time())
-    return Opened(database, database.tail(), readable)
-
-
-def _readable_end(path: Path, cache_bytes: int, refused: log.LogError) -> int:
-    """The end of the readable part, found without changing the disk."""
     try:
-        readable = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)
+        reader = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)  # changes nothing on disk
     except Exception:
         raise refused from None
-    try:
-        return readable.tail()
-    finally:
-        readable.close()
+    with closing(reader):
+        readable = reader.tail()
+    if readable < durable:
+        raise lost(path, readable, durable, f"its write-ahead log can be read only up to offset {readable} ({refused})")
+    return Database(path, cache_bytes, DBRecoveryMode.point_in_time()), readable
 
 
 def lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:
@@ -214,14 +201,6 @@ def lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:
         f"{path} is damaged: {what}, but everything up to {durable} was synced. Its write-ahead log: {logs}. Restore "
         f"the folder from a copy, or, to accept the loss of offsets {end} to {durable - 1}, delete {path / 'DURABLE'}"
     )
-
-
-def _check(opened: Opened, durable: int) -> None:
-    database, end = opened.database, opened.next_offset
-    if end < durable:
-        raise lost(database.path, end, durable, f"it ends at offset {end}")
-    check_state(database, end)
-    _check_events(database, start_of(database), end)
 
 
 def check_state(database: Database, end: int) -> None:
@@ -277,42 +256,40 @@ def _why_wrong(file: EventFile, reached: int) -> str:
     return ""
 
 
-def identify(
-    database: Database, next_offset: int, cluster_id: str | None, event_version: int, new_cluster_id: Callable[[], str]
-) -> str:
+def identify(database: Database, next_offset: int, cluster_id: str | None, new_cluster_id: Callable[[], str]) -> str:
     """The cluster id of a log. Checks the folder's identity, or gives a new folder its own.
 
     Raises LogOfAnotherCluster, LogFromNewerVersion, LogCorrupted.
     """
-    path, name = database.path, cluster_of(database, event_version)
+    path, name = database.path, cluster_of(database)
     if name is None:
         if next_offset:
             raise log.LogCorrupted(f"{path} is damaged: it holds events but no cluster id; restore it from a copy")
         given = cluster_id if cluster_id is not None else new_cluster_id()
-        _write_identity(database, given, event_version)
+        _write_identity(database, given)
         return given
     if cluster_id is not None and cluster_id != name:
         raise log.LogOfAnotherCluster(str(path), cluster_id, name)
-    if int(database.get_view(_EVENTS_KEY) or b"0") < event_version:
-        _write_identity(database, name, event_version)
+    if int(database.get_view(_EVENTS_KEY) or b"0") < EVENT_VERSION:
+        _write_identity(database, name)
     return name
 
 
-def cluster_of(database: Database, event_version: int = EVENT_VERSION) -> str | None:
+def cluster_of(database: Database) -> str | None:
     """The cluster id of a log; None for a new folder. Raises LogFromNewerVersion."""
     layout, version = (int(database.get_view(key) or b"0") for key in (_FORMAT_KEY, _EVENTS_KEY))
-    if layout > FORMAT or version > event_version:
+    if layout > FORMAT or version > EVENT_VERSION:
         raise log.LogFromNewerVersion(
             f"{database.path} was written by a newer release (log format {layout}, event version {version}; this one "
-            f"reads up to format {FORMAT}, event version {event_version}): run that release, or a later one"
+            f"reads up to format {FORMAT}, event version {EVENT_VERSION}): run that release, or a later one"
         )
     name: bytes | None = database.get_view(_CLUSTER_KEY)
     return None if name is None else name.decode()
 
 
-def _write_identity(database: Database, cluster_id: str, event_version: int) -> None:
+def _write_identity(database: Database, cluster_id: str) -> None:
     batch = WriteBatch(raw_mode=True)
-    for key, value in ((_FORMAT_KEY, str(FORMAT)), (_CLUSTER_KEY, cluster_id), (_EVENTS_KEY, str(event_version))):
+    for key, value in ((_FORMAT_KEY, str(FORMAT)), (_CLUSTER_KEY, cluster_id), (_EVENTS_KEY, str(EVENT_VERSION))):
         batch.put(key, value.encode(), database.views_handle)
     database.write(batch)
     database.sync(True)

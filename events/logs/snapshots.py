@@ -110,11 +110,17 @@ class Snapshot:
         self._file = -1
         self._file = open_regular(path)
         try:
-            self._head = self._read_head()
+            self.size = os.fstat(self._file).st_size
+            """In bytes."""
+            head = self._read_head()
         except BaseException:
             self.close()
             raise
-        self._first_keys = [block.first_key for block in self._head.blocks]
+        self.about = head.about
+        self.offset = head.about.offset
+        """The offset of the first event that is not included."""
+        self._blocks = head.blocks
+        self._first_keys = [block.first_key for block in head.blocks]
         self._last: tuple[int, list[bytes]] = (-1, [])
         """The block read last: reading names in order reads each block once."""
 
@@ -126,20 +132,6 @@ class Snapshot:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def about(self) -> SnapshotInfo:
-        return self._head.about
-
-    @property
-    def offset(self) -> int:
-        """The offset of the first event that is not included."""
-        return self._head.about.offset
-
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        return os.fstat(self._file).st_size
 
     def close(self) -> None:
         file, self._file = self._file, -1
@@ -186,7 +178,7 @@ class Snapshot:
         return block
 
     def _stored(self, number: int) -> bytes:
-        block = self._head.blocks[number]
+        block = self._blocks[number]
         is_inside = 0 <= block.position <= block.position + block.size <= self.size
         stored = os.pread(self._file, block.size, block.position) if is_inside else b""
         if not is_inside or zlib.crc32(stored) != block.checksum:
@@ -194,7 +186,7 @@ class Snapshot:
         return stored
 
     def _read_head(self) -> Head:
-        size = os.fstat(self._file).st_size
+        size = self.size
         end = os.pread(self._file, _END.size, max(0, size - _END.size))
         if len(end) < _END.size or size < len(_MAGIC) + _END.size:
             raise self._damaged(f"it has {size} bytes, too few")

@@ -14,7 +14,7 @@ from itertools import groupby, islice
 
 from events import access, catalog
 from events.catalog import Recorded
-from events.codec import decode_event, topic_of
+from events.codec import decode_event, place_of
 from events.logs.log import read_one, shard_offsets, shard_runs
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, SCANNED_MAX, MayShow, everything
@@ -102,7 +102,7 @@ def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[Sh
     for offset, value in part.log.read(start, max(start, end)):
         if offset % EVENTS_PER_REST == 0:
             part.rest()
-        name = topic_of(offset, value)
+        name, _ = place_of(offset, value)
         if name is not None and shard_key(name) > after:
             keys.add(shard_key(name))
     yield from ((key, True) for key in sorted(keys))

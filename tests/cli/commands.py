@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from controller.cli.main import main
-from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -37,7 +36,7 @@ def ended(*arguments: object) -> int:
 
 def open_log(folder: Path) -> RocksDbLog:
     """Opens the log in a service's folder."""
-    return RocksDbLog(folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID)
+    return RocksDbLog(folder, cluster_id=CLUSTER_ID, new_cluster_id=lambda: CLUSTER_ID)
 
 
 def columns(text: str) -> list[list[str]]:

@@ -18,7 +18,6 @@ from controller.cli.main import main
 from controller.serving.process import warn_of_readers
 from controller.settings.load import load_settings
 from controller.stream.log.folder import lock_folder
-from events.catalog import EVENT_VERSION
 from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
 from tests.replay.history import open_log
@@ -64,7 +63,7 @@ def test_a_command_restores_the_umask(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_data_folders_have_mode_0700(tmp_path: Path) -> None:
-    RocksDbLog(tmp_path / "log", cluster_id="c", event_version=EVENT_VERSION, new_cluster_id=lambda: "c").close()
+    RocksDbLog(tmp_path / "log", cluster_id="c", new_cluster_id=lambda: "c").close()
     lock_folder(tmp_path / "gateway").close()
     for name in ("log", "gateway"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700

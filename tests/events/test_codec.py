@@ -31,7 +31,6 @@ from events.codec import (
     decode_event,
     encode_event,
     place_of,
-    topic_of,
     value_without_secrets,
     without_secrets,
 )
@@ -90,10 +89,9 @@ def test_every_event_round_trips(event: Event, at_ms: int, cause: Cause, offset:
 @given(_events, _INT64, _causes)
 def test_topic_and_partition_are_read_without_decoding_the_event(event: Event, at_ms: int, cause: Cause) -> None:
     value = encode_event(at_ms, cause, event)
-    assert topic_of(7, value) == getattr(event, "topic", None), "the topic read from the bytes differs"
     otherwise = OF_IDLE if type(event) in IDLE else OF_NO_PARTITION
     place = event.partition if isinstance(event, PartitionChanged) else otherwise
-    assert place_of(7, value) == (topic_of(7, value), place), "the partition read from the bytes differs"
+    assert place_of(7, value) == (getattr(event, "topic", None), place), "the topic or partition differs"
 
 
 @given(_events, _causes)
@@ -160,16 +158,15 @@ REFUSED = {
 
 @pytest.mark.parametrize(("value", "why"), REFUSED.values(), ids=REFUSED)
 def test_invalid_events_are_rejected(value: bytes, why: str) -> None:
-    with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}") as raised:
+    with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}"):
         decode_event(12, value)
-    assert raised.value.offset == 12
 
 
 @pytest.mark.parametrize("case", sorted(set(REFUSED) - {"a field too many"}))  # that field is after the topic
 def test_invalid_events_have_no_topic(case: str) -> None:
     value, why = REFUSED[case]
     with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}"):
-        topic_of(12, value)
+        place_of(12, value)
 
 
 ID = RequestId("q")

@@ -20,7 +20,7 @@ from controller.policy.interface import Request
 from controller.store.tree import head_of
 from events import catalog
 from events.access import Acl, RequestsRefused
-from events.catalog import EVENT_VERSION, Assignment, Observation, Recorded, Verdict
+from events.catalog import Assignment, Observation, Recorded, Verdict
 from events.codec import encode_event
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
@@ -65,7 +65,7 @@ def owned(request: RequestMetadata) -> Verdict:
 
 def open_log(folder: Path) -> RocksDbLog:
     """The log in a folder, for writing."""
-    return RocksDbLog(folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID)
+    return RocksDbLog(folder, cluster_id=CLUSTER_ID, new_cluster_id=lambda: CLUSTER_ID)
 
 
 class Day:

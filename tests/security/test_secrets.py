@@ -76,7 +76,7 @@ def _run(*arguments: str | Path) -> str:
 def _output_of_stopped_service(data: Path) -> list[str]:
     """The output of commands and the export for a stopped service."""
     shown = [_run("events", "--data", data)]
-    log = RocksDbLog(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
+    log = RocksDbLog(data, cluster_id=None, new_cluster_id=lambda: "x")
     end = log.next_offset
     shown.append(repr([decode_event(offset, value).event for offset, value in log.read()]))
     log.close()
@@ -87,7 +87,7 @@ def _output_of_stopped_service(data: Path) -> list[str]:
 
 def _stored_values(data: Path) -> tuple[list[bytes], list[bytes]]:
     """All stored events and state; and the keys of the SCRAM credentials among them."""
-    log = RocksDbLog(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
+    log = RocksDbLog(data, cluster_id=None, new_cluster_id=lambda: "x")
     values = [value for _, value in log.read()]
     events = [decode_event(offset, value).event for offset, value in enumerate(values)]
     held = [*values, *(key + value for key, value in log.scan())]

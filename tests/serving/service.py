@@ -18,7 +18,7 @@ from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages import topics as topics_messages
 from controller.machine.state import DictTopics, State
 from controller.store.store import TopicStore
-from events.catalog import EVENT_VERSION, Recorded
+from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
 from tests.machine.audit.auditor import audit
@@ -209,7 +209,7 @@ def check_there(topics: dict[str, bytes], loads: list[Load]) -> int:
 
 def check_log(data: Path) -> list[Recorded]:
     """The log of an ended process passes the audit, and its state equals the fold. Returns the events."""
-    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    log = RocksDbLog(data, cluster_id=None, new_cluster_id=lambda: "none")
     try:
         records = [decode_event(offset, value) for offset, value in log.read()]
         store = TopicStore(log)

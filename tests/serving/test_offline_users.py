@@ -18,7 +18,6 @@ from controller.quorum.log.metadata_records import NoOpRecord, UserScramCredenti
 from controller.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
 from controller.serving.offline_users import mechanisms, offline_users
 from controller.settings.load import load_settings
-from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from tests.brokers.kraft.logs import kafkas_log
 from tests.brokers.kraft.test_adopting import write
@@ -45,7 +44,7 @@ def kept(data: Path) -> tuple[list[RecordBatch], list[bytes], int]:
     files = QuorumFiles(data / PARTITION)
     batches = list(files.batches())
     files.close()
-    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    log = RocksDbLog(data, cluster_id=None, new_cluster_id=str)
     found = [value for _, value in log.read()], MetadataProjector(log).mark.applied
     log.close()
     return batches, *found

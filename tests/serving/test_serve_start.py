@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from controller.serving.client_listeners import Address
 from controller.serving.serve import _hints
 from events.catalog import EVENT_VERSION
+from events.logs import rocksdb_recovery
 from events.logs.rocksdb_log import RocksDbLog
 from tests.events.logs.rocksdb_folders import copied, flip, largest, write_counted
 from tests.serving.service import CREATE, Talk, codes, create, serving
@@ -43,8 +45,8 @@ REJECTED = f"""
 """
 
 
-def _log(folder: Path, cluster_id: str = "first", event_version: int = EVENT_VERSION) -> RocksDbLog:
-    return RocksDbLog(folder, cluster_id=cluster_id, event_version=event_version, new_cluster_id=lambda: cluster_id)
+def _log(folder: Path, cluster_id: str = "first") -> RocksDbLog:
+    return RocksDbLog(folder, cluster_id=cluster_id)
 
 
 def _write_damaged_log(folder: Path) -> None:
@@ -61,7 +63,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     """The values of the names in capitals."""
     folder = tmp_path_factory.mktemp("places")
     _log(folder / "first").close()
-    _log(folder / "newer", event_version=EVENT_VERSION + 1).close()
+    with patch.object(rocksdb_recovery, "EVENT_VERSION", EVENT_VERSION + 1):
+        _log(folder / "newer").close()
     _write_damaged_log(folder)
     (folder / "file").write_text("a file")
     names = {name.upper(): str(folder / name) for name in ("first", "newer", "damaged", "file", "data", "other")}

@@ -54,9 +54,7 @@ class Kept:
     """A log in a folder with snapshots, which are written when the test calls `work`."""
 
     def __init__(self, folder: Path, interval: int = 0) -> None:
-        self.log = RocksDbLog(
-            folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "kept", cache_bytes=1 << 20
-        )
+        self.log = RocksDbLog(folder, cluster_id=None, new_cluster_id=lambda: "kept", cache_bytes=1 << 20)
         self.store = TopicStore(self.log)
         self.recorder = Recorder(self.log, self.store)
         self.query = Query(self.log, lambda: self.store)

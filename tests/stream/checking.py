@@ -145,7 +145,7 @@ def _check_cache(found: Found, folder: Path, records: Sequence[Recorded]) -> Non
     """A worker's cache is a prefix of the fold."""
     if not folder.exists():
         return
-    log = RocksDbLog(folder, cluster_id=None, event_version=1 << 30, new_cluster_id=lambda: "none")
+    log = RocksDbLog(folder, cluster_id=None, new_cluster_id=lambda: "none")
     try:
         kept = [decode_event(offset, value) for offset, value in log.read()]
     finally:

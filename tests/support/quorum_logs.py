@@ -20,7 +20,6 @@ from controller.quorum.log.metadata_records import (
 )
 from controller.quorum.log.record_kinds import TOPICS
 from controller.quorum.snapshot_files import CHECKPOINT
-from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 
 
@@ -86,7 +85,7 @@ def assert_one_history(folders: Sequence[Path]) -> int:
 
 
 def _events(folder: Path) -> list[bytes]:
-    log = RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    log = RocksDbLog(folder, cluster_id=None, new_cluster_id=lambda: "")
     try:
         return [value for _, value in log.read()]
     finally:

@@ -158,7 +158,7 @@ class ClusterLink:
             **security.properties,
             "bootstrap.servers": bootstrap,
         }
-        self._admin = AdminClient(settings, logger=_silent_logger())
+        self._admin = AdminClient(settings, logger=silent_logger())
 
     def close(self) -> None:
         self.connections.close()
@@ -311,8 +311,8 @@ def _parse_address(text: str) -> Address:
     return host.strip("[]"), int(port)
 
 
-def _silent_logger() -> logging.Logger:
-    """librdkafka logs each lost connection; `TargetCluster` logs the outage once."""
+def silent_logger() -> logging.Logger:
+    """A logger that drops librdkafka's log lines, one for each lost connection: exceptions have the same errors."""
     logger = logging.getLogger("topicwright.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False

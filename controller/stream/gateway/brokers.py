@@ -111,7 +111,11 @@ class GatewayCluster:
             self._reached.link.close()
 
     async def _reach(self) -> ReachedCluster:
-        addresses = addresses_of(self._cluster())
+        """Connect to the cluster at its live brokers, or at all brokers if none is live."""
+        brokers = [broker for _, broker in sorted(self._cluster().brokers.items())]
+        chosen = [broker for broker in brokers if not broker.fenced] or brokers
+        endpoints = [broker.endpoints[0] for broker in chosen if broker.endpoints]
+        addresses = [f"{one.host}:{one.port}" for one in endpoints if one.port > 0]
         if not addresses:
             raise ClusterUnreachable("no worker has recorded the brokers of the target cluster yet: start a worker")
         return await reach_as(self._security, ",".join(addresses))
@@ -129,10 +133,3 @@ class GatewayCluster:
                 self._log.warning("the cluster is lost" if why else "the cluster is back", why=why)
             self.error = why
             await asyncio.sleep(self._poll_interval_s)
-
-
-def addresses_of(cluster: Cluster) -> list[str]:
-    """HOST:PORT of each live broker of the cluster, or of all brokers if none is live."""
-    live = [broker for _, broker in sorted(cluster.brokers.items()) if not broker.fenced]
-    endpoints = [broker.endpoints[0] for broker in live or cluster.brokers.values() if broker.endpoints]
-    return [f"{one.host}:{one.port}" for one in endpoints if one.port > 0]

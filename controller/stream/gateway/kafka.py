@@ -20,10 +20,11 @@ import msgspec
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from controller.stream.log.partition import RECORD_BYTES_MAX
+from events.logs.log import grouped
 
 RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024
-"""Limits of a batch, which the loop processes in some ten milliseconds. A record of a reconciliation has a thousand
-events, and as many bytes as hundreds of creates."""
+"""Limits of a batch, which the loop processes in some ten milliseconds; it ends with the record that fills it. A record
+of a reconciliation has a thousand events, and as many bytes as hundreds of creates."""
 POLL_S = 0.2
 
 Place = tuple[str, int]
@@ -43,7 +44,7 @@ class FollowedEvents(msgspec.Struct, frozen=True, gc=False):
     """Records in order, and the partitions that were read up to their end."""
 
     records: tuple[Record, ...]
-    ended: frozenset[Place]
+    ended: frozenset[Place] = frozenset()
 
 
 class FollowingFailed(Exception):
@@ -92,17 +93,8 @@ def read_batches(consumer: Consumer) -> list[FollowedEvents]:
     first = consumer.poll(POLL_S)
     if first is None:
         return []
-    records, ended = _read([first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)])
-    *early, last = _parts(records)
-    batches = [FollowedEvents(part, frozenset()) for part in early]
-    return [*batches, FollowedEvents(last, ended)] if last or ended else batches
-
-
-def _read(messages: Sequence[Message]) -> tuple[list[Record], frozenset[Place]]:
-    """The records, and the partitions that were read up to their end."""
-    records: list[Record] = []
-    ended: set[tuple[str, int]] = set()
-    for message in messages:
+    records, ended = list[Record](), set[Place]()
+    for message in (first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)):
         error = message.error()
         topic, partition = str(message.topic()), int(message.partition() or 0)
         if error is None:
@@ -112,21 +104,9 @@ def _read(messages: Sequence[Message]) -> tuple[list[Record], frozenset[Place]]:
             ended.add((topic, partition))
         else:
             _raise_if_final(error, topic, partition)
-    return records, frozenset(ended)
-
-
-def _parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
-    """Records in order, in parts of at most `BATCH_BYTES` or one record; the last part may be empty."""
-    parts: list[tuple[Record, ...]] = []
-    part: list[Record] = []
-    room = BATCH_BYTES
-    for record in records:
-        if part and len(record.value) > room:
-            parts.append(tuple(part))
-            part, room = [], BATCH_BYTES
-        part.append(record)
-        room -= len(record.value)
-    return [*parts, tuple(part)]
+    *early, last = [tuple(part) for part in grouped(records, BATCH_BYTES, lambda one: len(one.value))] or [()]
+    batches = [FollowedEvents(part) for part in early]
+    return [*batches, FollowedEvents(last, frozenset(ended))] if last or ended else batches
 
 
 def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:

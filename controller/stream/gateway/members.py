@@ -14,7 +14,7 @@ node. Clients of a listener get the gateways' addresses of the listener with the
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
@@ -113,7 +113,6 @@ class Members:
 
     @property
     def has_own_heartbeat(self) -> bool:
-        """True once this gateway has received its own heartbeat."""
         return self.own.gateway_id in self._latest
 
     def silent_s(self) -> float:
@@ -130,14 +129,6 @@ class Members:
 
     def announce(self, leaving: bool = False) -> None:
         """Send a heartbeat, the final one if the gateway is `leaving`, and check whether Kafka is lost."""
-        self._check_kafka()
-        own = replace(self.own, leaving=leaving)
-        try:
-            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), lambda *_: None)
-        except NotProduced as error:
-            self._log.warning("announcement not sent", why=str(error))
-
-    def _check_kafka(self) -> None:
         silent_s = self.silent_s()
         if silent_s > self._session_s and self.error is None:
             self.error = "this gateway does not receive its own heartbeats from Kafka"
@@ -145,10 +136,14 @@ class Members:
         elif silent_s <= self._session_s and self.error is not None:
             self.error = None
             self._log.info("kafka is back")
+        own = replace(self.own, leaving=leaving)
+        try:
+            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), lambda *_: None)
+        except NotProduced as error:
+            self._log.warning("announcement not sent", why=str(error))
 
 
 def node_of(gateway: Announcement, listener: str | None) -> Node:
-    """The node of a gateway for clients of a listener."""
     return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
 
 
@@ -164,10 +159,17 @@ class StreamGateway(ControllerApi):
 
     def nodes(self, include_fenced: bool = False) -> list[Node]:
         brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
+        gateways, listener = self.members.live(), self._listener
         if any(broker.endpoints and broker.endpoints[0].port > 0 for broker in brokers):
-            gateways = [node_of(one, self._listener) for one in self.members.live()]
-            return [*self._brokers_at(self._endpoint_or_none, include_fenced), *gateways]
-        return _represented(brokers, self.members.live(), self._listener)
+            own = self._brokers_at(self._endpoint_or_none, include_fenced)
+            return [*own, *(node_of(one, listener) for one in gateways)]
+        live = [broker for broker in brokers if not broker.fenced]
+        nodes = []
+        for broker in brokers:
+            turn = live.index(broker) if not broker.fenced else 0
+            host, port = gateways[turn % len(gateways)].at(listener)
+            nodes.append(Node(broker.broker_id, host, port, broker.rack, broker.fenced))
+        return [*nodes, *(node_of(one, listener) for one in gateways[len(live) :])]
 
     def controller_id(self) -> int:
         """The node for admin requests: this gateway."""
@@ -179,13 +181,3 @@ class StreamGateway(ControllerApi):
 
     def _endpoint_or_none(self, broker: Broker) -> Endpoint:
         return self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
-
-
-def _represented(brokers: Sequence[Broker], gateways: Sequence[Announcement], listener: str | None) -> list[Node]:
-    live = [broker for broker in brokers if not broker.fenced]
-    nodes = []
-    for broker in brokers:
-        turn = live.index(broker) if not broker.fenced else 0
-        host, port = gateways[turn % len(gateways)].at(listener)
-        nodes.append(Node(broker.broker_id, host, port, broker.rack, broker.fenced))
-    return [*nodes, *(node_of(gateway, listener) for gateway in gateways[len(live) :])]

@@ -32,6 +32,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 from confluent_kafka import KafkaError
@@ -64,7 +65,7 @@ from controller.stream.log.codec import CLUSTER_PARTITION, encode_command, key_o
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import Topics
 from events.logs.events_topic import partition_of
-from events.names import RequestId, ShardKey, TopicName
+from events.names import RequestId, TopicName
 from projections.queries.query import Queries
 
 Send = Callable[[AnyCommand, Sequence[int]], None]
@@ -164,7 +165,8 @@ class GatewayNode:
         """`ends` are the partitions' end offsets at the start. `command_failed` counts commands that raised before
         they were sent; `committed` is called with each partition that was read further."""
         self.partitions = tuple(partitions)
-        self.store = PartitionedStore([each.store for each in self.partitions], self.partition_of)
+        self._partition_of = partial(partition_of, partitions=len(self.partitions))
+        self.store = PartitionedStore([each.store for each in self.partitions], self._partition_of)
         self.cluster_id = topics.cluster_id
         self.replies = Replies()
         self.failure: BaseException | None = None
@@ -185,12 +187,8 @@ class GatewayNode:
         self._unread = {(topics.events, number): end for number, end in enumerate(ends)}
         """The end offset, as of the start, of each partition that was not yet read up to it."""
 
-    def partition_of(self, key: ShardKey) -> int:
-        return partition_of(key, len(self.partitions))
-
     def query(self) -> Queries:
-        """A query over all partitions."""
-        return Queries([each.query() for each in self.partitions], self.partition_of)
+        return Queries([each.query() for each in self.partitions], self._partition_of)
 
     # --- the port that the API handlers use
 
@@ -200,7 +198,6 @@ class GatewayNode:
         return self._members.error
 
     def status(self) -> ControllerStatus:
-        """The state of this gateway and of all its partitions."""
         events = sum(each.log.durable_offset for each in self.partitions)
         waiting = sum(len(each.state.waiting) for each in self.partitions)
         return ControllerStatus(events, waiting, len(self.replies), self.storage_error, self.failure)
@@ -359,7 +356,6 @@ class GatewayNode:
     # --- the end
 
     def stop_accepting(self) -> None:
-        """Reject requests from now on."""
         self._stopping = True
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from controller.stream.gateway.kafka import CommandProducer, follow
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.folder import lock_folder
-from controller.stream.log.partition import Memory, PartitionState
+from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import (
     KafkaUnavailable,
     Topics,
@@ -81,7 +81,7 @@ class GatewayService:
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
-        self._clients = ClientListeners(
+        self.clients = ClientListeners(
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         self._partitions: list[PartitionState] = []
@@ -92,7 +92,6 @@ class GatewayService:
     def _open_partitions(self, ranges: Sequence[tuple[int, int]]) -> None:
         """`ranges` are the record offsets in each partition of the events topic."""
         topics, settings = self._topics, self.options.settings
-        memory = Memory.share(settings.store_cache_bytes, topics.partitions)
         for number, (archive, (first, end)) in enumerate(zip(self._archives, ranges, strict=True)):
             opened = PartitionState.open(
                 self.options.data,
@@ -100,7 +99,7 @@ class GatewayService:
                 cluster_id=topics.cluster_id,
                 topic_id=topics.events_id,
                 answers=True,
-                memory=memory,
+                memory_bytes=settings.store_cache_bytes // topics.partitions,
                 archive=archive,
                 first_record=first,
             )
@@ -111,7 +110,7 @@ class GatewayService:
     async def start(self) -> None:
         """Wait for Kafka, listen, follow, and accept requests once everything is read. Raises TopicsMismatch,
         SettingsError, LogError for an unusable data folder, and OSError for it or an unavailable address."""
-        options, settings, clients = self.options, self.options.settings, self._clients
+        options, settings, clients = self.options, self.options.settings, self.clients
         self._topics, ranges = await reached(
             "Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnavailable, bootstrap=options.bootstrap
         )
@@ -143,16 +142,16 @@ class GatewayService:
     async def _open(self, gateway: StreamGateway) -> None:
         """Accept requests, including those that a target cluster's brokers answer."""
         if not gateway.cluster.settings.has_target_cluster:
-            await self._clients.open(gateway)
+            await self.clients.open(gateway)
             return
         every_s = self.options.settings.cluster_watch_interval_ms / 1000
         cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
         gateway.brokers_error = lambda: cluster.error and f"the cluster cannot be reached: {cluster.error}"
-        self._clients.open_for_cluster(gateway, (await cluster.reached()).link)
+        self.clients.open_for_cluster(gateway, (await cluster.reached()).link)
         self._background.begin(cluster.poll())
 
     def _make_node(self, ends: Sequence[int]) -> None:
-        settings, advertised = self.options.settings, self._clients.advertised[0]
+        settings, advertised = self.options.settings, self.clients.advertised[0]
         own = Announcement(
             ANNOUNCEMENT_VERSION,
             gateway_id=_gateway_id(self.options.data),
@@ -160,7 +159,7 @@ class GatewayService:
             host=advertised.host,
             port=advertised.port,
             http="",
-            endpoints=self._clients.advertised,
+            endpoints=self.clients.advertised,
         )
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
         self._members = Members(
@@ -200,7 +199,7 @@ class GatewayService:
         while True:
             self._members.announce()
             if self.node.caught_up:
-                self._clients.draw_login_secret(self.node)
+                self.clients.draw_login_secret(self.node)
             self.node.heartbeat()
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
 
@@ -216,14 +215,12 @@ class GatewayService:
         if self.node.failure is None:  # by then the other gateways have sent a heartbeat
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
 
-    def _gauges(self) -> list[tuple[str, str, float]]:
+    def _gauges(self) -> Iterable[tuple[str, str, float]]:
         members = self._members
         ignored = sum(each.reader.ignored for each in self._partitions)
-        return [
-            ("gateways_live", "Live gateways, as this one sees them.", len(members.live())),
-            ("kafka_silent_seconds", "Since this gateway received its own heartbeat from Kafka.", members.silent_s()),
-            ("records_ignored", "Records of the events topic that did not count.", ignored),
-        ]
+        yield "gateways_live", "Live gateways, as this one sees them.", len(members.live())
+        yield "kafka_silent_seconds", "Since this gateway received its own heartbeat from Kafka.", members.silent_s()
+        yield "records_ignored", "Records of the events topic that did not count.", ignored
 
     @property
     def failed(self) -> asyncio.Event:
@@ -233,17 +230,13 @@ class GatewayService:
     @property
     def ready_line(self) -> str:
         """The line to print once requests are accepted."""
-        return self._clients.ready_line()
-
-    def reload(self) -> None:
-        """Reload certificates and users (SIGHUP)."""
-        self._clients.reload()
+        return self.clients.ready_line()
 
     async def stop(self) -> None:
         """Stop accepting, wait for decisions, send a final heartbeat, and close."""
         if self._is_following:
             self.node.stop_accepting()
-        await self._clients.stop(DRAIN_S if self._is_following else 0)
+        await self.clients.stop(DRAIN_S if self._is_following else 0)
         if self._is_following:
             await self._background.stop()
             self.node.refusals.stop()
@@ -275,7 +268,7 @@ async def run_gateway(options: GatewayOptions) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises the error that prevented the start."""
     with lock_folder(options.data):
         service = GatewayService(options)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.clients.reload)
         return await run_service(service, stop_on_signals())
 
 

@@ -27,40 +27,21 @@ from operator import or_
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.commands import (
-    AlterPartition,
-    AlterResourceConfigs,
-    AnyCommand,
-    DiscoverDeletion,
-    DiscoverTopic,
-    ExpireRequest,
-    FinishChange,
-    RefuseCreation,
-    TopicCommand,
-)
+from controller.machine.commands.commands import AlterResourceConfigs, AnyCommand, TopicCommand
 from controller.machine.decide import COMMANDS
 from controller.machine.decision import Answer
 from controller.machine.state import Topics
 from events.catalog import Recorded
 from events.codec import UNREADABLE
 from events.logs.events_topic import partition_of
-from events.names import CLUSTER_SHARD, ShardKey, shard_key
+from events.names import ShardKey, shard_key
 
 COMMAND_VERSION = 2
 """The version of commands; raise it with any change of a command's meaning. A new kind of command that is resubmitted
 until it is decided (`DrawLoginSecret`) does not need that: older workers may skip it."""
 
-_OF_A_TOPIC = (
-    TopicCommand,
-    AlterPartition,
-    ExpireRequest,
-    DiscoverTopic,
-    DiscoverDeletion,
-    RefuseCreation,
-    FinishChange,
-)
-_OF_THE_CLUSTER = (ClusterCommand, AlterResourceConfigs)
 CLUSTER_PARTITION = 0
 """The partition that decides ACLs, quotas, credentials and dynamic configs, and records refusals that are only counted.
 One partition gives one order, whichever gateway submits."""
@@ -105,16 +86,14 @@ def decode_command(value: bytes | None) -> AnyCommand:
 
 def partition_of_command(command: TopicCommand | ClusterCommand, partitions: int) -> int:
     """The partition that decides a client's command."""
-    if isinstance(command, _OF_THE_CLUSTER):
+    if isinstance(command, ClusterCommand | AlterResourceConfigs):
         return CLUSTER_PARTITION
     return partition_of(shard_key(command.topic), partitions)
 
 
 def key_of(command: AnyCommand) -> ShardKey:
     """The shard of a command; "" if it concerns every shard, or all topics of a partition."""
-    if isinstance(command, _OF_A_TOPIC):
-        return shard_key(command.topic)
-    return CLUSTER_SHARD
+    return shard_key(getattr(command, "topic", NO_TOPIC))
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=tuple).encode

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -48,8 +47,6 @@ def lock_folder(folder: Path) -> IO[str]:
 
 
 NO_ARCHIVE = "no log.archive.url is set"
-ArchiveOf = Callable[[int], ArchiveStore | None]
-"""The archive of each partition; None without one."""
 
 
 class FirstRecordsDeleted(LogCorrupted):

@@ -38,7 +38,6 @@ from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import START, Decided, PartitionReader, Position, encode_record
 from events.logs.log import Commit, LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
-from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
 from projections.queries.query import Query
@@ -56,22 +55,6 @@ ROOM_BYTES = 1 << 16
 ASIDE = ".aside"
 """Ends the name of a folder that is being replaced."""
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class Memory(msgspec.Struct, frozen=True):
-    """The memory of a partition: RocksDB's block cache, and the number of decoded topic partitions."""
-
-    cache_bytes: int = 16 << 20
-    partitions_cached: int = 25_000
-
-    @classmethod
-    def share(cls, cache_bytes: int, partitions: int) -> Self:
-        """The share of one partition in `store.cache.bytes`: half for blocks, half for decoded topics."""
-        half = cache_bytes // partitions // 2
-        return cls(half, max(1, half // PARTITION_BYTES))
-
-
-MEMORY = Memory()
 
 
 class RecordTooLarge(Exception):
@@ -96,13 +79,6 @@ class StoredPosition(Fact, frozen=True):
     position: Position
 
 
-class _CachedLog(RocksDbLog):
-    """A log that is a cache: nothing waits for the disk."""
-
-    def _sync(self, database: Database) -> None:
-        return None
-
-
 class PartitionState:
     """The log, state and position of one partition. One process writes its folder, one thread at a time.
 
@@ -112,11 +88,10 @@ class PartitionState:
     def __init__(
         self, log: RocksDbLog, partition: int, topic_id: str, *, answers: bool, partitions_cached: int
     ) -> None:
-        place = stored_position(log)
         self.partition = partition
         self.log = log
         self.store = TopicStore(log, partitions_cached)
-        self.reader = PartitionReader(partition, START if place is None else place.position)
+        self.reader = PartitionReader(partition, self.committed_position)
         self._recorder = Recorder(log, self.store)
         self.state = self._recorder.state
         self.topic_id = topic_id
@@ -143,7 +118,7 @@ class PartitionState:
         cluster_id: str,
         topic_id: str,
         answers: bool = False,
-        memory: Memory = MEMORY,
+        memory_bytes: int = 32 << 20,
         archive: ArchiveStore | None = None,
         first_record: int = 0,
     ) -> Self:
@@ -152,7 +127,8 @@ class PartitionState:
 
         `cluster_id` is Kafka's, `topic_id` the events topic's, and `first_record` the first offset that the
         Kafka partition still has. A folder is replaced if it is damaged, of a newer release, or ends before
-        `first_record`. With `answers`, `accept` returns the answers of a record.
+        `first_record`. With `answers`, `accept` returns the answers of a record. Half of `memory_bytes` is for
+        RocksDB's block cache, half for decoded topics.
 
         Raises FirstRecordsDeleted if nothing can replace such a folder; CacheAhead if it has events of another cluster
         or events topic; LogLocked if another process has it open; LogError. In the first two cases the folder stays.
@@ -161,7 +137,8 @@ class PartitionState:
         aside = folder.with_name(folder.name + ASIDE)
         if aside.exists():  # a start was killed while it replaced the folder
             _replace(folder, aside)
-        opening = partial(_opened, folder, aside, cluster_id, topic_id, memory.cache_bytes, first_record)
+        cache_bytes = memory_bytes // 2
+        opening = partial(_opened, folder, aside, cluster_id, topic_id, cache_bytes, first_record)
         log, why_not = opening() if (folder / "CURRENT").exists() else None, NO_ARCHIVE
         if log is None:
             why_not = start_from_base(folder, archive, cluster_id, topic_id)
@@ -174,7 +151,8 @@ class PartitionState:
         _remove(aside)
         if archive is not None and (answers or not why_not) and log.start_offset:
             log.write(Commit(own=status_changes(replace(archive_status(log), url=archive.url))))
-        return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
+        partitions_cached = max(1, cache_bytes // PARTITION_BYTES)
+        return cls(log, partition, topic_id, answers=answers, partitions_cached=partitions_cached)
 
     @property
     def committed_position(self) -> Position:
@@ -200,8 +178,7 @@ class PartitionState:
         if taken is None:
             return None
         records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
-        self._recorder.record_encoded(records, taken.events)
-        self._record(records)
+        self._record(records, taken.events)
         return decode_answers(taken.answers, self.state.topics) if self._answers else ()
 
     # --- writing
@@ -232,9 +209,8 @@ class PartitionState:
             raise RecordTooLarge(f"its events and answers take {size} bytes, more than a record may")
         first = self.reader.next_event
         records = [Recorded(Offset(number), command.at_ms, cause, event) for number, event in enumerate(events, first)]
-        self._recorder.record_encoded(records, values)
+        self._record(records, values)
         self.reader.count_own_events(len(events))
-        self._record(records)
         self._values += values
         self._record_bytes = size
         return records
@@ -257,11 +233,10 @@ class PartitionState:
         elif kafka_offset >= self._stored + POSITION_EVERY_RECORDS:
             self.log.write(Commit(own={POSITION: self._position()}))
             self._stored = kafka_offset
-        self.log.flush()
+        self.log.mark_durable()  # in Kafka
         self.store.became_durable(self.state)
 
     def query(self) -> Query:
-        """A query over the partition."""
         return Query(self.log, lambda: self.store, self.partition)
 
     def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> LogSnapshots:
@@ -272,7 +247,8 @@ class PartitionState:
         """Close the folder; uncommitted events are lost."""
         self.log.close()
 
-    def _record(self, records: Sequence[Recorded]) -> None:
+    def _record(self, records: Sequence[Recorded], values: Sequence[bytes]) -> None:
+        self._recorder.record_encoded(records, values)
         self._is_ahead = self._is_ahead or bool(records)
         if self._recent is not None:
             for record in records:
@@ -292,7 +268,7 @@ def _opened(
 ) -> RocksDbLog | None:
     """The log in a folder; None if it is unusable and was moved aside. Raises LogError."""
     try:
-        log = _CachedLog(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
+        log = RocksDbLog(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
     except LogOfAnotherCluster as error:
         raise CacheAhead(folder, f"is of Kafka cluster {error.found}, and this one is {error.expected}") from error
     except (LogCorrupted, LogFromNewerVersion) as error:

@@ -16,7 +16,6 @@ All functions block, so call them in a thread.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     NewTopic,
 )
 
+from controller.brokers.cluster.link import silent_logger
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.partition import RECORD_BYTES_MAX, events_in
 
@@ -70,33 +70,27 @@ def prepare_topics(
     `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnavailable, TopicsMismatch; LogError for an
     unreadable folder.
     """
-    admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=_silent())
+    admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=silent_logger())
     names = settings.stream_commands_topic, settings.stream_events_topic
     try:
-        cluster_id, brokers = _cluster(admin)
+        cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
         there = admin.list_topics(timeout=TIMEOUT_S).topics
-        factor = _factor(settings.stream_replication_factor, brokers)
+        factor = settings.stream_replication_factor
+        if factor <= 0:
+            factor = max(1, min(DEFAULT_REPLICAS_MAX, len(cluster.nodes)))
         _make_missing(admin, settings, factor, data, there)
-        found = _described(admin, names)
+        futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S)
+        found = [futures[name].result(TIMEOUT_S + 1) for name in names]
         configs = _configs(admin, names)
     except KafkaException as error:
         raise _classified(error.args[0]) from error
     for name, description, required in zip(names, found, (_NOT_COMPACTED, _RETAINED_FOREVER), strict=True):
-        _check_partitions(name, len(description.partitions), settings.stream_partitions)
-        replicas = min(len(partition.replicas) for partition in description.partitions)
-        _check_factor(name, replicas, settings.stream_replication_factor)
-        _check_min_insync(name, configs[name], replicas)
-        _check_configs(name, configs[name], required)
+        _check(name, [len(one.replicas) for one in description.partitions], configs[name], required, settings)
     if for_gateway and settings.stream_gateways_topic not in there:
         short = dict.fromkeys(("retention.ms", "segment.ms"), str(GATEWAYS_RETENTION_MS))
         topic = NewTopic(settings.stream_gateways_topic, 1, factor, config={"cleanup.policy": "delete", **short})
         _create(admin, [topic])
-    return Topics(*names, settings.stream_partitions, cluster_id, str(found[1].topic_id))
-
-
-def _cluster(admin: AdminClient) -> tuple[str, int]:
-    described = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
-    return str(described.cluster_id), len(described.nodes)
+    return Topics(*names, settings.stream_partitions, str(cluster.cluster_id), str(found[1].topic_id))
 
 
 def _make_missing(admin: AdminClient, settings: ServeSettings, factor: int, data: Path, there: Container[str]) -> None:
@@ -122,10 +116,6 @@ def _make_missing(admin: AdminClient, settings: ServeSettings, factor: int, data
     _create(admin, missing)
 
 
-def _factor(required: int, brokers: int) -> int:
-    return required if required > 0 else max(1, min(DEFAULT_REPLICAS_MAX, brokers))
-
-
 def _create(admin: AdminClient, topics: list[NewTopic]) -> None:
     for name, future in admin.create_topics(topics, operation_timeout=TIMEOUT_S).items():
         try:
@@ -133,11 +123,6 @@ def _create(admin: AdminClient, topics: list[NewTopic]) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # else another process was first
                 raise TopicsMismatch(f"topic {name} cannot be created: {error.args[0].str()}") from error
-
-
-def _described(admin: AdminClient, names: Sequence[str]) -> list[Any]:
-    futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S)
-    return [futures[name].result(TIMEOUT_S + 1) for name in names]
 
 
 def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -149,41 +134,41 @@ def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, st
     }
 
 
-def _check_partitions(name: str, found: int, required: int) -> None:
-    if found != required:
-        raise TopicsMismatch(
-            f"topic {name} has {found} partitions, and stream.partitions={required}: set stream.partitions={found}, or "
-            "name other topics with stream.commands.topic and stream.events.topic; the count cannot be changed later"
-        )
-
-
-def _check_factor(name: str, found: int, required: int) -> None:
-    if required > 0 and found != required:
-        raise TopicsMismatch(
-            f"topic {name} has {found} replicas a partition, and stream.replication.factor={required}: reassign its "
-            f"partitions, or set stream.replication.factor={found}"
-        )
-
-
 def _min_insync(factor: int) -> int:
     """The lowest safe min.insync.replicas: an acknowledged record survives the loss of one broker."""
     return max(1, factor - 1)
 
 
-def _check_min_insync(name: str, configs: Mapping[str, str], factor: int) -> None:
-    found, least = configs.get("min.insync.replicas", ""), _min_insync(factor)
-    if not found.isdecimal() or not least <= int(found) <= factor:
+def _check(
+    name: str,
+    replicas: Sequence[int],
+    configs: Mapping[str, str],
+    required: Mapping[str, str],
+    settings: ServeSettings,
+) -> None:
+    """Raise TopicsMismatch for a topic with other partitions, replicas (their number in each partition) or configs."""
+    found, count = len(replicas), settings.stream_partitions
+    if found != count:
+        raise TopicsMismatch(
+            f"topic {name} has {found} partitions, and stream.partitions={count}: set stream.partitions={found}, or "
+            "name other topics with stream.commands.topic and stream.events.topic; the count cannot be changed later"
+        )
+    factor, wanted = min(replicas), settings.stream_replication_factor
+    if wanted > 0 and factor != wanted:
+        raise TopicsMismatch(
+            f"topic {name} has {factor} replicas a partition, and stream.replication.factor={wanted}: reassign its "
+            f"partitions, or set stream.replication.factor={factor}"
+        )
+    min_insync, least = configs.get("min.insync.replicas", ""), _min_insync(factor)
+    if not min_insync.isdecimal() or not least <= int(min_insync) <= factor:
         allowed = str(least) if least == factor else f"{least} to {factor}"
         raise TopicsMismatch(
-            f"topic {name} has min.insync.replicas={found}, and for {factor} replicas a partition must have {allowed}; "
-            "fewer may lose acknowledged records with one broker, more block all writes: change it"
+            f"topic {name} has min.insync.replicas={min_insync}, and for {factor} replicas a partition must have "
+            f"{allowed}; fewer may lose acknowledged records with one broker, more block all writes: change it"
         )
-
-
-def _check_configs(name: str, found: Mapping[str, str], required: Mapping[str, str]) -> None:
     for key, value in required.items():
-        if found.get(key) != value:
-            raise TopicsMismatch(f"topic {name} has {key}={found.get(key)}, and must have {key}={value}: change it")
+        if configs.get(key) != value:
+            raise TopicsMismatch(f"topic {name} has {key}={configs.get(key)}, and must have {key}={value}: change it")
 
 
 _NOT_READY = (
@@ -201,19 +186,11 @@ def _classified(error: KafkaError) -> Exception:
     return TopicsMismatch(f"Kafka refused: {error.str()}")
 
 
-def _silent() -> logging.Logger:
-    """A logger that drops librdkafka's log lines. Exceptions have the same errors."""
-    logger = logging.getLogger("topicwright.librdkafka")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return logger
-
-
 def offsets_consumer(properties: Mapping[str, Any]) -> Consumer:
     """The client for `offset_ranges`. It is a consumer because AdminClient.list_offsets of confluent-kafka 2.16 frees
     memory twice when it times out, which ends the process."""
     settings = {"group.id": "topicwright-offsets", "isolation.level": "read_uncommitted"}
-    return Consumer({**properties, **settings}, logger=_silent())
+    return Consumer({**properties, **settings}, logger=silent_logger())
 
 
 def offset_ranges(consumer: Consumer, topic: str, partitions: int) -> list[tuple[int, int]]:

@@ -112,20 +112,25 @@ class FaustDriver:
         self._revocations += 1
         await self._engine.revoke()
 
-    async def _complete(self, app: Any, **_: Any) -> None:
+    async def _complete(self, _app: Any, **_: Any) -> None:
         """After a rebalance: claim, before Faust seeks and lets messages flow."""
-        app.consumer.hold()
         try:
-            if await self._engine.claim(self._assigned(), self._assignment_check()):
+            if await self._claim(self._assignment_check()):
                 self._lost.clear()
                 self._on_claimed()
-        except PartitionsLost:
-            self._lost.set()
         except Exception as error:
             self._fail(error)
 
-    def _assigned(self) -> set[int]:
-        return {tp.partition for tp in self._app.consumer.assignment() if tp.topic == self._group.topic}
+    async def _claim(self, is_current: IsCurrent) -> bool:
+        """Claim the assigned partitions; False if they are lost, or the assignment is not current any more."""
+        consumer = self._app.consumer
+        consumer.hold()
+        assigned = {tp.partition for tp in consumer.assignment() if tp.topic == self._group.topic}
+        try:
+            return await self._engine.claim(assigned, is_current)
+        except PartitionsLost:
+            self._lost.set()
+            return False
 
     def _assignment_check(self) -> IsCurrent:
         app, generation, revocations = self._app, self._app.consumer_generation_id, self._revocations
@@ -154,17 +159,11 @@ class FaustDriver:
 
     async def _reclaim(self) -> None:
         """Claim again. A rebalance in between invalidates this claim; `_complete` then claims."""
-        consumer, is_current = self._app.consumer, self._assignment_check()
-        consumer.hold()
-        try:
-            claimed = await self._engine.claim(self._assigned(), is_current)
-        except PartitionsLost:
-            self._lost.set()
-            return
-        if claimed:
-            await consumer.perform_seek()
+        is_current = self._assignment_check()
+        if await self._claim(is_current):
+            await self._app.consumer.perform_seek()
             if is_current():
-                consumer.resume_flowing()
+                self._app.consumer.resume_flowing()
                 self._on_claimed()
 
     # --- deciding

@@ -25,12 +25,12 @@ from contextlib import aclosing
 from functools import partial
 
 from controller.serving.archiving import archive_store
-from controller.stream.log.partition import Memory, PartitionState
+from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable
 from controller.stream.log.transport import Transport
 from controller.stream.worker.context import WorkerContext
 from controller.stream.worker.owner_tasks import PartitionLeader
-from controller.stream.worker.partition_decider import PartitionBatch, PartitionDecider, Sourced
+from controller.stream.worker.partition_decider import PartitionBatch, Sourced
 from events.catalog import EVENT_VERSION, Cause, SettingsChanged
 from events.codec import encode_event
 from events.logs.events_topic import Fence, decode_record, encode_record
@@ -174,7 +174,7 @@ class Engine:
             cluster_id=context.topics.cluster_id,
             topic_id=context.topics.events_id,
             archive=archive,
-            memory=Memory.share(context.settings.store_cache_bytes, context.topics.partitions),
+            memory_bytes=context.settings.store_cache_bytes // context.topics.partitions,
             first_record=first_record,
         )
         state = opening() if archive is None else await asyncio.to_thread(opening)  # it may download a base
@@ -270,8 +270,9 @@ class Engine:
             elif sourced.offset > following + len(fresh):
                 await self._undelivered_command(state.partition, following + len(fresh), sourced.offset)
         context, immediate_commands = self.context, leader.brokers.immediate_commands
-        decider = PartitionDecider(state, context.topics.partitions, context.judge, leader.cluster, immediate_commands)
-        return await decider.decide_all(fresh)
+        batch = PartitionBatch(state, context.topics.partitions, context.judge, leader.cluster, immediate_commands)
+        await batch.decide_all(fresh)
+        return batch
 
     async def _undelivered_command(self, partition: int, expected: int, received: int) -> None:
         """A driver skipped a command. Raises KafkaUnavailable if it still exists, so that it is fetched again."""

@@ -167,7 +167,6 @@ class PartitionLeader:
 
     @property
     def next_source(self) -> int:
-        """The offset of the next command."""
         return self._partition.reader.next_source
 
     # --- the port of brokers
@@ -190,7 +189,6 @@ class PartitionLeader:
         return self._stamps.now_ms(max(self._partition.last_ms, at_least_ms))
 
     def submit_internal(self, command: AnyCommand) -> None:
-        """Submit a command to the partition."""
         self._outbox.append(command)
         self._submitted += 1
         self._wake.set()

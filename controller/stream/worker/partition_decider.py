@@ -33,7 +33,6 @@ from events.catalog import Recorded
 
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
 RequestCommand = TopicCommand | ClusterCommand
-ImmediateCommands = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
 
 
 class Sourced(msgspec.Struct, frozen=True, gc=False):
@@ -53,17 +52,7 @@ class Fault(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-class PartitionBatch(msgspec.Struct):
-    """The result for the commands of one partition: the records to append, one a command, and their contents."""
-
-    values: list[bytes] = []
-    records: list[Recorded] = []
-    faults: list[Fault] = []
-    copies: list[tuple[Sourced, RequestCommand]] = []
-    """The commands skipped as duplicates of decided commands."""
-
-
-class PartitionDecider:
+class PartitionBatch:
     """Decides a batch of commands of one partition on its state. `judge` and `cluster` give verdicts;
     `immediate_commands` returns the brokers' commands that follow from a command's events, which go into the
     same record."""
@@ -74,7 +63,7 @@ class PartitionDecider:
         partitions: int,
         judge: PolicyJudge | None,
         cluster: TargetCluster | None,
-        immediate_commands: ImmediateCommands,
+        immediate_commands: Callable[[Sequence[Recorded]], Sequence[AnyCommand]],
     ) -> None:
         self._partition = partition
         self._immediate_commands = immediate_commands
@@ -82,16 +71,21 @@ class PartitionDecider:
         self._judge = judge
         self._cluster = cluster
         self._decider = Decider(self._fault)
-        self._batch = PartitionBatch()
+        self.values: list[bytes] = []
+        """The records to append, one a command."""
+        self.records: list[Recorded] = []
+        self.faults: list[Fault] = []
+        self.copies: list[tuple[Sourced, RequestCommand]] = []
+        """The commands skipped as duplicates of decided commands."""
         self._sourced = Sourced(partition.partition, -1, None)
         """The command that is being decided."""
 
-    async def decide_all(self, commands: Sequence[Sourced]) -> PartitionBatch:
+    async def decide_all(self, commands: Sequence[Sourced]) -> None:
         """Decide commands at consecutive offsets from the next on. The state is ahead of Kafka afterwards.
 
         Raises CommandFromNewerVersion, PolicyRunnerClosed.
         """
-        partition, batch = self._partition, self._batch
+        partition = self._partition
         partition.detect_duplicates()
         read = [(sourced, self._read(sourced)) for sourced in commands]
         approved = await self._approved_together([each for _, each in read if isinstance(each, TopicCommand)])
@@ -103,11 +97,10 @@ class PartitionDecider:
                 fault = command
                 self._skipped(fault)
             elif isinstance(command, RequestCommand) and partition.is_duplicate(command):
-                batch.copies.append((sourced, command))
+                self.copies.append((sourced, command))
             else:
                 answers, fault = await self._decide(approved.get(id(command), command))
-            batch.values.append(partition.end_record(sourced.offset, answers, fault))
-        return batch
+            self.values.append(partition.end_record(sourced.offset, answers, fault))
 
     def _read(self, sourced: Sourced) -> AnyCommand | str:
         """The command, or why it cannot be decided."""
@@ -125,7 +118,7 @@ class PartitionDecider:
 
     async def _decide(self, command: AnyCommand) -> tuple[Sequence[Answer], str]:
         """Decide a command. Returns the answers, and why the command failed if it did."""
-        partition, faults = self._partition, len(self._batch.faults)
+        partition, faults = self._partition, len(self.faults)
         if command.at_ms < partition.last_ms:  # gateways' clocks differ
             command = replace(command, at_ms=partition.last_ms)
         decided = self._decider.decide(partition, [command], self._immediate_commands)
@@ -139,9 +132,9 @@ class PartitionDecider:
             else:
                 decided = self._decider.decide(partition, approved, self._immediate_commands)
                 assert not decided.needs_approval, "all approvals are there"
-        self._batch.records += decided.records
-        is_failed = len(self._batch.faults) > faults and not decided.records
-        return decided.answers, self._batch.faults[faults].why if is_failed else ""
+        self.records += decided.records
+        is_failed = len(self.faults) > faults and not decided.records
+        return decided.answers, self.faults[faults].why if is_failed else ""
 
     def _fault(self, command: AnyCommand, error: Exception) -> Answer:
         self._skipped(f"{type(command).__name__} of request {command.request_id}: {one_line(error)}", error)
@@ -149,7 +142,7 @@ class PartitionDecider:
         return Answer(command.request_id, topic, int(ErrorCode.UNKNOWN_SERVER_ERROR), NOT_DECIDED)
 
     def _skipped(self, why: str, error: Exception | None = None) -> None:
-        self._batch.faults.append(Fault(self._sourced.partition, self._sourced.offset, why, error))
+        self.faults.append(Fault(self._sourced.partition, self._sourced.offset, why, error))
 
     async def _approved_together(self, commands: Sequence[TopicCommand]) -> dict[int, AnyCommand]:
         """The commands that need approval now, with their verdicts, by `id(command)`."""

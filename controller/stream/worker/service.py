@@ -13,7 +13,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -97,19 +97,16 @@ class WorkerStatus:
         self._reports = reports
         self._log = structlog.get_logger("topicwright")
         self._log_limiter = LogRateLimiter()
-        self._engine: Engine | None = None
+        self.engine: Engine | None = None
+        """The engine whose state is reported; None before it starts."""
         self._unreachable: str | None = None
         self._claims = self._commands = self._faults = self._copies = self._losses = 0
         self._ends: dict[int, int] = {}
         """The offset of the next command of each owned partition, as of the last poll."""
 
-    def show(self, engine: Engine) -> None:
-        """Report the state of this engine from now on."""
-        self._engine = engine
-
     @property
     def _leaders(self) -> dict[int, PartitionLeader]:
-        return {} if self._engine is None else self._engine.leaders
+        return {} if self.engine is None else self.engine.leaders
 
     def why_not_ready(self) -> str | None:
         """The reason why the worker decides no commands; None if it decides."""
@@ -212,7 +209,6 @@ class Worker:
         self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, hosts)
         self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
-        self._engine: Engine | None = None
         self._topic_watch: TopicWatch | None = None
         self._running: asyncio.Task[None] | None = None
         self._background, self._driving = Background(self.fail), Background(self.fail)
@@ -258,8 +254,8 @@ class Worker:
             has_left = bool(ended)
         self._status.doing = "stopping"
         await self._background.stop()
-        if self._engine is not None and has_left:
-            await self._engine.close()
+        if self._status.engine is not None and has_left:
+            await self._status.engine.close()
         if self._cluster is not None:
             self._cluster.link.close()
         await self._reports.close_policies(self._policies)
@@ -317,8 +313,7 @@ class Worker:
             signer=self._signer,
             rules=self._rules,
         )
-        engine = self._engine = Engine(context)
-        self._status.show(engine)
+        engine = self._status.engine = Engine(context)
         topic_watch = self._topic_watch = TopicWatch(
             options.properties, topics, is_archived=archive_store(settings) is not None
         )
@@ -333,19 +328,15 @@ class Worker:
             settings.stream_session_timeout_ms,
             options.security,
         )
-        return _driver_of(options.driver)(engine, group)
+        if options.driver == "plain":
+            return PlainDriver(engine, group)
+        from controller.stream.worker.driver_faust import FaustDriver  # imports Faust
+
+        return FaustDriver(engine, group)
 
     def _claimed(self) -> None:
         self._status.doing = None
         self._claimed_once.set()
-
-
-def _driver_of(name: str) -> Callable[[Engine, Group], Driver]:
-    if name == "plain":
-        return PlainDriver
-    from controller.stream.worker.driver_faust import FaustDriver  # imports Faust
-
-    return FaustDriver
 
 
 async def work(options: WorkerOptions) -> int:

@@ -45,15 +45,13 @@ class Archive:
         self._store: ArchiveStore | None = None
         self._known: tuple[tuple[Segment, ...], list[int]] = (), []
         """The known segments and their starts, replaced in one step because any thread may read them."""
-        self.fetched = 0
-        """Number of objects fetched from the store."""
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The archived events in [start, end). Raises ArchiveError."""
         for segment in self.segments(start, end):
             file = _file(self, segment)
             for group in file.groups(start, end):
-                for offset, value in enumerate(_group(self, segment, group), file.first_of(group)):
+                for offset, value in enumerate(_group(self, segment, group), file.firsts[group]):
                     if start <= offset < end:
                         yield offset, value
 
@@ -64,7 +62,7 @@ class Archive:
             (segment,) = self.segments(offset, offset + 1)
             file = _file(self, segment)
             (group,) = file.groups(offset, offset + 1)
-            found.append(_group(self, segment, group)[offset - file.first_of(group)])
+            found.append(_group(self, segment, group)[offset - file.firsts[group]])
         return found
 
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
@@ -108,16 +106,11 @@ class Archive:
         """The index of a segment. Raises ArchiveError."""
         return _index(self, segment)
 
-    def footer(self, segment: Segment) -> bytes:
-        """The end of the segment's file, with the index. Raises ArchiveError."""
-        return self._fetched(segment.name, segment.footer, segment.events.size - segment.footer.size)
-
     def _fetched(self, name: str, stored: Stored, start: int = 0) -> bytes:
         url = archive_status(self._log).url
         if self._store is None or self._store.url != url:
             self._store = open_store(url)
         content = read_stored(self._store, name, stored, start)
-        self.fetched += 1
         count = visits.get()
         if count is not None:
             count.count += 1
@@ -136,4 +129,5 @@ def _group(archive: Archive, segment: Segment, group: int) -> list[bytes]:
 
 @lru_cache(INDEXES_KEPT)
 def _index(archive: Archive, segment: Segment) -> SegmentIndex:
-    return SegmentIndex(segment, archive.footer(segment))
+    footer = archive._fetched(segment.name, segment.footer, segment.events.size - segment.footer.size)
+    return SegmentIndex(segment, footer)

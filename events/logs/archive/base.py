@@ -40,7 +40,7 @@ from events.logs.archive.manifest import (
     read_stored,
 )
 from events.logs.archive.parquet import GROUP, ParquetFile, ParquetWriter
-from events.logs.archive.store import ArchiveError, ArchiveStore
+from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, grouped, pair_size
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_recovery import classify
@@ -200,8 +200,6 @@ def _fill(path: Path, groups: Iterable[list[Pair]]) -> None:
             database.sync(True)
         finally:
             database.close()
-    except ArchiveError:
-        raise
     except Exception as error:
         raise classify(error, path) from error
 

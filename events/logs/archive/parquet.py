@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,13 +95,14 @@ class ParquetFile:
     def read(self, group: int, columns: Sequence[str], *, plain: bool = False) -> pa.Table:
         """Some columns of a row group; with `plain`, only if no value takes more memory than in its page."""
         try:
-            found = sizes(self._bytes, self._metadata.row_group(group), columns)  # type: ignore[union-attr]
-            if found.unpacked > UNPACKED_BYTES_MAX or found.values > _VALUES_MAX:
+            rows = self._metadata.row_group(group)  # type: ignore[union-attr]
+            unpacked, values, are_plain = sizes(self._bytes, rows, columns)
+            if unpacked > UNPACKED_BYTES_MAX or values > _VALUES_MAX:
                 raise ArchiveDamaged(
-                    f"{self.name} has a group that unpacks to {found.unpacked} bytes, {found.values} values; allowed: "
+                    f"{self.name} has a group that unpacks to {unpacked} bytes, {values} values; allowed: "
                     f"{UNPACKED_BYTES_MAX} bytes, {_VALUES_MAX} values"
                 )
-            if plain and not found.are_plain:
+            if plain and not are_plain:
                 raise ArchiveDamaged(f"{self.name} has values in an encoding that is not an archive's")
             table = self._open().read_row_group(group, columns=list(columns), use_threads=False)  # quickly read
             missing = set(columns) - set(table.column_names)
@@ -133,17 +134,9 @@ class BadPages(ValueError):
     """Invalid pages, or pages that no archiver writes."""
 
 
-class Sizes(NamedTuple):
-    """The decompressed sizes of some columns of a row group."""
-
-    unpacked: int
-    values: int
-    are_plain: bool
-    """True if no value needs more bytes than it has in its page: no dictionary, no shared prefixes."""
-
-
-def sizes(content: bytes, group: Any, columns: Collection[str]) -> Sizes:
-    """The sizes of some columns of a row group. Raises BadPages."""
+def sizes(content: bytes, group: Any, columns: Collection[str]) -> tuple[int, int, bool]:
+    """The decompressed bytes of some columns of a row group, the number of their values, and True if no value needs
+    more bytes than it has in its page: no dictionary, no shared prefixes. Raises BadPages."""
     unpacked = values = 0
     are_plain = True
     for number in range(group.num_columns):
@@ -170,7 +163,7 @@ def sizes(content: bytes, group: Any, columns: Collection[str]) -> Sizes:
             unpacked += size
             values += data[1]
             are_plain &= kind != _DICTIONARY and data[encoding] == _PLAIN
-    return Sizes(unpacked, values, are_plain)
+    return unpacked, values, are_plain
 
 
 class _Headers:

@@ -65,20 +65,18 @@ class IndexBuilder:
     def add(self, record: Recorded) -> None:
         for kind, of_requests in ((SHARD, False), (REQUEST, True)):
             name = indexed_under(record, of_requests)
-            if name or not of_requests:
-                self._take(run_prefix(kind, name), record.offset)
+            if of_requests and not name:
+                continue
+            key = run_prefix(kind, name)
+            runs, end = self._runs.setdefault(key, []), self._ends.get(key, self._start)
+            if runs and end == record.offset:
+                runs[-1] += 1
+            else:
+                runs += (record.offset - end, 1)
+            self._ends[key] = record.offset + 1
 
     def pairs(self) -> Pairs:
         return {key: _encode(runs) for key, runs in self._runs.items()}
-
-    def _take(self, key: bytes, offset: int) -> None:
-        runs = self._runs.setdefault(key, [])
-        end = self._ends.get(key, self._start)
-        if runs and end == offset:
-            runs[-1] += 1
-        else:
-            runs += (offset - end, 1)
-        self._ends[key] = offset + 1
 
 
 class SegmentIndex:
@@ -156,7 +154,11 @@ class _Packing:
             self._index.add(record)
             self._columns.add(record, value)
         self.frontier.extend([value for _, value in records], PATH_LENGTH_MAX)
-        self._group.append(_with_canonical(self._columns.batch(), records))
+        columns = self._columns.batch()
+        visible = columns.column(VALUE).to_pylist()
+        canonical = [None if value == one else value for one, (_, value) in zip(visible, records, strict=True)]
+        arrays = [*columns.columns, pa.array(canonical, pa.binary())]
+        self._group.append(pa.RecordBatch.from_arrays(arrays, names=[*columns.schema.names, CANONICAL]))
         self._group_bytes += sum(len(value) for _, value in records)
         if sum(map(len, self._group)) >= GROUP or self._group_bytes >= GROUP_BYTES:
             self._write_group()
@@ -215,13 +217,6 @@ def pack_segment(
     return segment, content
 
 
-def _with_canonical(batch: pa.RecordBatch, records: Sequence[tuple[Recorded, bytes]]) -> pa.RecordBatch:
-    visible = batch.column(VALUE).to_pylist()
-    rest = [None if value == one else value for one, (_, value) in zip(visible, records, strict=True)]
-    arrays = [*batch.columns, pa.array(rest, pa.binary())]
-    return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, CANONICAL])
-
-
 class SegmentFile:
     """The events of a segment; any thread may read them. All methods raise ArchiveDamaged."""
 
@@ -229,8 +224,9 @@ class SegmentFile:
         self.segment = segment
         self._content = content
         self._file = ParquetFile(segment.name, content)
-        self._firsts: list[int] = list(accumulate(self._file.group_rows, initial=segment.start))
-        if self._firsts[-1] != segment.end:
+        self.firsts: list[int] = list(accumulate(self._file.group_rows, initial=segment.start))
+        """The offset of the first event of each group, and the end."""
+        if self.firsts[-1] != segment.end:
             raise ArchiveDamaged(
                 f"{segment.name} has {sum(self._file.group_rows)} events instead of {segment.end - segment.start}"
             )
@@ -244,12 +240,8 @@ class SegmentFile:
 
     def groups(self, start: int, end: int) -> list[int]:
         """The row groups that hold the events in [start, end)."""
-        pairs = enumerate(pairwise(self._firsts))
+        pairs = enumerate(pairwise(self.firsts))
         return [number for number, (first, after) in pairs if first < end and after > start]
-
-    def first_of(self, group: int) -> int:
-        """The offset of the first event of a group."""
-        return self._firsts[group]
 
     def values(self, group: int) -> list[bytes]:
         """The bytes of the events of a group."""
@@ -264,7 +256,7 @@ class SegmentFile:
 
     def each_value(self) -> Iterator[bytes]:
         """The bytes of all events; one group at a time is decompressed."""
-        for group in range(len(self._firsts) - 1):
+        for group in range(len(self.firsts) - 1):
             yield from self.values(group)
 
     def records(self) -> Iterator[tuple[Recorded, bytes]]:
@@ -280,7 +272,7 @@ class SegmentFile:
         own = self._file.schema.names
         there = [name for name in schema.names if name in own]
         for group in self.groups(start, end):
-            first, table = self._firsts[group], self._file.read(group, there)
+            first, table = self.firsts[group], self._file.read(group, there)
             low, high = max(start - first, 0), min(end - first, table.num_rows)
             for batch in table.slice(low, high - low).combine_chunks().to_batches():
                 arrays = [

@@ -123,7 +123,9 @@ def _refuse_secrets(scheme: str, parts: SplitResult) -> None:
 
 
 def _no_place(url: str) -> BadArchiveUrl:
-    return BadArchiveUrl(f"{_without_secrets(url)!r} is not a place for an archive: use {FORM}")
+    """The error for an invalid URL, which it shows without query, fragment and user info."""
+    shown = re.sub(r"//.*@", "//(hidden)@", re.split("[?#]", url, maxsplit=1)[0], flags=re.DOTALL)[:200]
+    return BadArchiveUrl(f"{shown!r} is not a place for an archive: use {FORM}")
 
 
 def within(url: str, name: str) -> str:
@@ -135,11 +137,6 @@ def within(url: str, name: str) -> str:
 def is_inside(store: ArchiveStore, folder: Path) -> bool:
     """True if the store lies inside the folder, so that both would be lost together."""
     return isinstance(store, Folder) and Path(store.url).resolve().is_relative_to(folder.resolve())
-
-
-def _without_secrets(url: str) -> str:
-    """The URL without query, fragment and user info."""
-    return re.sub(r"//.*@", "//(hidden)@", re.split("[?#]", url, maxsplit=1)[0], flags=re.DOTALL)[:200]
 
 
 class Folder:

@@ -9,10 +9,10 @@ Non-goals: writing, and access to the archive before a caller reads archived eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -48,31 +48,37 @@ class WholeLog:
 
     @property
     def archive(self) -> Archive:
-        """The events below `start_offset`."""
+        """The events below `start_offset`. Raises LogError."""
         if self._archive is None:
-            self._archive = _archive_of(self)
+            try:
+                from events.logs.archive.archive import Archive  # needs pyarrow, which is optional without an archive
+            except ImportError as error:
+                raise log.LogError(
+                    f"{self.path}: its events below {self.start_offset} are archived, and reading them takes "
+                    f"{error.name}, which is not installed: pip install 'topicwright[replay]'"
+                ) from None
+            self._archive = Archive(self)
         return self._archive
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        log.check_range(start, end)
+        stop = log.end_of_range(start, end, self.next_offset)
         self._readable()
-        stop = self.next_offset if end is None else min(end, self.next_offset)
         return self._each_event(start, stop)
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         for offset in offsets:
             if not 0 <= offset < self.next_offset:
                 raise IndexError(f"no event at offset {offset}: {self.path} ends at {self.next_offset}")
-        found = dict(zip(offsets, self._read(Database.get_events, [pack(offset) for offset in offsets]), strict=True))
+        keys = [pack(offset) for offset in offsets]
+        found = dict(zip(offsets, self._read(lambda database: database.get_event(keys)), strict=True))
         missing = sorted(offset for offset, value in found.items() if value is None)
         if missing:
             found |= self._older(missing)
         return [value for offset in offsets if (value := found[offset]) is not None]
 
     def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
-        log.check_range(start, end)
+        stop = log.end_of_range(start, end, self.next_offset)
         self._readable()
-        stop = self.next_offset if end is None else min(end, self.next_offset)
         return self._each_run(run_prefix(index, name), start, stop)
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
@@ -92,9 +98,7 @@ class WholeLog:
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._readable()
-        lower, upper = log.key_range(STATE + prefix, None if start_after is None else STATE + start_after)
-        assert upper is not None, "the leading byte of a state key has a successor"
-        return self._each_pair(lower, upper)
+        return self._each_state(prefix, start_after)
 
     def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
         """Each run in the index of shard keys, or of request ids: name, first and last offset."""
@@ -120,19 +124,15 @@ class WholeLog:
         """As `scan` for some prefixes, of one point in time. Call it on the writing thread. Another thread may iterate;
         it must exhaust or close the iterator."""
         frozen = self._read(Database.frozen_views)
-        return self._each_frozen(frozen, [log.key_range(STATE + prefix, None) for prefix in prefixes])
+        scans = [self._each_state(prefix, None, frozen.page) for prefix in prefixes]
+        return _closing(frozen, chain.from_iterable(scans))
 
     def frozen_pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """All pairs of one point in time, in key order: the events by offset, then everything else. Threads as in
         `frozen_scan`."""
         frozen = self._read(Database.frozen_views)
-        return self._each_of_all(frozen, self.start_offset, self.next_offset)
-
-    def _each_of_all(self, frozen: Frozen, start: int, end: int) -> Iterator[_Pair]:
-        with closing(frozen):
-            for offset, value in self._each_event(start, end):
-                yield pack(offset), value
-            yield from self._each_view(b"\1", b"\xff", frozen.page)
+        events = ((pack(offset), value) for offset, value in self._each_event(self.start_offset, self.next_offset))
+        return _closing(frozen, chain(events, self._each_view(b"\1", b"\xff", frozen.page)))
 
     def _read(self, call: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
         """Call a method of the database; RocksDB's errors become LogErrors."""
@@ -165,7 +165,7 @@ class WholeLog:
     def _older(self, offsets: list[int]) -> dict[int, bytes]:
         """The events at offsets that the database lacks, in order, so that each group of the archive is read once.
         Raises LogCorrupted, ArchiveError."""
-        kept = self._read(Database.get_views, [RETAINED + pack(offset) for offset in offsets])
+        kept = self._read(lambda database: database.get_view([RETAINED + pack(offset) for offset in offsets]))
         found = {offset: value for offset, value in zip(offsets, kept, strict=True) if value is not None}
         archived = [offset for offset in offsets if offset not in found]
         if archived and archived[-1] >= self.start_offset:
@@ -194,13 +194,11 @@ class WholeLog:
                 yield _name_of(key[:-8])
             run = keys[-1][:-8]
 
-    def _each_frozen(self, frozen: Frozen, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[_Pair]:
-        with closing(frozen):
-            for lower, upper in ranges:
-                assert upper is not None, "the leading byte of a state key has a successor"
-                yield from self._each_pair(lower, upper, frozen.page)
-
-    def _each_pair(self, lower: bytes, upper: bytes, page: _Paging = Database.view_page) -> Iterator[_Pair]:
+    def _each_state(
+        self, prefix: bytes, start_after: bytes | None, page: _Paging = Database.view_page
+    ) -> Iterator[_Pair]:
+        lower, upper = log.key_range(STATE + prefix, None if start_after is None else STATE + start_after)
+        assert upper is not None, "the leading byte of a state key has a successor"
         for key, value in self._each_view(lower, upper, page):
             yield key[1:], value
 
@@ -220,22 +218,15 @@ class WholeLog:
         )
 
 
+def _closing(frozen: Frozen, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
+    with closing(frozen):
+        yield from pairs
+
+
 def archived_requests(whole: log.EventLog, end: int) -> Iterator[tuple[int, log.StateKeys]]:
     """For each archived segment that begins before `end`, newest first: its start offset, and the state keys of the
     requests that began in it."""
     return whole.archive.requests(end) if isinstance(whole, WholeLog) and whole.start_offset else iter(())
-
-
-def _archive_of(whole: WholeLog) -> Archive:
-    """The archive of a log. Raises LogError."""
-    try:
-        from events.logs.archive.archive import Archive  # needs pyarrow, which is optional without an archive
-    except ImportError as error:
-        raise log.LogError(
-            f"{whole.path}: its events below {whole.start_offset} are archived, and reading them takes {error.name}, "
-            "which is not installed: pip install 'topicwright[replay]'"
-        ) from None
-    return Archive(whole)
 
 
 def _name_of(key: bytes) -> str:

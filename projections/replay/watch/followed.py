@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.logs.events_topic import PartitionReader
 from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
@@ -115,7 +114,6 @@ def _stored_in(folder: Path) -> RocksDbLog:
     return RocksDbLog(
         folder,
         cluster_id="watched",
-        event_version=EVENT_VERSION,
         new_cluster_id=lambda: "watched",
         cache_bytes=_CACHE_BYTES,
     )

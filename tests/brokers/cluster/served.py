@@ -24,7 +24,6 @@ from controller.machine.decide import decide
 from controller.machine.recorded_command import recall
 from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
-from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
 from tests.machine.audit.auditor import audit
@@ -64,7 +63,7 @@ def in_front_by(way: str, kafka: ReferenceKafka, folder: Path, names: str, **set
 
 def check_log(data: Path) -> None:
     """Check that the auditor finds no violation and that the machine repeats every decision exactly."""
-    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    log = RocksDbLog(data, cluster_id=None, new_cluster_id=lambda: "none")
     records = [decode_event(offset, value) for offset, value in log.read()]
     log.close()
     assert not (broken := audit(records)), broken
@@ -132,7 +131,7 @@ def until(look: Callable[[], T], enough: Callable[[T], bool] = bool, within_s: f
 
 def record(data: Path, *commands: Any) -> None:
     """Decide and record commands, like a process that dies right after."""
-    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    log = RocksDbLog(data, cluster_id=None, new_cluster_id=lambda: "none")
     recorder = Recorder(log, TopicStore(log))
     for command in commands:
         recorder.record_decision(command, decide(recorder.state, command).events)

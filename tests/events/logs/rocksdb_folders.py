@@ -10,12 +10,11 @@ from events.logs.log import Commit, Entry
 from events.logs.rocksdb_log import RocksDbLog
 
 
-def open_log(path: Path, cluster_id: str | None = None, event_version: int = 1) -> RocksDbLog:
+def open_log(path: Path, cluster_id: str | None = None) -> RocksDbLog:
     """Open the log in `path`. A new one has the cluster id `made-here`."""
     return RocksDbLog(
         path,
         cluster_id=cluster_id,
-        event_version=event_version,
         new_cluster_id=lambda: "made-here",
         cache_bytes=1 << 20,
     )

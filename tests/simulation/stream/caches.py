@@ -9,18 +9,15 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 from unittest import mock
 
 from controller.stream.log import partition
-from events.catalog import EVENT_VERSION
 from events.logs.log import LogLocked
 from events.logs.memory_log import InMemoryLog
+from events.logs.rocksdb_log import RocksDbLog
 
 Kept = dict[Path, InMemoryLog]
 """Folder → its log."""
-
-_open_on_disk: Final = partition._CachedLog
 
 
 def copy_of(log: InMemoryLog) -> InMemoryLog:
@@ -41,14 +38,14 @@ def in_memory(kept: Kept) -> Iterator[None]:
         log = kept[folder] = InMemoryLog(cluster_id) if before is None else copy_of(before)
         return log
 
-    with mock.patch.object(partition, "_CachedLog", opened):
+    with mock.patch.object(partition, "RocksDbLog", opened):
         yield
 
 
 def kept_on_disk(folder: Path) -> list[bytes]:
     """The events in a RocksDB folder."""
     there = "cluster-1"
-    log = _open_on_disk(folder, cluster_id=there, event_version=EVENT_VERSION, new_cluster_id=lambda: there)
+    log = RocksDbLog(folder, cluster_id=there, new_cluster_id=lambda: there)
     try:
         return [value for _, value in log.read()]
     finally:

@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.apis.tables import controller_listener
 from controller.engine.requests import Stamps
+from controller.serving.process import PARTITION_BYTES
 from controller.settings.load import load_settings
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.log.partition import Memory, PartitionState
+from controller.stream.log.partition import PartitionState
 from controller.stream.worker.context import WorkerContext
 from controller.stream.worker.driver import Driver, Group, PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 ANNOUNCE_S = 0.4
 GATEWAY_SESSION_S = 3.0
 ANSWER_TIMEOUT_S = 10.0
-CACHE_BYTES = 1 << 20
 SETTINGS = load_settings(overrides=("log.signing.interval.ms=5000",))
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
@@ -139,7 +139,7 @@ class GatewayProcess(Serving):
                     cluster_id=topics.cluster_id,
                     topic_id=topics.events_id,
                     answers=True,
-                    memory=Memory(CACHE_BYTES, world.partitions_cached),
+                    memory_bytes=2 * PARTITION_BYTES * world.partitions_cached,
                 )
                 for each in range(topics.partitions)
             ],

@@ -12,7 +12,6 @@ from controller.store.archived import retention
 from controller.store.snapshotting import StateRebuild
 from controller.store.store import TopicStore
 from controller.store.tree import root_over
-from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import (
     ManifestWriter,
     Segment,
@@ -98,7 +97,7 @@ def query_of_log(log: RocksDbLog) -> Query:
 
 def open_any(folder: Path) -> RocksDbLog:
     """Open the log in a folder, of any cluster."""
-    return RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    return RocksDbLog(folder, cluster_id=None, new_cluster_id=lambda: "none")
 
 
 def assert_one_log(log: RocksDbLog, whole: RocksDbLog) -> None:

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
@@ -121,12 +122,14 @@ def test_queries_of_an_archived_log_equal_the_complete_log(cut: RocksDbLog, whol
     assert len(requests_between(cut, 0, end)) < len(requests_between(whole, 0, end)) / 3, "the rest is archived"
 
 
-def test_current_topics_are_listed_without_archive_reads(cut: RocksDbLog, whole: RocksDbLog) -> None:
-    rows, before = [Queries([query_of_log(log)]) for log in (cut, whole)], cut.archive.fetched
+def test_current_topics_are_listed_without_archive_reads(
+    cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [Queries([query_of_log(log)]) for log in (cut, whole)]
+    monkeypatch.setattr(archive, "read_stored", Mock(side_effect=AssertionError))
     shown, expected = (one.rows(one.newest(None, 1000)) for one in rows)
     assert shown == expected
     assert min(row.created_offset for row in shown) < cut.start_offset
-    assert cut.archive.fetched == before
 
 
 def test_an_audit_reads_archived_and_local_events(cut: RocksDbLog) -> None:

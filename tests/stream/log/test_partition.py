@@ -14,11 +14,12 @@ from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decision import Answer
 from controller.store.tree import HEAD
 from controller.stream.log.folder import FirstRecordsDeleted
-from controller.stream.log.partition import ASIDE, POSITION_EVERY_RECORDS, CacheAhead, Memory, PartitionState
+from controller.stream.log.partition import ASIDE, POSITION_EVERY_RECORDS, CacheAhead, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, TopicReady
 from events.codec import EventDecodeError, encode_event
 from events.logs.events_topic import Decided, Fence, encode_record
 from events.logs.log import Commit, LogLocked
+from events.logs.rocksdb_recovery import marked_offset
 from events.names import RequestId, TopicName
 from tests.stream.log.records import BORN_MS, Writing, create, joined
 
@@ -257,11 +258,15 @@ def test_a_losing_fence_changes_nothing(writing: Writing) -> None:
     assert reader.writer == "w1"
 
 
+def test_a_commit_does_not_wait_for_the_disk(writing: Writing) -> None:
+    log = writing.partition.log
+    assert log.durable_offset == log.next_offset > 0
+    assert marked_offset((log.path / "DURABLE").read_bytes()) == 0, "the log was synced"
+
+
 def test_a_partition_limits_its_cache_to_its_part_of_the_memory(writing: Writing, open_in: OpenIn) -> None:
-    memory = Memory.share(64_000, 4)
-    assert memory == Memory(8_000, 8)
     writing.decide(*(create(f"t{number}") for number in range(20)))
-    gateway = open_in("gateway", memory=memory)
+    gateway = open_in("gateway", memory_bytes=16_000)
     read_all(gateway, writing.topic)
     assert len(gateway.store.durable_slice(None, 100)) == 20
     cache = gateway.store._cache
