@@ -195,7 +195,8 @@ async def alter_configs(
 def _rejection(
     api: ControllerApi, context: RequestContext, one: _Alteration, wrong: Rejection | None
 ) -> Rejection | None:
-    """The rejection of a resource, or None if it becomes a command. A denied client gets only the denial."""
+    """The rejection of a resource, or None if it becomes a command. A denied client gets only the denial. Configs of
+    simulated brokers are validated here, as Kafka brokers validate theirs."""
     by_brokers = one.kind == BROKER and not api.cluster.has_kraft_brokers
     if wrong is None and not by_brokers:
         return None

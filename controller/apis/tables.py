@@ -31,7 +31,7 @@ HandlerTable = Mapping[int, ApiHandler]
 
 _ELEMENTS_MAX: Mapping[int, int] = {
     **dict.fromkeys(CHANGES, 16_000),  # up to 10,000 (`CHANGES_MAX`), some with several elements
-    ApiKey.OFFSET_FETCH: 4_000,  # 32,000 partitions take some ten milliseconds
+    ApiKey.OFFSET_FETCH: 4_000,  # 32,000 partitions take about ten milliseconds
     ApiKey.ALTER_PARTITION: 400_000,  # in one report of a broker: the in-sync replicas of 100,000 partitions
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: 400_000,
 }
@@ -106,7 +106,7 @@ def cluster_listener(
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
     table |= to_brokers(api, table, broker_apis, forward, broker_id)
     own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
-    if at_broker:
+    if at_broker:  # clients must move on to the address of the broker itself
         table[ApiKey.METADATA] = closing_after_addresses(table[ApiKey.METADATA])
         table[ApiKey.PRODUCE] = closing_produce(table[ApiKey.PRODUCE])
     may_forward = partial(api.grants, operation="ClusterAction")
@@ -144,6 +144,7 @@ def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
 def _listener(
     handlers: Mapping[int, Handler], versions_max: Mapping[str, int], is_node: Callable[[str, int], bool]
 ) -> HandlerTable:
+    """A table of these handlers, SASL, Produce and ApiVersions, for which `is_node` checks the cluster and node id."""
     table = rows(handlers, versions_max) | rows(UNEXPECTED_SASL, {})
     table[ApiKey.PRODUCE] = records.PRODUCE_ROW
     return with_api_versions(

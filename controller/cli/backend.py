@@ -72,7 +72,7 @@ class Backend:
             self.archive_files += int(files)
             return msgspec.json.decode(answer, type=kind)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            raise UserError(f"the server {self} is not Topicwright's HTTP: {error}") from error
+            raise UserError(f"the server {self} is not a Topicwright service: {error}") from error
 
     def follow(self, **parameters: object) -> Iterator[EventView]:
         """Stream events, from offset `from_` or from now. Ends only with an error."""
@@ -133,7 +133,7 @@ def _authorization(path: Path, given: dict[str, str]) -> str | None:
     if "username" not in given and "password" not in given:
         return None
     if "username" not in given or "password" not in given:
-        raise UserError(f"--command-config {path}: username and password go together")
+        raise UserError(f"--command-config {path}: username needs password, and password needs username")
     return "Basic " + base64.b64encode(f"{given['username']}:{given['password']}".encode()).decode()
 
 
@@ -169,7 +169,7 @@ class HttpBackend(Backend):
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         except (ValueError, RecursionError) as error:
-            raise UserError(f"the server {self} is not Topicwright's HTTP: {error}") from error
+            raise UserError(f"the server {self} is not a Topicwright service: {error}") from error
         raise UserError(f"the service at {self._address} has stopped")
 
     def _answer(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:

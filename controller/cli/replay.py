@@ -115,7 +115,7 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     parser.set_defaults(func=lambda options: _run(name, command, options))
     if not command.spark:
         return
-    parser.add_argument("--limit", type=count, metavar="N", help=f"rows to print; default {LIMIT}")
+    parser.add_argument("--limit", type=count, metavar="N", help=f"maximum number of rows to print; default {LIMIT}")
     spark = parser.add_argument_group("Spark")
     what = f"run on one core of this process, without Spark: faster for up to about {SMALL_EVENTS:,} events"
     spark.add_argument("--local", action="store_true", help=what)
@@ -187,7 +187,7 @@ def _of_export(parser: _Parser) -> None:
 
 
 def _of_views(parser: _Parser) -> None:
-    parser.add_argument("--output", metavar="DIR", required=True, help="new folder, with a folder for each view")
+    parser.add_argument("--output", metavar="DIR", required=True, help="new folder; each view gets a folder in it")
 
 
 def _of_report(parser: _Parser) -> None:
@@ -220,7 +220,7 @@ COMMANDS: dict[str, _Command] = {
     ),
     "sql": _Command("checks.sql", "run an SQL query on the history", _of_sql, spark=False),
     "shell": _Command("checks.sql", "run SQL queries as you type them", spark=False, formats=("table",)),
-    "views": _Command("checks.sql", "write the views as Parquet, for Spark, notebooks and other engines", _of_views),
+    "views": _Command("checks.sql", "write the views of docs/invariants.md as Parquet, for other engines", _of_views),
     "export": _Command("export.export", "write the events to Parquet, or add the new ones", _of_export),
     "report": _Command("report.report", "write an HTML page about the history", _of_report, spark=False),
 }

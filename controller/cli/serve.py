@@ -42,8 +42,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         type=brokers,
         default="simulated:3",
         metavar="BROKERS",
-        help="the brokers: simulated:N, kraft for Kafka brokers in KRaft mode, or cluster:HOST:PORT[,…] for a Kafka "
-        "cluster behind this controller, which carries out its decisions; default %(default)s",
+        help="the brokers: simulated:N, kraft for Kafka brokers in KRaft mode, or cluster:HOST:PORT[,…] for a target "
+        "cluster, a Kafka cluster that applies this controller's decisions; default %(default)s",
     )
     parser.add_argument(
         "--metadata-version",

@@ -47,7 +47,7 @@ BYTES_PER_TURN: Final = 16 << 10
 """Received bytes processed in one iteration of the event loop: at most about 3,000 tiny chunks, in 20 ms."""
 RESPONSE_BYTES_MAX: Final = 64 << 20
 BLOCK_BYTES: Final = 32 << 10
-"""The size of a response block, and of a transport's write buffer. Up to 160 KiB a connection (TLS) are not counted."""
+"""The size of a response block, and of a transport's write buffer. Up to 160 KiB per TLS connection are not counted."""
 
 
 class ListenerConnections:
@@ -108,8 +108,8 @@ class ListenerConnections:
         return len(self._open) > CONNECTIONS_MAX or (self._counts is not None and self._counts.is_over)
 
     def set_waiting(self, connection: Connection, is_waiting: bool) -> None:
-        """Record that a connection waits for a whole request, or no longer does. If there are too many connections, the
-        one that has waited longest is closed."""
+        """Record that a connection waits for a whole request, or no longer does. If there are too many connections,
+        `admit` closes the one that has waited longest."""
         if not is_waiting:
             self._waiting.pop(connection, None)
         elif connection in self._open:

@@ -30,7 +30,7 @@ Answer = Message | Literal[NoResponse.NO_RESPONSE]
 
 
 class ForwardedRequest(Message, frozen=True, kw_only=True):
-    """A frame that is not decoded, without its size: a request to forward, or a bare SASL token, which is secret."""
+    """A request frame that is not decoded, without its size: one to forward, or a bare SASL token, which is secret."""
 
     frame: bytes
 
@@ -58,7 +58,7 @@ class ClientConnection(msgspec.Struct):
     ends: bool = False
     """True: close after the responses to the requests received so far."""
     mute: Callable[[float], None] = lambda _: None
-    """Stops reading from the client for so many seconds."""
+    """Starts no requests of the client for this many seconds."""
 
 
 class RequestContext(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ Handler = Callable[[RequestContext, Any], Answer | Awaitable[Answer]]
 """Called for each request, in order of arrival on a connection.
 
 An `async` handler runs eagerly up to its first `await` that blocks, so pipelined requests start in order and together.
-Before that the handler has no task, so `asyncio.timeout` must come later. A handler that returns a future needs no
+Until then it has no task, so it cannot use `asyncio.timeout`, which needs one. A handler that returns a future needs no
 task. When the connection is lost, the handler is cancelled; it must shield work that has to finish.
 """
 

@@ -256,11 +256,11 @@ class Member:
             ("quorum_is_leader", "1 when this node leads, and decides.", float(self.replication.leads)),
             ("quorum_voters", "Voters of the quorum.", len(core.voters)),
             ("quorum_is_voter", "1 when this node votes.", float(core.is_voter)),
-            ("quorum_high_watermark", "All below this offset of the metadata log is committed.", core.high_watermark),
+            ("quorum_high_watermark", "All records below this metadata log offset are committed.", core.high_watermark),
             ("quorum_log_end", "Where this node's metadata log ends.", core.log.end),
             (
                 "quorum_applied",
-                "All below this offset of the metadata log is in this node's event log.",
+                "All records below this metadata log offset are in this node's event log.",
                 self.replication.applied,
             ),
             (

@@ -33,7 +33,7 @@ from projections.views.overviews import (
 from projections.views.rows import TopicRow
 
 PASSED_MAX, FOLDED_MAX = 10_000, 1000
-"""A page scans at most PASSED_MAX shard keys, and rebuilds the topics of at most FOLDED_MAX of them."""
+"""Limits of a page: the shard keys that it scans, and those whose topics it rebuilds at both points in time."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
 """A topic name, and the topic before and after; None if there is none."""

@@ -47,7 +47,7 @@ def snapshot_topic(snapshot: Snapshot, key: ShardKey) -> TopicRow | None:
     if creation is None:
         return None
     values = stored_values(snapshot, key)
-    if len(values) > 1 and values[-1] == creation:  # the scan of its keys may have returned it too
+    if len(values) > 1 and values[-1] == creation:  # if the topic has blocks, their scan returns it too
         values.pop()
     return _row(values, creation)
 

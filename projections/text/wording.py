@@ -30,7 +30,7 @@ def _in_parts(event: Event) -> str:
             return f"{grown}{placed}; {_replicas(e.partitions, e.first)}"
         case catalog.ChangeRejected() as e:
             refusal = f"but is refused with {error_name_and_code(e.error_code)} by {e.rule}: {e.message}"
-            return f"{_who(e)} requests {e.topic} {change_text(e.request.change)}, {refusal}"
+            return f"{_who(e)} requests a change of {e.topic} ({change_text(e.request.change)}), {refusal}"
         case catalog.TopicDiscovered() as e:
             configs = f", {_configs(e.configs)}" if e.configs else ""
             size = many(len(e.partitions), "partition")

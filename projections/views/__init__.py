@@ -1,1 +1,1 @@
-"""Rows, which are folds of events, and views, whose encoding is the JSON."""
+"""Rows, which are folded from events, and the views that the HTTP API encodes as JSON."""

@@ -117,7 +117,7 @@ def request_view(records: Iterable[Recorded]) -> RequestView | None:
         if header is None:
             header = _header(record)
         topic: TopicName | None = getattr(record.event, "topic", None)
-        if topic is not None and header.api != FOLLOW:  # imported records are no request for a topic
+        if topic is not None and header.api != FOLLOW:  # imported records do not request a topic
             topics[topic] = fold_request_topic(topics.get(topic), record)
     return None if header is None else replace(header, topics=tuple(topics.values()))
 
@@ -136,7 +136,7 @@ def _header(record: Recorded) -> RequestView:
         api, version = getattr(asked, "api", record.cause.command), getattr(asked, "api_version", 0)
         deadline_ms = event.deadline_ms if timeout_ms is not None and timeout_ms > 0 else None
     else:
-        raise CannotApply(record, "no request begins so")
+        raise CannotApply(record, "no request begins with it")
     return RequestView(
         request_id=request_id,
         api=api,

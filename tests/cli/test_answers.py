@@ -88,7 +88,7 @@ async def test_an_unreachable_service_and_an_unknown_server_have_different_error
     await server.wait_closed()
     nobody = await asyncio.to_thread(run, "topics", "--http", address)
     assert other.code == nobody.code == 2
-    assert f"the server at {address} is not Topicwright's HTTP" in other.err
+    assert f"the server at {address} is not a Topicwright service" in other.err
     assert f"no answer from a service at {address} (Connection refused)" in nobody.err
     assert "--data DIR" in nobody.err
 

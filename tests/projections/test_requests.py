@@ -76,7 +76,7 @@ def test_an_inapplicable_request_event_fails_the_fold(event: TopicReady | Create
     record = Recorded(Offset(9), 0, Cause("X", RequestId("q")), event)
     with pytest.raises(CannotApply, match="at offset 9 cannot be applied"):
         fold_request_topic(None, record)
-    with pytest.raises(CannotApply, match="no request begins so"):
+    with pytest.raises(CannotApply, match="no request begins with it"):
         request_view([record])
 
 

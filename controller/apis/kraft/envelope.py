@@ -97,7 +97,7 @@ def read_principal(data: bytes | None) -> str:
         raise UnreadablePrincipal("no principal")
     (version,) = _VERSION.unpack_from(data)
     if version != 0:
-        raise UnreadablePrincipal(f"version {version}; 0 is supported")
+        raise UnreadablePrincipal(f"unsupported version {version}; only 0 is supported")
     kind, offset = _compact_text(data, _VERSION.size)
     name, _ = _compact_text(data, offset)
     return f"{kind}:{name}"

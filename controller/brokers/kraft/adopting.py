@@ -94,7 +94,7 @@ def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpoch
     if place is None:
         raise FolderError(
             f"{folder.path}: the controller's listener is called {', '.join(places) or 'nothing'}; "
-            f"with kraft.version 1 only {batches.CONTROLLER_LISTENER} can be adopted"
+            f"with kraft.version 1 it must be called {batches.CONTROLLER_LISTENER}"
         )
     return catalog.QuorumEpochBegun(
         epoch, voter.voter_id, kraft_version, place.host, place.port, voter.voter_directory_id

@@ -141,7 +141,7 @@ class KraftBrokers(Brokers):
             return
         configured = self._metadata_version
         if configured is None and self.projector.mark.adopted:
-            return  # Kafka's controller left this level, and may come back
+            return  # keep the level of the adopted cluster, so that Kafka's controller can take it back
         level = shared if configured is None else min(configured, shared)
         if level > cluster.feature(METADATA_VERSION_FEATURE):
             reason = "the highest level that all brokers support" if configured is None else "--metadata-version"

@@ -19,7 +19,7 @@ from projections.views.requests import RequestSummary, RequestsView, RequestView
 
 NO_REQUEST: Final = (
     "no event belongs to request {!r}: the index has requests of clients, the takeover of a cluster, and decisions of "
-    "other controllers (controller-…, snapshot-…), but not what the controller did by itself (kraft-…, review-…)"
+    "other controllers (controller-…, snapshot-…), but not commands of the controller itself (kraft-…, reconcile-…)"
 )
 
 

@@ -1,1 +1,1 @@
-"""Commands that do more than read or start; each module is loaded only when its command runs."""
+"""Commands that are neither reads nor servers, such as `verify`; a module is loaded only when its command runs."""

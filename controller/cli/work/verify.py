@@ -164,8 +164,8 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 
 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
-    """Verify the log of a running service: compute the roots at all offsets from one list of its leaf hashes. A
-    consistency proof of the service would not cover these hashes."""
+    """Verify the log of a running service: compute the roots of its head and of `old` from one list of its leaf
+    hashes. A consistency proof of the service would not cover these hashes."""
     with closing(HttpBackend(http_address(options.what), read_access(options.command_config))) as backend:
         head = backend.get(Consistency, "/log/head", partition=options.partition).head
         findings = Findings()

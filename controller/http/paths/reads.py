@@ -73,7 +73,7 @@ async def requests(
 ) -> Response[RequestsView]:
     """Requests of clients, newest first, in pages.
 
-    Callers without Describe on the cluster see their own requests, and requests all of whose topics they may describe.
+    Callers without Describe on the cluster see their own requests, and those for which they may describe every topic.
     A page examines a bounded number of requests, so it may have fewer results than `limit` and still a `next_cursor`.
     """
     which = RequestFilter(principal, outcome, rule, api, host)

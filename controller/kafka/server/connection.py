@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         self._authentication_timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
         self._alone: Exchange | None = None
-        """The request of an API with `alone` that is running; until its answer no other request starts."""
+        """A running request of an API with `alone`, or a large one that is being decoded; meanwhile no other starts."""
         self._reading = True
         self._writable = True
         self._round_scheduled = False

@@ -12,7 +12,7 @@ Only live brokers with a log directory that is not cordoned are chosen (KIP-1066
 
 Method: brokers form a ring in which racks alternate. The hash of the topic name selects the leader of partition 0. The
 leader of each further partition is the next broker of the ring. The followers are the brokers after the leader, with
-unused racks first. The search for them starts one broker later each time the leaders have gone round the ring.
+unused racks first. Each time the leaders have gone once around the ring, the search starts one broker later.
 
 Placement does not consider load, disk space or the replicas of other topics.
 """

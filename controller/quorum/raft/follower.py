@@ -220,7 +220,7 @@ class Follower(RoleState):
             records = whole_batches(part.records or b"")
             for head in scan_batches(records, "a fetch response"):
                 if head.epoch > replica.epoch:
-                    raise BrokenBatch(f"a batch of epoch {head.epoch} in epoch {replica.epoch}")
+                    raise BrokenBatch(f"a batch of epoch {head.epoch}, newer than its own epoch {replica.epoch}")
             if records:
                 replica.append_batches(records)
             self._leader_watermark = part.high_watermark
@@ -246,7 +246,7 @@ class Follower(RoleState):
     def _begin_snapshot(self, snapshot: SnapshotId) -> None:
         replica = self._replica
         if not 0 <= snapshot.epoch <= replica.epoch or snapshot.end_offset > SNAPSHOT_END_MAX:
-            raise BrokenBatch(f"a snapshot of epoch {snapshot.epoch}, up to offset {snapshot.end_offset}")
+            raise BrokenBatch(f"a snapshot id with invalid epoch {snapshot.epoch} or end offset {snapshot.end_offset}")
         if snapshot.end_offset < replica.high_watermark:
             raise CommittedLost(
                 f"leader {replica.leader_id} of epoch {replica.epoch} sends a snapshot of all records below "

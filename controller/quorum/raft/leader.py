@@ -93,7 +93,7 @@ class Leader(RoleState):
         return self.tick(now)
 
     def exit(self, now: float) -> None:
-        """Answer delayed fetches with the new leader. Whether uncommitted records will be committed stays open."""
+        """Answer delayed fetches with an error and the known leader. A new leader may commit uncommitted records."""
         replica = self._replica
         for each in self._delayed.values():
             is_fenced = replica.epoch > each.part.current_leader_epoch
@@ -162,14 +162,15 @@ class Leader(RoleState):
         return last
 
     def append_control(self, now: float, records: Sequence[Pair]) -> None:
-        """Append a control batch. Raises OSError. If it changes the voter set, `_count` must follow."""
+        """Append a control batch. Raises OSError. If it changes the voter set, call `_count` next: the majority may be
+        another."""
         self._append(now, records, self._replica.wall_ms(now), is_control=True)
         self._observers_wait = None
 
     def _append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
         for each in [each for each in self._delayed.values() if self._has_news(each)]:
             if self._schedule.has_waited(now, each.replica, each.since):
-                self._answer(now, each)  # without this batch: a delayed voter must not have the longest log
+                self._answer(now, each)  # before the append, which could give a delayed voter the longest log
         log, epoch = self._replica.log, self._replica.epoch
         self._replica.append_batches(encode_batch(log.end, epoch, timestamp_ms, records, is_control=is_control))
         self._schedule.log_changed(now)
@@ -263,8 +264,8 @@ class Leader(RoleState):
         return end > delayed.part.fetch_offset or min(end, self.watermark) > delayed.part.high_watermark
 
     def _end_for(self, delayed: DelayedFetch) -> int:
-        """The end of a response: the log end for voters, the high watermark for observers. Before Fetch 18 a broker
-        learns the high watermark only with the next records, and would apply a topic half a second late."""
+        """The end of a response: the log end for voters; the high watermark, or less (`append`), for observers.
+        With uncommitted records, a broker before Fetch 18 would learn half a second late that they are committed."""
         replica = self._replica
         if replica.voters.has(delayed.replica, delayed.part.replica_directory_id):
             return replica.log.end

@@ -66,9 +66,9 @@ class CacheAhead(LogError):
 
     def __init__(self, folder: Path, why: str) -> None:
         super().__init__(
-            f"{folder} {why}: it may be the last copy of its events, and stays. If Kafka lost them, stop all workers "
-            "and gateways and write them back with `topicwright restore-topic`; else choose another --data, "
-            "or remove this one"
+            f"{folder} {why}: it may be the last copy of its events, so it is not replaced. If Kafka lost them, stop "
+            "all workers and gateways and write them back with `topicwright restore-topic`; otherwise choose another "
+            "--data, or remove this folder"
         )
 
 
@@ -101,7 +101,7 @@ class PartitionState:
         self._stored = self.reader.kafka_offset
         self._recent: RecentRequests | None = None
         self._values: list[bytes] = []
-        """The events of the next record, and their size with that of the answers."""
+        """The events of the next record. `_record_bytes` is their size and that of their answers."""
         self._record_bytes = 0
 
     @property
@@ -149,7 +149,7 @@ class PartitionState:
             _replace(folder, aside)
             raise FirstRecordsDeleted(partition, first_record, why_not)
         _remove(aside)
-        if archive is not None and (answers or not why_not) and log.start_offset:
+        if archive is not None and (answers or not why_not) and log.start_offset:  # older events are in the archive
             log.write(Commit(own=status_changes(replace(archive_status(log), url=archive.url))))
         partitions_cached = max(1, cache_bytes // PARTITION_BYTES)
         return cls(log, partition, topic_id, answers=answers, partitions_cached=partitions_cached)
@@ -165,7 +165,7 @@ class PartitionState:
     def check_end(self, end: int) -> None:
         """Raise CacheAhead if the folder is ahead of Kafka's partition, which ends at `end`."""
         if self.reader.kafka_offset > end:
-            why = f"goes up to record {self.reader.kafka_offset}, and Kafka has only those before {end}"
+            why = f"ends before record {self.reader.kafka_offset}, and Kafka has only records before {end}"
             raise CacheAhead(self.log.path, why)
 
     def accept(self, kafka_offset: int, value: bytes) -> tuple[Answer, ...] | None:
@@ -297,18 +297,18 @@ def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) 
     try:
         place = stored_position(log)
     except msgspec.DecodeError as error:
-        return f"its place in the events topic cannot be read: {error}"
+        return f"its position in the events topic cannot be read: {error}"
     if place is None:
-        return "it does not say where in the events topic it is" if log.next_offset else None
+        return "it has events, but no position in the events topic" if log.next_offset else None
     if place.topic_id != topic_id:
         of = f"is of the events topic with id {place.topic_id}, and the one in Kafka has {topic_id}"
         if log.next_offset:
             raise CacheAhead(folder, of)
         return of
     if place.position.next_event != log.next_offset:
-        return f"it holds {log.next_offset} events, and its place says {place.position.next_event}"
+        return f"it has {log.next_offset} events, but its position is after {place.position.next_event} events"
     if place.position.kafka_offset < first_record:
-        return f"it goes up to record {place.position.kafka_offset}, and Kafka has those from {first_record} on"
+        return f"it ends before record {place.position.kafka_offset}, and Kafka has only records from {first_record} on"
     try:
         LogTree(log)
     except LogCorrupted as error:

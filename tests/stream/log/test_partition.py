@@ -203,7 +203,7 @@ def test_killed_replacement_of_a_cache_is_undone(writing: Writing, tmp_path: Pat
 def test_cache_ahead_of_the_topic_is_rejected(writing: Writing) -> None:
     end = writing.partition.reader.kafka_offset
     writing.partition.check_end(end)
-    with pytest.raises(CacheAhead, match=rf"goes up to record {end}, and Kafka has only those before {end - 1}"):
+    with pytest.raises(CacheAhead, match=rf"ends before record {end}, and Kafka has only records before {end - 1}"):
         writing.partition.check_end(end - 1)
 
 

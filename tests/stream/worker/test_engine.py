@@ -169,5 +169,5 @@ async def test_recreated_topics_are_detected(kafka: MemoryKafka, claimed: Claime
     with pytest.raises(CommandsMissing, match=r"ends at 0, and the events topic proves 4 commands"):
         await worker.claim()
     kafka.events[1].clear()
-    with pytest.raises(CacheAhead, match=r"goes up to record 5, and Kafka has only those before 0"):
+    with pytest.raises(CacheAhead, match=r"ends before record 5, and Kafka has only records before 0"):
         await worker.claim(1)
