@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,7 +102,8 @@ async def test_large_topic_is_encoded_in_a_thread(how: str, monkeypatch: pytest.
             answer = await one.call(ApiKey.METADATA, VERSION, request)
             live, operations = one.api.cluster.live, OPERATIONS_OMITTED
             if how == "with operations":
-                operations = one.api.topic_operations(_anonymous_requester(), "large")
+                everybody: Any = SimpleNamespace(principal="User:ANONYMOUS", host="", client_id=None, api="Metadata")
+                operations = one.api.topic_operations(everybody, "large")
                 assert operations > 0
             whole = encode_element(
                 ApiKey.METADATA, VERSION, metadata.response_topic(large, large.partitions, live, operations)
@@ -109,13 +111,6 @@ async def test_large_topic_is_encoded_in_a_thread(how: str, monkeypatch: pytest.
             assert list(answer.topics).count(whole) == 1
         assert {on_loop for size, on_loop in encoded if size > LARGE} == {False}
         assert len([size for size, _ in encoded if size > LARGE]) == 1, "the large part is encoded once"
-
-
-def _anonymous_requester() -> Any:
-    class Everybody:
-        principal, host, client_id, api = "User:ANONYMOUS", "", None, "Metadata"
-
-    return Everybody()
 
 
 def test_added_partitions_count_in_the_cache_size(monkeypatch: pytest.MonkeyPatch) -> None:

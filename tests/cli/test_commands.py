@@ -86,11 +86,7 @@ BAD = {
 def test_check_validates_settings_without_a_server(run: Run, tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(GOOD)
-    assert run("check", "--config", config) == (
-        0,
-        "settings are valid: 1 given; policies: none; listeners: 1\n",
-        "",
-    )
+    assert run("check", "--config", config) == (0, "settings are valid: 1 given; policies: none; listeners: 1\n", "")
     config.write_text("num.io.threads=8\n")
     assert run("check", "--config", config)[1].startswith(
         "ignored, because only Kafka brokers use them: num.io.threads\n"

@@ -367,15 +367,3 @@ def test_verify_checks_a_running_service_over_http(run: Run, serving: tuple[Topi
     other = tmp_path / "other"
     other.mkdir()
     assert "its head is not signed by that key" in run("verify", one.http, "--key", key_files(other)[1]).out
-
-
-def test_an_invalid_signing_key_ends_the_start(tmp_path: Path) -> None:
-    _, public = key_files(tmp_path)
-    argv: list[str | Path] = [
-        Path(sys.executable).parent / "topicwright", "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0",
-        "--data", tmp_path / "data", "--set", f"log.signing.key.location={public}",
-    ]  # fmt: skip
-    ended = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
-    assert ended.returncode == 2
-    assert f"setting log.signing.key.location={public} is invalid: {public} holds no key" in ended.stderr
-    assert "Ed25519 private key in PEM" in ended.stderr

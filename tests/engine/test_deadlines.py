@@ -36,22 +36,6 @@ async def test_a_create_past_its_timeout_is_answered_with_its_progress(stage: St
 
 
 @on_stage()
-async def test_a_create_is_answered_as_soon_as_it_is_ready(stage: Stage) -> None:
-    stage.brokers.set_delay(3, 400)
-    [answer] = await stage.create("quick", timeout_ms=1_000)
-    assert (answer.code, answer.waited_ms) == (0, 400)
-    await stage.settle(2)
-    assert stage.answers_in_log("quick") == [0]
-
-
-@on_stage()
-async def test_topics_of_one_request_are_answered_together(stage: Stage) -> None:
-    stage.brokers.set_delay(3, 5_000)
-    answers = await stage.create("a", "no/name", "b", timeout_ms=300)
-    assert codes(answers) == [7, 17, 7]
-
-
-@on_stage()
 async def test_answered_topics_have_no_deadline_and_others_of_the_request_do(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     stage.create("a", "b", timeout_ms=1_000)

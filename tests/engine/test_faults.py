@@ -103,13 +103,7 @@ async def test_applied_events_of_a_failed_command_are_reverted(after: int, monke
 
 def poison_create(stage: Stage) -> commands.CreateTopic:
     created: commands.CreateTopic = poison(stage, commands.CreateTopic)
-    return msgspec.structs.replace(
-        created,
-        topic_id=bytes(16),
-        num_partitions=1,
-        replication_factor=1,
-        timeout_ms=1000,
-    )
+    return msgspec.structs.replace(created, topic_id=bytes(16), num_partitions=1, replication_factor=1, timeout_ms=1000)
 
 
 @on_stage()

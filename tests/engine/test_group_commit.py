@@ -33,44 +33,13 @@ async def test_responses_and_reads_wait_for_the_sync(stage: Stage) -> None:
     assert not refused.done(), "no rejection before it is durable"
     assert not stage.shows("orders"), "readers do not see what could be lost"
     assert stage.controller.store.durable_counts.topics == 0, "counts exclude it"
+    assert stage.heard.of("decided") == [], "a decision that could be lost is not logged"
     stage.release_syncs()
     assert codes(await create) == [7], "created, but not confirmed in time"
     assert codes(await refused) == [17], "INVALID_TOPIC_EXCEPTION"
     assert stage.shows("orders")
     assert stage.controller.store.durable_counts.topics == 1
-
-
-@on_stage()
-async def test_a_deleted_topic_is_visible_until_the_deletion_is_durable(stage: Stage) -> None:
-    await stage.create("a", "b", "c")
-    stage.hold_syncs()
-    gone = stage.delete("b")
-    await stage.settle()
-    names = [topic.name for topic in stage.controller.store.durable_slice(None, 10)]
-    assert names == ["a", "b", "c"], "the deletion could be lost"
-    assert [topic.name for topic in stage.controller.store.durable_slice("a", 1)] == ["b"]
-    assert stage.controller.store.durable_slice("c", 10) == []
-    stage.release_syncs()
-    assert codes(await gone) == [0]
-    assert not stage.shows("b")
-
-
-@on_stage()
-async def test_brokers_and_settings_are_visible_when_durable(stage: Stage) -> None:
-    stage.hold_syncs()
-    stage.brokers.stop_broker(2)
-    stage.change_settings(num_partitions="7")
-    await stage.settle()
-    assert seen(stage) == ([1, 2, 3], 1)
-    stage.release_syncs()
-    await stage.settle()
-    assert seen(stage) == ([1, 3], 7)
-
-
-def seen(stage: Stage) -> tuple[list[int], int]:
-    """Returns live brokers and the default partition count as readers see them."""
-    cluster = stage.controller.store.durable_cluster
-    return list(cluster.live), cluster.settings.num_partitions
+    assert [line["code"] for line in stage.heard.of("decided")] == [7, 17]
 
 
 @on_stage()

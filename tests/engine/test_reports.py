@@ -43,15 +43,3 @@ async def test_each_broker_state_change_is_one_log_line() -> None:
     await stage.settle()
     seen = [(line["event"], line["broker"]) for line in stage.heard.lines]
     assert seen == [("BrokerRegistered", 1), ("BrokerUnfenced", 1), ("BrokerFenced", 1)]
-
-
-@on_stage()
-async def test_a_decision_is_logged_only_when_durable(stage: Stage) -> None:
-    stage.heard.lines.clear()
-    stage.hold_syncs()
-    stage.create("a", timeout_ms=0)
-    await stage.settle()
-    assert stage.heard.lines == []
-    stage.release_syncs()
-    await stage.settle()
-    assert [line["code"] for line in stage.heard.of("decided")] == [7]

@@ -77,9 +77,7 @@ async def test_command_timestamps_advance_although_the_log_is_a_year_ahead() -> 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(-(10**9), 10**9), st.integers(-1000, 1000)), max_size=30))
 @on_virtual_time
-async def test_command_timestamps_never_decrease(
-    steps: list[tuple[float, int, int]],
-) -> None:
+async def test_command_timestamps_never_decrease(steps: list[tuple[float, int, int]]) -> None:
     wall = Wall()
     stamps, last = Stamps("b", wall), 0
     for passes_s, ahead_ms, more_ms in steps:

@@ -43,17 +43,12 @@ def show_worst(only: int | None) -> None:
                 for name, frame in worst(key, version, row, LIMITS.request_bytes_max):
                     started = time.monotonic()
                     found = give(served, frame, 0)
-                    title = f"{row_name(key)} v{version} {name}: {time.monotonic() - started:.2f} s"
+                    title = f"{APIS[key].name} v{version} {name}: {time.monotonic() - started:.2f} s"
                     shown.append((found, title))
                     print(title, found, flush=True)
     print("\nThe longest:")
     for found, title in sorted(shown, key=lambda one: -one[0].worked_s)[:15]:
         print(f"{found.worked_s * 1000:6.0f} ms  {title}")
-
-
-def row_name(key: int) -> str:
-    """The name of an API."""
-    return APIS[key].name
 
 
 if __name__ == "__main__":

@@ -128,9 +128,7 @@ async def test_clients_cannot_create_metric_labels(one: Service) -> None:
     assert len(text) < 10 * before
 
 
-async def test_scrapes_share_one_rendering(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_scrapes_share_one_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     render = Metrics.render
 

@@ -26,6 +26,8 @@ def settings_request(one: Service) -> str:
 
 
 async def test_topic_without_describe_looks_missing(half: Service) -> None:
+    await half.create("open-1")
+    await half.get("/v1/log/proof?topic=open-1")
     await half.create("secret")
     for path in (
         "/v1/topics/{}",

@@ -55,7 +55,7 @@ async def test_topic_has_configs_partitions_and_its_create_request(one: Service)
 async def test_topic_status_follows_stopped_and_restarted_brokers(one: Service) -> None:
     await one.create("t", num_partitions=1)
     await one.create("alone", assignments=[[3]])
-    await one.request("POST", "/v1/simulated/brokers/3/stop")
+    assert (await one.request("POST", "/v1/simulated/brokers/3/stop"))["running"] is False
     await one.live(1, 2)
     await one.until(lambda: len(_partition(one, "t").isr) == 2 and _partition(one, "alone").leader == -1)
     shown = await one.get("/v1/topics/t")
@@ -64,7 +64,7 @@ async def test_topic_status_follows_stopped_and_restarted_brokers(one: Service) 
     alone = await one.get("/v1/topics/alone")
     assert (alone["status"], alone["offline_partitions"], alone["partitions"][0]["leader"]) == ("offline", 1, -1)
     at = shown["as_of"]["offset"]
-    await one.request("POST", "/v1/simulated/brokers/3/start")
+    assert (await one.request("POST", "/v1/simulated/brokers/3/start"))["running"] is True
     await one.until(lambda: len(_partition(one, "t").isr) == 3)
     assert (await one.get("/v1/topics/t"))["status"] == "ready"
     assert (await one.get("/v1/topics/t", at=at))["status"] == "under-replicated", "past states do not change"

@@ -201,12 +201,7 @@ async def test_long_responses_are_compressed_with_gzip(one: Service) -> None:
 
 async def test_head_is_get_without_the_body(one: Service) -> None:
     await one.create("t")
-    for path, status in (
-        ("/v1/topics/t", 200),
-        ("/v1/topics/none", 404),
-        ("/health/ready", 200),
-        ("/metrics", 200),
-    ):
+    for path, status in (("/v1/topics/t", 200), ("/v1/topics/none", 404), ("/health/ready", 200), ("/metrics", 200)):
         head = await one.client.head(path)
         answer = await one.client.get(path)
         assert (head.status_code, head.content) == (status, b""), path

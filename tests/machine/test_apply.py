@@ -27,7 +27,6 @@ def _record_of(event: Any) -> Recorded:
 
 
 ON_TOPICS = (
-    catalog.TopicCreated,
     catalog.TopicDeleted,
     catalog.TopicReady,
     catalog.PartitionsAdded,
@@ -37,14 +36,10 @@ ON_TOPICS = (
 )
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ON_TOPICS if kind is not catalog.TopicCreated])
-def test_events_of_a_missing_topic_cannot_be_applied(kind: type) -> None:
+@pytest.mark.parametrize("kind", ON_TOPICS)
+def test_events_of_a_missing_topic_or_a_colliding_name_cannot_be_applied(kind: type) -> None:
     with pytest.raises(CannotApply, match=rf"event {kind.__name__} at offset \d+ cannot be applied: topic .* does not"):
         apply_topic(None, _first(kind))
-
-
-@pytest.mark.parametrize("kind", [kind for kind in ON_TOPICS if kind is not catalog.TopicCreated])
-def test_events_of_a_colliding_topic_name_cannot_be_applied(kind: type) -> None:
     other = apply_topic(None, _record_of(replace(_first(catalog.TopicCreated).event, topic=TopicName("x.y"))))
     event = replace(_first(kind).event, topic=TopicName("x_y"))
     with pytest.raises(CannotApply, match="topic 'x_y' does not exist"):
@@ -141,6 +136,7 @@ MESSAGES = """
 1 | create t 10000x1 | Unable to perform excessively large batch operation. 10000 partitions and their other records exceed the limit of 10000.
 1 2 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 2 broker(s) are registered or some brokers have all their log directories cordoned.
 1 2! | create t 1x2 | Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 broker(s) are live of the 2 registered or some brokers have all their log directories cordoned.
+1 default.replication.factor=3 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.
 1 default.replication.factor=3 | create t 1x-1 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned. The request has no factor, so default.replication.factor is used.
 1 fewer minisr=2 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned, and min(min.insync.replicas, replication factor) is 2.
 1 fewer minisr=5 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned, and min(min.insync.replicas, replication factor) is 3.
@@ -178,9 +174,3 @@ def test_creation_times_beyond_the_calendar_are_printed_in_ms() -> None:
     rig.put(command(rig, f"create t 1x1 at={2**60}"))
     (answer,) = rig.put(command(rig, "create t 1x1")).answers
     assert f"created at {2**60 + 1_700_000_000_003} ms" in answer.message
-
-
-def test_an_explicit_replication_factor_is_not_reported_as_default() -> None:
-    rig = given("1 default.replication.factor=3")
-    (answer,) = rig.put(command(rig, "create t 1x3")).answers
-    assert answer.message.endswith("registered or some brokers have all their log directories cordoned.")

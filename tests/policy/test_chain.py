@@ -163,13 +163,6 @@ def test_policies_cannot_modify_the_request() -> None:
     assert (verdict.outcome, configs) == ("failed", {"retention.ms": "5"})
 
 
-def test_a_policy_receives_the_request_metadata() -> None:
-    seen: list[RequestMetadata] = []
-    for text in ("orders by=User:bob partitions=7 retention.ms=5", "orders replicas=1,2/2,3"):
-        assert chain_of(A=seen.append).validate(request(text)) == ALLOWED
-        assert seen.pop() == request(text)
-
-
 def test_the_policy_probe_is_called_for_each_policy() -> None:
     ticks = iter(range(100))
     judged: list[tuple[str, Outcome, float]] = []
@@ -205,10 +198,7 @@ def test_close_closes_every_policy_and_collects_exceptions() -> None:
     ]
     chain = PolicyChain(policies)
     assert chain.names == ("my.A", "my.B", "my.C", "my.D")
-    assert chain.close() == (
-        "policy my.D: close raised SystemExit: 1",
-        "policy my.B: close raised OSError: gone",
-    )
+    assert chain.close() == ("policy my.D: close raised SystemExit: 1", "policy my.B: close raised OSError: gone")
     assert closed == ["SystemExit", "OSError", "A"]
 
 

@@ -108,20 +108,6 @@ def test_a_policy_imports_sibling_modules_and_extends_sys_path(write: Write, mon
     assert sys.path == [*before, "acme-own"]
 
 
-def test_several_policies_are_called_and_closed_in_order(write: Write) -> None:
-    write("acme_several.py", GOOD)
-    chain = load_policies(" acme_several.Named , acme_several.Second ", {"word": "x"})
-    assert chain.names == ("acme_several.Named", "acme_several.Second")
-    assert chain.validate(request("abc")).policy == "acme_several.Named"
-    assert chain.close() == ()
-    assert sys.modules["acme_several"].CALLS == [
-        ("configure", "Named", "x"),
-        ("configure", "Second", "x"),
-        ("close", "Second"),
-        ("close", "Named"),
-    ]
-
-
 def test_a_policy_class_with_only_validate_is_accepted(write: Write) -> None:
     write("acme_plain.py", "class Plain:\n    def validate(self, request): pass\n")
     chain = load_policies("acme_plain.Plain", {})
@@ -129,24 +115,12 @@ def test_a_policy_class_with_only_validate_is_accepted(write: Write) -> None:
     assert chain.close() == ()
 
 
-def test_settings_cannot_be_changed_by_a_policy(write: Write) -> None:
-    write(
-        "acme_meddler.py",
-        """
-        class Meddler:
-            def configure(self, settings): settings["word"] = "mine"
-            def validate(self, request): pass
-        """,
-    )
-    assert "configure raised TypeError" in str(_refused("acme_meddler.Meddler"))
-
-
 def test_a_failed_configure_closes_the_earlier_policies(write: Write) -> None:
     source = (
         GOOD + "    class Broken(Named):\n        def configure(self, settings):\n            raise OSError('no')\n"
     )
     write("acme_third.py", source)
-    error = _refused("acme_third.Named,acme_third.Second,acme_third.Broken")
+    error = _refused(" acme_third.Named , acme_third.Second,acme_third.Broken ")
     assert "policy 'acme_third.Broken': configure raised OSError: no" in str(error)
     assert isinstance(error.__cause__, OSError)
     assert sys.modules["acme_third"].CALLS == [
@@ -195,6 +169,7 @@ FAULTY = [
     ("class P:\n  def __init__(self, a): pass\n  def validate(self, request): pass", "constructor raised TypeError"),
     ("class P:\n  def __init__(self): raise SystemExit(2)\n  def validate(self, r): pass", "raised SystemExit: 2"),
     ("class P:\n  def validate(self, r): pass\n  def configure(self, s): s['no']", "configure raised KeyError: 'no'"),
+    ("class P:\n  def validate(self, r): pass\n  def configure(self, s): s['a'] = 'b'", "configure raised TypeError"),
     ("import acme_not_there", "importing 'acme_faulty' raised ModuleNotFoundError: No module named 'acme_not_there'"),
     ("raise SystemExit(1)", "importing 'acme_faulty' raised SystemExit: 1"),
     ("1 +", "importing 'acme_faulty' raised SyntaxError"),

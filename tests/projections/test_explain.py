@@ -129,11 +129,6 @@ def test_explain_covers_a_rejected_topic_name() -> None:
     assert len(chain.steps) == 3
 
 
-def test_explain_of_an_unknown_name_is_not_found() -> None:
-    with pytest.raises(NotFound, match="no topic and no request 'u' is in the log"):
-        explain(questions_of(story("1 2 3\ncreate t 1x1 dry").log), "u")
-
-
 def test_explain_omits_the_middle_of_a_long_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STEPS_FIRST", 3)
     monkeypatch.setattr(module, "STEPS_LAST", 4)

@@ -113,10 +113,7 @@ def test_access_event_texts_are_distinct_and_without_secrets() -> None:
 
 
 WORDS = [
-    (
-        "acls bob/allow/create/topic/pay.…",
-        "User:admin (table) adds an ACL: User:bob may Create Topic:pay. (prefixed)",
-    ),
+    ("acls bob/allow/create/topic/pay.…", "User:admin (table) adds an ACL: User:bob may Create Topic:pay. (prefixed)"),
     (
         "acls bob/deny/all/cluster/kafka-cluster/10.0.0.7 User:*/allow/describe/topic/*",
         "User:admin (table) adds 2 ACLs: User:* may Describe Topic:*; "

@@ -37,6 +37,8 @@ REJECTED = f"""
 --set create.topic.policy.class.name=no.P | no.P
 --set topic.rules.file=none.toml          | none.toml: cannot be read: No such file or directory
 --set topic.rules.file=rules.toml         | rule 'r': partition = 3: unknown key; allowed: name, mode
+--set log.signing.key.location=FILE       | log.signing.key.location=FILE is invalid: FILE holds no key
+--set log.signing.key.location=FILE       | Ed25519 private key in PEM
 --data OTHER --set log.archive.url=OTHER/archive | OTHER/archive is in the data folder; name a place outside it
 --brokers kraft:3                         | 'kraft:3' is neither simulated:N with N from 1 to 1000 nor cluster:HOST:PORT
 --metadata-version 16                     | '16' is not a level from 17 (3.7) to 33 (4.4)

@@ -329,12 +329,7 @@ def test_recorded_settings_round_trip_to_the_state_machine() -> None:
 def test_policies_receive_all_settings_and_their_own() -> None:
     overrides = ["policy.owners.file=x.json", "num.partitions=3", "log.retention.hours=24"]
     mapping = dict(load_settings(overrides=overrides).texts)
-    own = {
-        "policy.owners.file": "x.json",
-        "num.partitions": "3",
-        "log.retention.hours": "24",
-        "log.level": "info",
-    }
+    own = {"policy.owners.file": "x.json", "num.partitions": "3", "log.retention.hours": "24", "log.level": "info"}
     assert own.items() <= mapping.items()
     assert {setting.key for setting in SETTINGS if setting.default is not None and not setting.secret} <= mapping.keys()
     assert "cluster.id" not in mapping

@@ -12,7 +12,7 @@ from controller.store.store import Counts, TopicStore
 from events.catalog import Recorded
 from events.logs.events_topic import partition_of
 from events.names import ShardKey, shard_key
-from projections.queries.events import BadPlace, EventFilter, cursor_of, listing
+from projections.queries.events import BadPlace, cursor_of, listing
 from projections.queries.explain import explain
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.text.points_in_time import InvalidPointInTime
@@ -53,10 +53,6 @@ def _giving(store: TopicStore) -> Callable[[], TopicStore]:
 
 def _in_order(names: list[str]) -> list[str]:
     return sorted(names, key=shard_key)
-
-
-def test_the_fixture_has_topics_in_every_partition() -> None:
-    assert all(names_of(number) for number in range(PARTITIONS)), "each partition has topics"
 
 
 def test_topics_of_all_partitions_are_merged_in_shard_order() -> None:
@@ -161,16 +157,6 @@ def test_event_listing_continues_with_later_events() -> None:
     more = after.oldest(before.end(), 99, after.end()).events
     assert {number for number, _ in more} == {2}
     assert [record.offset for _, record in more] == list(range(len(short[2]), len(longer[2])))
-
-
-def test_events_of_one_partition_are_listed_by_offset() -> None:
-    query, _ = partitioned(stories())
-    one = listing(query, partition=1)
-    page = one.oldest(one.place(2, None), 3, one.end())
-    assert [(number, record.offset) for number, record in page.events] == [(1, 2), (1, 3), (1, 4)]
-    assert page.next_place == (5,)
-    of_topic = listing(query, EventFilter(NAMES[0]))
-    assert {number for number, _ in of_topic.oldest((0,), 99, of_topic.end()).events} == {of(shard_key(NAMES[0]))}
 
 
 def test_invalid_partitions_and_cursors_are_rejected() -> None:

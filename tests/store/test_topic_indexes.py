@@ -9,14 +9,7 @@ import pytest
 
 from controller.brokers.kraft import projector
 from controller.machine.apply import apply
-from controller.store import (
-    access_state,
-    request_index,
-    store,
-    stored_topics,
-    topic_indexes,
-    tree,
-)
+from controller.store import access_state, request_index, store, stored_topics, topic_indexes, tree
 from controller.store.store import TopicStore
 from controller.store.topic_indexes import Health, Tallies, placeholders
 from controller.stream.log import partition

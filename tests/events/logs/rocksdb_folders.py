@@ -12,12 +12,7 @@ from events.logs.rocksdb_log import RocksDbLog
 
 def open_log(path: Path, cluster_id: str | None = None) -> RocksDbLog:
     """Open the log in `path`. A new one has the cluster id `made-here`."""
-    return RocksDbLog(
-        path,
-        cluster_id=cluster_id,
-        new_cluster_id=lambda: "made-here",
-        cache_bytes=1 << 20,
-    )
+    return RocksDbLog(path, cluster_id=cluster_id, new_cluster_id=lambda: "made-here", cache_bytes=1 << 20)
 
 
 def counted(number: int, events: int = 5) -> Commit:

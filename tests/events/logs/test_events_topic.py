@@ -139,10 +139,7 @@ def test_the_order_of_the_topic_settles_what_counts(what: str) -> None:
 @pytest.mark.parametrize(
     ("records", "why"),
     [
-        (
-            [Decided(1, 0, ()), Decided(1, 2, ())],
-            "decides command 2, and the next one is 1: records are missing; ",
-        ),
+        ([Decided(1, 0, ()), Decided(1, 2, ())], "decides command 2, and the next one is 1: records are missing; "),
         ([fence(2, "b", source=1)], "it knows of 1 commands that were decided, and the next one is 0"),
     ],
 )

@@ -151,15 +151,6 @@ class LogContract:
         for index, name in enumerate(sorted(names)):
             assert list(log.shard_keys(name)) == sorted(names)[index + 1 :], f"after {name[:20]!r}"
 
-    def test_request_offsets_are_those_of_the_request(self, log: EventLog) -> None:
-        log.write(
-            Commit([Entry(b"e", "a", "r1"), Entry(b"e", "b", "r1"), Entry(b"e", "b", ""), Entry(b"e", "b", "r2")])
-        )
-        log.write(commit(b"e", request="r1"))
-        assert list(request_offsets(log, "r1")) == [0, 1, 4]
-        assert list(request_offsets(log, "r2")) == [3]
-        assert list(request_offsets(log, "")) == []
-
     def test_state_changes_are_written_with_their_events(self, log: EventLog) -> None:
         log.write(commit(b"a", one=b"1", two=b"2"))
         log.write(commit(b"b", one=None, two=b"3", four=None, empty=b""))

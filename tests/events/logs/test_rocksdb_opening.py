@@ -29,7 +29,6 @@ from events.logs.log import (
     LogNotAFolder,
     LogOfAnotherCluster,
     LogWriteError,
-    shard_offsets,
 )
 from events.logs.rocksdb_database import Database, Page
 from events.logs.rocksdb_keys import pack, run_prefix
@@ -139,18 +138,6 @@ def test_other_files_in_the_folder_are_ignored(folder: Path) -> None:
     open_log(folder).close()
     open_log(folder).close()
     assert (folder / "notes.txt").read_text() == "mine"
-
-
-def test_events_and_state_survive_close_and_open(folder: Path) -> None:
-    log = open_log(folder)
-    write_counted(log, range(50))
-    before = (list(log.read()), list(log.scan()), list(shard_offsets(log, "topic-3")))
-    log.close()
-    log = open_log(folder)
-    assert (log.next_offset, log.durable_offset, log.cut) == (250, 250, None)
-    assert (list(log.read()), list(log.scan()), list(shard_offsets(log, "topic-3"))) == before
-    assert log.write(counted(50)) == 250
-    log.close()
 
 
 def test_a_checkpoint_is_an_independent_log(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:

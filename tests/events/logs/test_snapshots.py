@@ -26,7 +26,6 @@ from events.logs.snapshots import (
     nearest_snapshot,
     newest_snapshot,
     open_snapshot,
-    remove_unfinished,
     snapshot_info,
     snapshot_offsets,
     store_snapshot,
@@ -179,14 +178,6 @@ def test_a_failed_snapshot_leaves_no_files(log: RocksDbLog) -> None:
     with pytest.raises(OSError, match="no room"):
         store_snapshot(log, snapshot_info(log, 10), pairs())
     assert list((log.path / FOLDER).iterdir()) == []
-
-
-def test_unfinished_snapshots_are_removed(log: RocksDbLog) -> None:
-    kept = put(log, 10)
-    kept.with_name(f"{20:020}.snapshot.tmp").write_bytes(b"half")
-    assert snapshot_offsets(log) == [10]
-    remove_unfinished(log)
-    assert list((log.path / FOLDER).iterdir()) == [kept]
 
 
 def test_frozen_state_excludes_later_writes(log: RocksDbLog) -> None:

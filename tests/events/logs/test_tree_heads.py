@@ -106,11 +106,6 @@ def test_missing_key_file_is_rejected(tmp_path: Path) -> None:
         HeadSigner.read(tmp_path / "none.pem")
 
 
-def test_a_private_key_is_rejected_as_a_public_key(tmp_path: Path) -> None:
-    with pytest.raises(BadKey, match="it must be an Ed25519 public key in PEM: openssl pkey"):
-        read_public_key(key_files(tmp_path)[0])
-
-
 def test_voters_with_a_different_root_are_found() -> None:
     assert differing({1: b"a", 2: b"a", 3: b"a"}) == (b"a", frozenset())
     assert differing({1: b"a", 2: b"b", 3: b"a"}) == (b"a", frozenset({2}))

@@ -76,23 +76,12 @@ async def test_pages_show_the_data_of_the_json(eventful: Service) -> None:
     command = "quorum --bootstrap-controller 10.0.0.1:9093"
     shown: dict[str, tuple[str, ...]] = {
         "/topics/pay.orders": (topic["topic_id"], topic["created_at"], by["principal"], "replicated (8 of 8)"),
-        f"/requests/{by['request_id']}": (
-            by["client_id"],
-            request["host"],
-            request["topics"][0]["change"],
-            "answered",
-        ),
+        f"/requests/{by['request_id']}": (by["client_id"], request["host"], request["topics"][0]["change"], "answered"),
         "/": ("Fenced brokers", summary["newest"][0]["request_id"], *(each["rule"] for each in summary["refused"])),
         "/quorum": (*quorum, command),
         "/brokers/2": ((await eventful.get("/v1/brokers/2"))["reason"],),
         f"/diff?from={request['requested_offset'] + 6}": ("retention.ms : 86400000 → 3600000",),
-        "/policies": (
-            "retention enforce",
-            "size observe",
-            "Version 1",
-            "kept for the auditors",
-            "User:ANONYMOUS : 1",
-        ),
+        "/policies": ("retention enforce", "size observe", "Version 1", "kept for the auditors", "User:ANONYMOUS : 1"),
     }
     for path, words in shown.items():
         text = text_of(await page(eventful, path))
@@ -186,12 +175,7 @@ def test_links_across_log_partitions_use_times_instead_of_offsets() -> None:
 
 
 async def test_create_form(judged: Service) -> None:
-    fields = {
-        "name": "pay.new",
-        "num_partitions": "4",
-        "replication_factor": "",
-        "configs": "retention.ms = 5\r\n\r\n",
-    }
+    fields = {"name": "pay.new", "num_partitions": "4", "replication_factor": "", "configs": "retention.ms = 5\r\n\r\n"}
     assert "No topics yet." in text_of(await page(judged, "/topics"))
     tried = text_of((await send(judged, "/topics", 200, **fields, do="dry-run")).text)
     assert "It would be created: 4 partitions, factor 3" in tried

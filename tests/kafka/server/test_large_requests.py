@@ -6,14 +6,10 @@ import threading
 
 from structlog.testing import capture_logs
 
-from controller.kafka.handling import Answer, ApiHandler, RequestContext
+from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.message import NodeEndpoint
-from controller.kafka.messages.topics import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.server import Limits
 from tests.kafka.server.listener import (
     Gates,
@@ -28,22 +24,6 @@ from tests.kafka.server.listener import (
 from tests.kafka.server.test_writing import Bench
 
 LARGE = MetadataRequest(topics=tuple(MetadataRequestTopic(name="gate") for _ in range(10_000)))
-
-
-@on_each_loop
-async def test_requests_after_a_large_one_wait() -> None:
-    sizes: list[int] = []
-
-    def handle(context: RequestContext, request: MetadataRequest) -> Answer:
-        assert threading.current_thread() is threading.main_thread(), "handlers run on the event loop"
-        assert request.topics is not None
-        sizes.append(len(request.topics))
-        return MetadataResponse()
-
-    async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-        client.send(metadata_request(1), request(2, LARGE, version=1), metadata_request(3))
-        assert await client.correlation_ids(3) == [1, 2, 3]
-        assert sizes == [1, 10_000, 1]
 
 
 @on_each_loop

@@ -13,14 +13,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.messages import ApiKey
 from controller.kafka.server.server import KafkaServer, Limits
-from controller.kafka.server.tls import (
-    NoRuleApplies,
-    PrincipalRules,
-    Tls,
-    TlsError,
-    TlsSettings,
-    distinguished_name,
-)
+from controller.kafka.server.tls import NoRuleApplies, PrincipalRules, Tls, TlsError, TlsSettings, distinguished_name
 from tests.kafka.server.listener import Client, Seen, metadata_request, on_each_loop, serving, until
 from tests.security.certificates import Authority, Files, common_name, name
 

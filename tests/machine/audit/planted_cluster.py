@@ -45,7 +45,7 @@ FAULTS: Faults = {
     "answer-as-decided": {
         "answered_with_another_code": lambda log: changed(
             log, at(log, catalog.CreateAnswered, error_code=36), error_code=37
-        ),
+        )
     },
     "broker-life": {
         "fenced_twice": lambda log: again(log, at(log, catalog.BrokerFenced)),
@@ -82,7 +82,7 @@ FAULTS: Faults = {
     "configs-of-resources": {
         "configs_of_a_topic_as_of_a_resource": lambda log: then(
             log, "AlterResourceConfigs", "r1", catalog.ResourceConfigsChanged(BY[0], 2, "a", (), *BY[1:])
-        ),
+        )
     },
     "producer-ids-rise": {
         "producer_ids_allocated_twice": producer_ids_allocated_twice,

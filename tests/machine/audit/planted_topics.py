@@ -8,18 +8,7 @@ from msgspec.structs import replace
 
 from events import catalog
 from events.names import BrokerId, Offset, RequestId, TopicName
-from tests.machine.audit.planted import (
-    Faults,
-    Log,
-    again,
-    at,
-    changed,
-    ids,
-    renumbered,
-    then,
-    with_partition,
-    without,
-)
+from tests.machine.audit.planted import Faults, Log, again, at, changed, ids, renumbered, then, with_partition, without
 
 # The order of the log.
 
@@ -161,7 +150,7 @@ FAULTS: Faults = {
         "ready_in_another_life": lambda log: without(log, at(log, catalog.TopicReady, 1, topic="hand")),
     },
     "timeout-when-due": {
-        "timed_out_early": lambda log: changed(log, at(log, catalog.CreateRequested, topic="slow"), deadline_ms=2**50),
+        "timed_out_early": lambda log: changed(log, at(log, catalog.CreateRequested, topic="slow"), deadline_ms=2**50)
     },
     "created-as-asked": {
         "created_though_rejected": created_though_rejected,

@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from controller.machine.commands.commands import AlterResourceConfigs
 from controller.machine.configs import changes
-from controller.machine.configs.changes import (
-    TOPICS,
-    OpType,
-    altered_topic_configs,
-    check_resources,
-)
+from controller.machine.configs.changes import TOPICS, OpType, altered_topic_configs, check_resources
 from controller.machine.configs.groups import GROUPS
 from controller.machine.configs.views import ConfigSource, described_configs, effective_configs
 from controller.machine.errors import ErrorCode, Rejection
@@ -23,7 +18,7 @@ from events.names import RequestId, TopicName
 from tests.machine.configs.kafka_golden import KAFKA, Alter
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig, fold
-from tests.machine.tables import command
+from tests.machine.tables import command, play, stories
 from tests.machine.tables import given as rig_with
 
 
@@ -49,24 +44,6 @@ def test_config_alterations_equal_kafkas(case: Alter) -> None:
     else:
         assert case.error is None
         assert _shown(result) == case.after
-
-
-ALTERED = """
-b=2                     | SET a 1          | a=1 b=2
-a=1 b=2                 | SET a 3          | a=3 b=2
-a=1 b=2                 | DELETE a         | b=2
-"""
-
-
-@pytest.mark.parametrize("line", ALTERED.strip().splitlines())
-def test_altered_configs_are_sorted_and_complete(line: str) -> None:
-    names = {"a": "retention.ms", "b": "segment.ms"}
-    before, op, expected = (cell.strip() for cell in line.split("|"))
-    current = tuple((names[key], value) for key, _, value in (each.partition("=") for each in before.split()))
-    kind, key, *value = op.split()
-    result = altered_topic_configs(current, [ConfigOp(names[key], OpType[kind], value[0] if value else None)])
-    assert not isinstance(result, Rejection)
-    assert " ".join(f"{'ab'[name == 'segment.ms']}={value}" for name, value in result) == expected
 
 
 def test_altered_configs_are_stored_as_canonical_texts() -> None:
@@ -281,51 +258,46 @@ def test_invalid_group_configs_are_deleted_one_by_one() -> None:
                    before=leftovers)[0] == ErrorCode.INVALID_CONFIG  # fmt: skip
 
 
-FLOOR = "refused => INVALID_REPLICATION_FACTOR validation:under-replicated-floor"
-
-
 def outcomes(rig: Rig, *lines: str) -> list[str]:
     return [in_short(rig.put(command(rig, line))) for line in lines]
 
 
-def test_cluster_min_insync_replicas_applies_until_it_is_deleted() -> None:
-    rig = rig_with("1 fewer")
-    assert outcomes(rig, "create a 1x3 timeout=0")[0].startswith("requested created")
-    assert outcomes(
-        rig,
-        "configure 4: set:min.insync.replicas=2",
-        "create b 1x3",
-        "partitions a to=2",
-        "create c 1x3 conf=minisr=1",
-        "configure 4: delete:min.insync.replicas",
-        "create b 1x3",
-    ) == [
-        "configs(4: min.insync.replicas=2) => NONE",
-        FLOOR,
-        "rejected => INVALID_REPLICATION_FACTOR validation:under-replicated-floor",
-        "requested created(1/1.-1.-2)",
-        "configs(4: ) => NONE",
-        "requested created(1/1.-1.-2)",
-    ]
+FLOOR = "INVALID_REPLICATION_FACTOR validation:under-replicated-floor"
+STORIES = f"""
+# min.insync.replicas of the cluster applies until it is deleted
+1 fewer
+    create a 1x3 timeout=0 | requested created(1/1.-1.-2) answered => REQUEST_TIMED_OUT
+    configure 4: set:min.insync.replicas=2 | configs(4: min.insync.replicas=2) => NONE
+    create b 1x3 | refused => {FLOOR}
+    partitions a to=2 | rejected => {FLOOR}
+    create c 1x3 conf=minisr=1 | requested created(1/1.-1.-2)
+    configure 4: delete:min.insync.replicas | configs(4: ) => NONE
+    create b 1x3 | requested created(1/1.-1.-2)
+
+# a dynamic broker default overrides static settings
+1 fewer minisr=1
+    configure 4: set:min.insync.replicas=2 | configs(4: min.insync.replicas=2) => NONE
+    create b 1x3 | refused => {FLOOR}
+    settings 2.0 fewer minisr=1 | settings
+    create b 1x3 | refused => {FLOOR}
+
+# min.insync.replicas of one broker does not affect creates
+1 fewer
+    configure 4:1 set:min.insync.replicas=2 | configs(4:1 min.insync.replicas=2) => NONE
+    create b 1x3 | requested created(1/1.-1.-2)
+
+# creates are validated with the effective defaults
+1
+    configure 4: set:log.cleaner.max.compaction.lag.ms=5 | configs(4: log.cleaner.max.compaction.lag.ms=5) => NONE
+    create b 1x1 conf=min.compaction.lag.ms=9 | refused => INVALID_CONFIG validation:configs
+"""
 
 
-def test_a_dynamic_broker_default_overrides_static_settings() -> None:
-    rig = rig_with("1 fewer minisr=1")
-    assert outcomes(rig, "configure 4: set:min.insync.replicas=2", "create b 1x3")[1] == FLOOR
-    rig.settings((("enable.under.replicated.topic.creation", "true"), ("min.insync.replicas", "1")))
-    assert outcomes(rig, "create b 1x3") == [FLOOR]
-    assert fold(rig.log).cluster == rig.state.cluster
-
-
-def test_min_insync_replicas_of_one_broker_does_not_affect_creates() -> None:
-    rig = rig_with("1 fewer")
-    assert outcomes(rig, "configure 4:1 set:min.insync.replicas=2", "create b 1x3")[1] == "requested created(1/1.-1.-2)"
-
-
-def test_creates_are_validated_with_the_effective_defaults() -> None:
-    rig = rig_with("1")
-    lines = ("configure 4: set:log.cleaner.max.compaction.lag.ms=5", "create b 1x1 conf=min.compaction.lag.ms=9")
-    assert outcomes(rig, *lines)[1] == "refused => INVALID_CONFIG validation:configs"
+@pytest.mark.parametrize(("about", "lines"), stories(STORIES))
+def test_creates_follow_dynamic_broker_configs(about: str, lines: list[str]) -> None:
+    rig = rig_with(lines[0])
+    play(rig, lines[1:])
+    assert fold(rig.log).cluster == rig.state.cluster, about
 
 
 @pytest.mark.parametrize("static", [(), (("log.retention.hours", "24"),), (("log.retention.ms", "9"),)])

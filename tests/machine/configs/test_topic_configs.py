@@ -81,48 +81,35 @@ def test_several_topic_configs_are_validated_as_by_kafka(case: Together) -> None
     assert rejection.message.startswith(case.refused.split(". ", maxsplit=1)[0])
 
 
-@pytest.mark.parametrize(
-    ("configs", "message"),
-    [
-        ((("retention.ms", None),), "Null value not supported for topic configs: retention.ms"),
-        (
-            (("b", None), ("segment.ms", "0"), ("a", None)),
-            "Null value not supported for topic configs: b,a",
-        ),
-        ((("retention.msx", "1"),), "Unknown topic config name: retention.msx. Did you mean retention.ms?"),
-        (
-            (("message.timestamp.difference.max.ms", "1"),),
-            "Unknown topic config name: message.timestamp.difference.max.ms. "
-            "Did you mean message.timestamp.before.max.ms or message.timestamp.after.max.ms?",
-        ),
-        ((("zzz", "1"), ("segment.ms", "0")), "Unknown topic config name: zzz"),
-        (
-            (("segment.ms", "0"), ("segment.bytes", "0")),
-            "Invalid value 0 for configuration segment.bytes: Value must be at least 1048576; "
-            "allowed: a 32-bit integer in [1048576,...]",
-        ),
-        (
-            (("retention.ms", "a week"),),
-            "Invalid value a week for configuration retention.ms: Not a number of type LONG; "
-            "allowed: a 64-bit integer in [-1,...]",
-        ),
-        (
-            (("cleanup.policy", "delete,"),),
-            "Configuration 'cleanup.policy' values must not be empty. Value: delete,; "
-            "allowed: a comma-separated list of [compact, delete]",
-        ),
-        (
-            (("min.cleanable.dirty.ratio", "NaN"),),
-            "Invalid value NaN for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE; "
-            "allowed: a decimal number in [0,...,1]",
-        ),
-        ((("segment.ms", "0"), ("segment.ms", "1")), None),
-        ((), None),
-    ],
-)
-def test_topic_config_rejection_messages(configs: tuple[tuple[str, str | None], ...], message: str | None) -> None:
-    rejection = topic_configs.validate_topic_configs(configs)
-    assert (None if rejection is None else rejection.message) == message
+# configs, where `_` is a blank and a name alone has no value | the message
+MESSAGES = """
+retention.ms                  | Null value not supported for topic configs: retention.ms
+b segment.ms=0 a              | Null value not supported for topic configs: b,a
+retention.msx=1               | Unknown topic config name: retention.msx. Did you mean retention.ms?
+message.timestamp.difference.max.ms=1 | Unknown topic config name: message.timestamp.difference.max.ms. \
+Did you mean message.timestamp.before.max.ms or message.timestamp.after.max.ms?
+zzz=1 segment.ms=0            | Unknown topic config name: zzz
+segment.ms=0 segment.bytes=0  | Invalid value 0 for configuration segment.bytes: Value must be at least 1048576; \
+allowed: a 32-bit integer in [1048576,...]
+retention.ms=a_week           | Invalid value a week for configuration retention.ms: Not a number of type LONG; \
+allowed: a 64-bit integer in [-1,...]
+cleanup.policy=delete,        | Configuration 'cleanup.policy' values must not be empty. Value: delete,; \
+allowed: a comma-separated list of [compact, delete]
+min.cleanable.dirty.ratio=NaN | Invalid value NaN for configuration min.cleanable.dirty.ratio: \
+Not a number of type DOUBLE; allowed: a decimal number in [0,...,1]
+segment.ms=0 segment.ms=1     |
+                              |
+"""
+
+
+@pytest.mark.parametrize("line", MESSAGES.strip("\n").splitlines())
+def test_topic_config_rejection_messages(line: str) -> None:
+    given, _, message = line.partition("|")
+    pairs = (each.replace("_", " ").partition("=") for each in given.split())
+    rejection = topic_configs.validate_topic_configs(
+        [(name, value if equals else None) for name, equals, value in pairs]
+    )
+    assert ("" if rejection is None else rejection.message) == message.strip()
 
 
 @pytest.mark.parametrize("row", [row for row in TOPIC_CONFIGS if row.kind is not ConfigType.STRING or row.allowed])

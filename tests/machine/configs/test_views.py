@@ -38,21 +38,14 @@ def _without_elr(view: View) -> tuple[list[CreatedEntry], list[DescribedEntry]]:
 
 
 @pytest.mark.parametrize("view", KAFKA.views, ids=lambda view: ",".join(view.configs) or "no configs")
-def test_create_topics_configs_equal_kafkas(view: View) -> None:
-    kafkas, _ = _without_elr(view)
-    names = {each.name for each in kafkas}
-    ours = effective_configs(_sorted(view.configs), _sorted(view.server))
-    assert [_as_created(each) for each in ours if each.name in names] == kafkas
-    assert {each.name for each in ours} - names <= {ELR_CONFIG, *KAFKA_44.alone}
-
-
-@pytest.mark.parametrize("view", KAFKA.views, ids=lambda view: ",".join(view.configs) or "no configs")
-def test_describe_configs_equals_kafkas(view: View) -> None:
-    _, kafkas = _without_elr(view)
-    names = {each.name for each in kafkas}
-    ours = described_configs(_sorted(view.configs), _sorted(view.server))
-    assert [_as_described(each) for each in ours if each.name in names] == kafkas
-    assert {each.name for each in ours} - names <= {ELR_CONFIG, *KAFKA_44.alone}
+def test_create_topics_and_describe_configs_equal_kafkas(view: View) -> None:
+    created, described = _without_elr(view)
+    names = {each.name for each in created}
+    given = _sorted(view.configs), _sorted(view.server)
+    effective, all_described = effective_configs(*given), described_configs(*given)
+    assert [_as_created(each) for each in effective if each.name in names] == created
+    assert [_as_described(each) for each in all_described if each.name in {one.name for one in described}] == described
+    assert {each.name for each in (*effective, *all_described)} - names <= {ELR_CONFIG, *KAFKA_44.alone}
 
 
 def test_topics_without_configs_share_one_tuple() -> None:

@@ -9,15 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.machine.apply import with_partition
-from controller.machine.partitions.blocks import (
-    BLOCK,
-    blocks_of,
-    changed,
-    differing,
-    extended,
-    in_blocks,
-    numbered,
-)
+from controller.machine.partitions.blocks import BLOCK, blocks_of, changed, differing, extended, in_blocks, numbered
 from controller.machine.state import Topic
 from events.catalog import Partition
 from events.names import BrokerId, Offset, TopicId, TopicName

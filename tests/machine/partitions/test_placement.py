@@ -84,14 +84,6 @@ def test_added_partitions_get_the_same_replicas_as_at_creation(
     assert in_steps == at_once, "placement depends only on the name and the index"
 
 
-@given(_names, _racks, st.integers(1, 20), st.integers(1, 5))
-def test_placement_is_deterministic(name: str, racks: Racks, count: int, factor: int) -> None:
-    first = _placed(name, racks, 0, count, factor)
-    rack_ring.cache_clear()
-    backwards = dict(reversed(racks.items()))
-    assert _placed(name, backwards, 0, count, factor) == first, "placement depends on earlier calls or on an order"
-
-
 @given(st.permutations(["1@a", "2@b", "3@a", "4", "5@b"]), st.integers(1, 6), st.integers(1, 5))
 def test_placement_does_not_depend_on_the_order_of_brokers(words: list[str], count: int, factor: int) -> None:
     rig, ordered = rig_given(" ".join(words)), rig_given(" ".join(sorted(words)))
@@ -111,14 +103,6 @@ def _replicas(rig: Rig, request: str) -> list[tuple[BrokerId, ...]]:
     return [partition.replicas for partition in event.partitions]
 
 
-@given(st.integers(1, 8), st.integers(1, 4))
-def test_a_dry_run_returns_the_replicas_of_the_create(count: int, factor: int) -> None:
-    rig = rig_given("1@a 2@b 3@a 4")
-    (answer,) = decide(rig.state, command(rig, f"create t {count}x{factor} dry")).answers
-    assert answer.topic is not None, "a dry run returns the topic"
-    assert [p.replicas for p in answer.topic.partitions] == _replicas(rig, f"create t {count}x{factor}")
-
-
 @given(_names, st.integers(0, 50), _racks, st.sets(st.sampled_from((None, "a", "b", "c", "d"))))
 def test_a_placeholder_is_filled_from_an_unused_rack(
     name: str, partition: int, racks: Racks, used: set[str | None]
@@ -128,10 +112,6 @@ def test_a_placeholder_is_filled_from_an_unused_rack(
     assert chosen in racks, "a candidate is chosen"
     if set(racks.values()) - used:
         assert racks[chosen] not in used, f"{chosen} is in rack {racks[chosen]}, which is used"
-
-
-def test_a_placeholder_without_a_candidate_is_retained() -> None:
-    assert pick_for_placeholder("t", 0, (), set()) is None
 
 
 @given(_names, st.integers(1, 8))

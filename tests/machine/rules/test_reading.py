@@ -102,6 +102,7 @@ FILES = r"""
 # the file as a whole
 x = 1                                     | x = 1: unknown key; allowed: mode, and tables [[rule]], [[default]], [[example]]
 rule = 5                                  | rule: is not a table; allowed: [[rule]]
+mode = 'warn'                             | there are no rules; allowed: one [[rule]] table for each rule, at least one
 rule = []                                 | there are no rules; allowed: one [[rule]] table for each rule, at least one
 rule = [1]                                | rule: is not a table; allowed: [[rule]]
 [rule]; refuse = 'no'                     | rule: is not a table; allowed: [[rule]]
@@ -152,22 +153,10 @@ def test_rules_file_errors_name_line_and_problem(tmp_path: Path, text: str, expe
         ("9" * 10_000, "has a number that is too long"),
         ("0x" + "f" * 10_000, "has a number that is too long"),
     ],
-    ids=[
-        "lists",
-        "dotted keys",
-        "keys with blanks",
-        "quoted keys",
-        "range",
-        "digits",
-        "hexadecimal digits",
-    ],
+    ids=["lists", "dotted keys", "keys with blanks", "quoted keys", "range", "digits", "hexadecimal digits"],
 )
 def test_deeply_nested_values_are_rejected(tmp_path: Path, value: str, problem: str) -> None:
     assert _error(tmp_path / "rules.toml", f"[[rule]]\nname = 'r'\npartitions = {value}\n").startswith(problem)
-
-
-def test_an_empty_rules_file_is_an_error(tmp_path: Path) -> None:
-    assert _error(tmp_path / "rules.toml", "# nothing yet\n").startswith("there are no rules; ")
 
 
 @pytest.mark.parametrize(
