@@ -56,7 +56,7 @@ class Changes:
 
     def __init__(self, reader: Reader) -> None:
         self.api = reader.api
-        self._queries, self._reading = reader.queries, reader.reading
+        self._queries, self._threads = reader.queries, reader.threads
         self._in_progress: set[RequestId] = set()
         """Requests with a key that are not answered yet."""
         self._late: dict[RequestId, None] = {}
@@ -88,7 +88,7 @@ class Changes:
         answering: asyncio.Future[Reply] | None = None
         try:
             has_target_cluster = self.api.cluster.settings.has_target_cluster
-            request_id, known = await self._reading.run(
+            request_id, known = await self._threads.run(
                 earlier, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
             )
             if known is None:
@@ -119,7 +119,7 @@ class Changes:
                 del self._late[next(iter(self._late))]
 
     async def _answer(self, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
-        stops = asyncio.ensure_future(self._reading.stopping.wait())
+        stops = asyncio.ensure_future(self._threads.stopping.wait())
         try:
             await asyncio.wait((answering, stops), return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -192,7 +192,7 @@ class Replica:
             self.high_watermark = offset
             self._effects.append(out.HighWatermark(offset))
 
-    def no_room(self, error: OSError) -> None:
+    def on_disk_full(self, error: OSError) -> None:
         """Record that a write failed for lack of space, and warn once. Raises any other error again."""
         if not is_full(error):
             raise error
@@ -215,7 +215,7 @@ class Replica:
             try:
                 self.log.persist(state)
             except OSError as error:
-                self.no_room(error)
+                self.on_disk_full(error)
                 if msgspec.structs.replace(state, leader_id=known.leader_id) != known:
                     raise CannotPersistVote(str(error)) if self.others else error from None
 
