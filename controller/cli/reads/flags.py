@@ -176,16 +176,16 @@ def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
 def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("rules", description=COMMANDS["rules"].description)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
-    shown = verbs.add_parser("show", help="list the rules in force, now or in the past")
+    shown = verbs.add_parser("show", help="list the effective rules, now or in the past")
     shown.add_argument("--text", action="store_true", help="print the text of the rules")
     common.add_at(shown)
     common.add_backend(shown, later("reads.rules", "show_rules"))
     tested = verbs.add_parser("test", help="check a file of rules, and try its examples, without a server")
     tested.add_argument("file", type=Path, metavar="FILE")
     tested.set_defaults(func=later("reads.rules", "test"))
-    applied = verbs.add_parser("apply", help="replace the rules in force by those of a file")
+    applied = verbs.add_parser("apply", help="replace the effective rules by those of a file")
     applied.add_argument("file", type=Path, metavar="FILE")
-    applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is in force; 0 for none")
+    applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is effective; 0 for none")
     common.add_backend(applied, later("reads.rules", "apply"), may_be_stopped=False)
     removed = verbs.add_parser("remove", help="apply a version without rules")
     removed.set_defaults(file=None, after=None)
@@ -194,6 +194,8 @@ def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
     common.add_backend(history, later("reads.rules", "history"))
     diff = verbs.add_parser("diff", help="compare versions or files; exit code 1 if they differ")
     what = "a version or a file"
-    diff.add_argument("first", metavar="VERSION|FILE", help=f"{what}; a file alone is compared with the rules in force")
-    diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=f"{what}; default: the rules in force")
+    diff.add_argument(
+        "first", metavar="VERSION|FILE", help=f"{what}; a file alone is compared with the effective rules"
+    )
+    diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=f"{what}; default: the effective rules")
     common.add_backend(diff, later("reads.rules", "diff"), formats=())
