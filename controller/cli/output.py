@@ -53,15 +53,12 @@ class Style(NamedTuple):
 def add_output(
     parser: argparse.ArgumentParser,
     formats: Sequence[str] = FORMATS,
-    *,
-    flags: Sequence[str] = ("-o", "--output"),
-    into: str = "output",
 ) -> None:
-    """Add the flags for the output format, stored as the option `into`."""
+    """Add the flags for the output format."""
     group = parser.add_argument_group("output")
     what = f"{', '.join(formats)}; default %(default)s"
-    group.add_argument(*flags, dest=into, choices=formats, default="table", metavar="FORMAT", help=what)
-    group.add_argument("--json", dest=into, action="store_const", const="json", help="the same as -o json")
+    group.add_argument("-o", "--output", choices=formats, default="table", metavar="FORMAT", help=what)
+    group.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
     group.add_argument("--no-pager", action="store_true", help="do not use a pager")
 
 

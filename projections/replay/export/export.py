@@ -127,9 +127,9 @@ class Note(msgspec.Struct, frozen=True):
 
 def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay export`: add the new events up to `options.at` to an export. Raises ReplayError."""
-    assert options.output is not None, "the command line requires it"
+    assert options.to is not None, "the command line requires it"
     rows, lines = [], []
-    for place, (added, note) in export(runner, ref, Path(options.output), ends_of(ref, options.at)).items():
+    for place, (added, note) in export(runner, ref, Path(options.to), ends_of(ref, options.at)).items():
         held = f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
         lines.append(f"{many(added, 'event')} added: {place} holds {held}")
         row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
@@ -139,9 +139,9 @@ def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
 
 def check_export(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that the output folder can hold an export of this log. Raises ReplayError."""
-    if options.output is None:
+    if options.to is None:
         return
-    folder = Path(options.output)
+    folder = Path(options.to)
     if not isinstance(ref, KafkaRef):
         noted(folder)
     elif (folder / NOTE).exists():
@@ -207,7 +207,7 @@ def exported_files(folder: Path) -> list[str]:
     notes = [(each, noted(each)) for each in sorted(folder.glob(f"{PARTITION}*")) or (folder,)]
     found = [each / f"{SEGMENT}={segment}" for each, note in notes if note is not None for segment in note.segments]
     if not found:
-        raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --output {folder}`")
+        raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --to {folder}`")
     return [str(file) for segment in found for file in sorted(segment.glob("*.parquet"))]
 
 
