@@ -16,7 +16,7 @@ from controller.kafka.messages import APIS, ApiKey, cluster
 from controller.kafka.messages.message import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS, OPERATIONS_OMITTED
 from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
-from controller.machine.truncation import cut
+from controller.machine.truncation import truncated
 from controller.quorum.features import FeatureRange
 from controller.quorum.raft.consensus import Consensus
 
@@ -87,7 +87,7 @@ def _record_client(context: RequestContext, request: cluster.ApiVersionsRequest)
     name, version = request.client_software_name, request.client_software_version
     if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return False
-    context.connection.software = f"{cut(name)} {cut(version)}"
+    context.connection.software = f"{truncated(name)} {truncated(version)}"
     return True
 
 

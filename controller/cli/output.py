@@ -166,7 +166,7 @@ def harmless(line: str, colour: bool = False) -> str:
     return "".join([*parts, escaped(line[at:])])
 
 
-def cut(text: str, width: int) -> str:
+def truncated(text: str, width: int) -> str:
     """Truncate text to a width in terminal cells; `…` marks it."""
     from rich.cells import set_cell_size
 
@@ -183,7 +183,7 @@ def width_of(text: str) -> int:
 
 
 def _cell(text: str, width: int, to_the_right: bool) -> str:
-    fitting = cut(text, width)
+    fitting = truncated(text, width)
     blank = " " * (width - width_of(fitting))
     return blank + fitting if to_the_right else fitting + blank
 

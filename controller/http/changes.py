@@ -89,7 +89,7 @@ class Changes:
         try:
             has_target_cluster = self.api.cluster.settings.has_target_cluster
             request_id, known = await self._threads.run(
-                earlier, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
+                earlier_attempt, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
             )
             if known is None:
                 submitted = replace(command, request_id=request_id)
@@ -191,7 +191,7 @@ def was_late(answer: Answer) -> bool:
     return answer.code == ErrorCode.REQUEST_TIMED_OUT and answer.topic is None
 
 
-def earlier(
+def earlier_attempt(
     query: Queries, first: RequestId, late: Container[RequestId] = (), *, has_target_cluster: bool = False
 ) -> tuple[RequestId, Earlier | None]:
     """Returns the id and the outcome of the first attempt that did not fail for a temporary reason. If there is none,

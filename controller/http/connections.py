@@ -138,7 +138,7 @@ class ListenerConnections:
         if connection in self._open:
             self._open.discard(connection)
             if self._counts is not None:
-                self._counts.left(connection.host)
+                self._counts.release(connection.host)
 
 
 class Connection(H11Protocol):

@@ -102,7 +102,7 @@ async def test_health_beyond_the_limit_of_open_files() -> None:
         idle = [await to.send() for _ in range(2 * connections.FILES_FOR_HEALTH)]
         assert [await to.status(request) for request in (LIVE, TOPICS, LIVE)] == [200, 503, 200]
         assert await _ended(idle[0][0]) == b"", "the oldest idle connection is closed"
-        counts.left("kafka")
+        counts.release("kafka")
         assert await to.status(TOPICS) == 200
         to.close()
 

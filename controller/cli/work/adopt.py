@@ -102,7 +102,7 @@ def handback(options: argparse.Namespace) -> int:
 
 
 def _check_alone(data: Path, files: QuorumFiles, quorum: QuorumLeader) -> None:
-    voters = VoterHistory(files, ()).now.ids
+    voters = VoterHistory(files, ()).newest.ids
     if voters not in ((), (quorum.node_id,)):
         raise FolderError(
             f"{data} belongs to one of the voters {', '.join(map(str, voters))}: nothing is handed back, because "

@@ -89,7 +89,7 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     return Judgement(tuple(broken["enforce"]), tuple(broken["warn"]), tuple(broken["observe"]))
 
 
-def judged(state: State, command: commands.AnyCommand, decision: Decision) -> Judgement:
+def judge_decision(state: State, command: commands.AnyCommand, decision: Decision) -> Judgement:
     """Applies the rules of the state to a decided command. Raises RulesError for rules of a newer release."""
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED

@@ -84,7 +84,7 @@ class Replica:
     @property
     def voters(self) -> VoterSet:
         """The newest voter set in the log, committed or not."""
-        return self.history.now
+        return self.history.newest
 
     @property
     def kraft_version(self) -> int:
@@ -105,7 +105,7 @@ class Replica:
         """True if this node may become the leader: as a voter, or as a voter that an uncommitted voter set removes. In
         that case it may be the only replica with that voter set, so that no other node could win (Ongaro, 4.2.2)."""
         is_uncommitted = self.history.changed_at >= self.high_watermark
-        was_voter = is_uncommitted and self.history.before.has(self.me.id, self.me.directory)
+        was_voter = is_uncommitted and self.history.previous.has(self.me.id, self.me.directory)
         return self.can_lead and self.epoch < EPOCH_MAX and (self.is_voter or was_voter)
 
     @property
@@ -164,7 +164,7 @@ class Replica:
     def append_batches(self, data: bytes) -> None:
         """Append batches. Raises BrokenBatch and OSError."""
         for batch in self.log.append(data):
-            self.history.take(batch)
+            self.history.add(batch)
         if self.full is not None:
             self.full = None
             self.emit(out.Warned("there is room for the metadata log again"))

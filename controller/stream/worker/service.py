@@ -159,7 +159,7 @@ class WorkerStatus:
         """Count a skipped command. Of similar faults, one a minute is logged."""
         self._faults += 1
         error = fault.error
-        suppressed = self._log_limiter.passes(fault.partition if error is None else place_of(error))
+        suppressed = self._log_limiter.admit(fault.partition if error is None else place_of(error))
         if suppressed is not None:
             self._log.error(
                 "command skipped",

@@ -147,7 +147,7 @@ def test_events_and_state_survive_close_and_open(folder: Path) -> None:
     before = (list(log.read()), list(log.scan()), list(shard_offsets(log, "topic-3")))
     log.close()
     log = open_log(folder)
-    assert (log.next_offset, log.durable_offset, log.cut) == (250, 250, None)
+    assert (log.next_offset, log.durable_offset, log.truncated_at) == (250, 250, None)
     assert (list(log.read()), list(log.scan()), list(shard_offsets(log, "topic-3"))) == before
     assert log.write(counted(50)) == 250
     log.close()

@@ -21,7 +21,7 @@ from projections.replay.export.export import (
     export,
     exported,
     exported_files,
-    noted,
+    read_note,
     run_export,
     write_files,
 )
@@ -133,7 +133,7 @@ def test_a_folder_with_other_files_is_rejected_as_export_output(history: LogRef,
         run_export(InProcess(), history, Options(to=str(tmp_path)))
     with pytest.raises(ReplayError, match="holds no export"):
         exported(tmp_path / "nowhere", {0: 1}, ("offset",))
-    assert noted(tmp_path / "nowhere") is None
+    assert read_note(tmp_path / "nowhere") is None
 
 
 def test_export_reports_the_number_of_added_events(history: LogRef, tmp_path: Path) -> None:
