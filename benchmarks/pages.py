@@ -27,7 +27,7 @@ from controller.controller_api import ControllerApi, ControllerStatus, Reply
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.machine.commands.commands import ClientCommand
-from controller.serving.process import SWITCH_S, settle
+from controller.serving.process import SWITCH_S, tune_interpreter
 from controller.store.store import TopicStore
 from events.catalog import Endpoint
 from events.logs.rocksdb_log import RocksDbLog
@@ -98,7 +98,7 @@ async def measured(folder: Path) -> list[Figure]:
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=HTML, timeout=600) as client:
             await client.get("/")
-            settle()  # as a service does when it is ready
+            tune_interpreter()  # as a service does when it is ready
             found = [await _timed(client, *each, log.durable_offset) for each in (await _paths(client, log)).items()]
             found.append(await _whole_list(client, log.durable_offset - 1))
             return [figure for figures in found for figure in figures]

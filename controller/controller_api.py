@@ -253,7 +253,7 @@ class ControllerApi:
     def _own_nodes(self) -> list[Node]:
         return [Node(self.node_id, self.advertised.host, self.advertised.port)]
 
-    def is_node(self, cluster_id: str, node_id: int) -> bool:
+    def is_expected_node(self, cluster_id: str, node_id: int) -> bool:
         """True if responses to clients of this listener have this node, in this cluster, at this listener's address."""
         if cluster_id != self.cluster_id:
             return False

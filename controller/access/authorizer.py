@@ -98,7 +98,7 @@ class StandardAuthorizer:
             return True
         code, host = OPERATION_CODES[operation], normal_host(requester.host)
         is_allowed = has_acls = False
-        for pattern, entries in self._current().over(_RESOURCE_CODES[resource_type], name):
+        for pattern, entries in self._current().covering(_RESOURCE_CODES[resource_type], name):
             has_acls = True
             for acl in self._acls_of(principal, pattern, entries):
                 if not _is_from(host, acl):

@@ -33,7 +33,7 @@ from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import AUTO_CREATION, TopicCommand
 from controller.machine.decision import Decision
 from controller.machine.errors import Rejection
-from controller.machine.truncation import cut, cut_if_any
+from controller.machine.truncation import truncated, truncated_if_any
 from events.access import RequestsRefused
 from events.names import RequestId
 
@@ -132,7 +132,7 @@ class RefusalRecords:
         self._schedule()
         kind = _refusal_key(requester, operation, resource, rule, code)
         if self._is_first(kind, requester.client_id, requester.host):
-            first = _Count(1, self._stamps.now_ms(), cut_if_any(requester.client_id), cut(requester.host))
+            first = _Count(1, self._stamps.now_ms(), truncated_if_any(requester.client_id), truncated(requester.host))
             self._record((_event(kind, first),))
 
     def stop(self) -> None:
@@ -185,7 +185,11 @@ class RefusalRecords:
             self._distinct[_group(kind)] += kind not in self._kinds
         count = self._kinds.setdefault(kind, _Count())
         if not count.count:
-            count.since_ms, count.client_id, count.host = self._stamps.now_ms(), cut_if_any(client_id), cut(host)
+            count.since_ms, count.client_id, count.host = (
+                self._stamps.now_ms(),
+                truncated_if_any(client_id),
+                truncated(host),
+            )
         count.count += 1
 
     def _has_room(self, kind: _RefusalKey) -> bool:
@@ -197,7 +201,7 @@ class RefusalRecords:
 
 
 def _refusal_key(by: TopicCommand | Requester, operation: str, resource: str, rule: str, code: int) -> _RefusalKey:
-    return _RefusalKey(cut(by.principal), by.api, operation, cut(resource), rule, code)
+    return _RefusalKey(truncated(by.principal), by.api, operation, truncated(resource), rule, code)
 
 
 def _group(kind: _RefusalKey) -> _Group:

@@ -20,7 +20,7 @@ from itertools import chain
 from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
 from controller.controller_api import ControllerApi, Node
 from controller.machine.configs.changes import LISTS, OpType, altered, check_ops
-from controller.machine.configs.topic_configs import local_retention, values_in_force
+from controller.machine.configs.topic_configs import effective_values, local_retention
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.errors import ErrorCode, Rejection
@@ -271,7 +271,7 @@ def _pool_conflicts(before: Mapping[str, str], props: Mapping[str, str]) -> Iter
 
 
 def _retention_conflicts(cluster: Cluster, dynamic: Mapping[str, str]) -> Iterator[str]:
-    values = values_in_force(tuple(sorted({**dict(cluster.settings.topic_defaults), **dynamic}.items())))
+    values = effective_values(tuple(sorted({**dict(cluster.settings.topic_defaults), **dynamic}.items())))
     return filter(None, (local_retention(values, unit, "log.") for unit in ("ms", "bytes")))
 
 

@@ -16,7 +16,7 @@ from controller.kafka.messages import APIS, ApiKey, cluster
 from controller.kafka.messages.message import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS, OPERATIONS_OMITTED
 from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
-from controller.machine.truncation import cut
+from controller.machine.truncation import truncated
 from controller.quorum.features import FeatureRange
 from controller.quorum.raft.consensus import Consensus
 
@@ -31,12 +31,12 @@ def with_api_versions(
     *,
     supported_features: tuple[cluster.SupportedFeatureKey, ...] = (),
     finalized: Callable[[], tuple[int, tuple[cluster.FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
-    is_node: Callable[[str, int], bool] = lambda *_: True,
+    is_expected_node: Callable[[str, int], bool] = lambda *_: True,
 ) -> dict[int, ApiHandler]:
     """Add ApiVersions to the table of a listener (a handler by API key). Its response lists this table and features.
 
-    `finalized` returns the epoch and the finalized features. `is_node` returns True if this listener belongs to this
-    node of this cluster.
+    `finalized` returns the epoch and the finalized features. `is_expected_node` returns True if this listener
+    belongs to this node of this cluster.
     """
     api = APIS[ApiKey.API_VERSIONS]
     table = dict(handlers)
@@ -44,7 +44,7 @@ def with_api_versions(
     def answer(context: RequestContext, request: cluster.ApiVersionsRequest) -> cluster.ApiVersionsResponse:
         if context.api_version >= 3 and not _record_client(context, request):
             return cluster.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        if request.cluster_id is not None and not is_node(request.cluster_id, request.node_id):
+        if request.cluster_id is not None and not is_expected_node(request.cluster_id, request.node_id):
             return cluster.ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         # Clients before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
         features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
@@ -87,7 +87,7 @@ def _record_client(context: RequestContext, request: cluster.ApiVersionsRequest)
     name, version = request.client_software_name, request.client_software_version
     if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return False
-    context.connection.software = f"{cut(name)} {cut(version)}"
+    context.connection.software = f"{truncated(name)} {truncated(version)}"
     return True
 
 

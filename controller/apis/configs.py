@@ -197,8 +197,8 @@ def _rejection(
 ) -> Rejection | None:
     """The rejection of a resource, or None if it becomes a command. A denied client gets only the denial. Configs of
     simulated brokers are validated here, as Kafka brokers validate theirs."""
-    by_brokers = one.kind == BROKER and not api.cluster.has_kraft_brokers
-    if wrong is None and not by_brokers:
+    is_simulated_broker = one.kind == BROKER and not api.cluster.has_kraft_brokers
+    if wrong is None and not is_simulated_broker:
         return None
     denied = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)
     if denied is not None or wrong is not None:

@@ -63,7 +63,7 @@ def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassO
     return pass_to
 
 
-def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
+def metadata_then_close(metadata: ApiHandler) -> ApiHandler:
     """Returns the handler of Metadata at a listener for one broker of the target cluster.
 
     Java clients keep using a connection to this listener after they learn the broker's own address. So the connection
@@ -71,13 +71,15 @@ def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
     """
 
     def handle(context: RequestContext, request: MetadataRequest) -> Any:
-        context.connection.ends = bool(request.topics) and context.connection.software.startswith(JAVA)
+        context.connection.closes_after_responses = bool(request.topics) and context.connection.software.startswith(
+            JAVA
+        )
         return metadata.handle(context, request)
 
     return replace(metadata, handle=handle)
 
 
-def closing_produce(produce: ApiHandler) -> ApiHandler:
+def produce_closes(produce: ApiHandler) -> ApiHandler:
     """Returns the handler of Produce at a broker's listener, which closes the connection, so that the client connects
     to the broker's own address.
 
@@ -86,10 +88,10 @@ def closing_produce(produce: ApiHandler) -> ApiHandler:
     """
 
     def close(context: RequestContext, _: ForwardedRequest) -> Answer:
-        context.connection.ends = True
+        context.connection.closes_after_responses = True
         return NO_RESPONSE
 
-    return replace(produce, handle=close, passes=True)
+    return replace(produce, handle=close, is_undecoded=True)
 
 
 def forwarding_rows(
@@ -111,7 +113,7 @@ def forwarding_rows(
         if not may_forward(context):
             raise Disconnect(f"{context.principal} is not authorized: forwarding needs ClusterAction on the cluster")
         if context.api_key == ApiKey.FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.connection.software:
-            context.connection.ends = True
+            context.connection.closes_after_responses = True
             return NO_RESPONSE
         return asyncio.ensure_future(forward_frame(request))
 
@@ -122,7 +124,7 @@ def forwarding_rows(
             raise Disconnect(f"cannot forward the request: {unreachable}") from unreachable
 
     return {
-        api.api_key: ApiHandler(api.min_version, api.max_version, handle, passes=True, alone=True)
+        api.api_key: ApiHandler(api.min_version, api.max_version, handle, is_undecoded=True, is_exclusive=True)
         for api in broker_apis
         if api.api_key not in own and api.api_key not in BETWEEN_BROKERS and api.api_key not in BY_IDENTITY
     }

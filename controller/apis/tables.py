@@ -13,7 +13,7 @@ from controller.apis import acls, cluster, configs, records, topics, users
 from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
 from controller.apis.cluster_configs import to_brokers
 from controller.apis.describe_topic_partitions import describe_topic_partitions
-from controller.apis.forwarding import closing_after_addresses, closing_produce, forwarding_rows, to_broker
+from controller.apis.forwarding import forwarding_rows, metadata_then_close, produce_closes, to_broker
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
 from controller.brokers.cluster.link import ClusterLink
@@ -55,7 +55,7 @@ _LISTS = frozenset(
 def controller_listener(api: ControllerApi, versions_max: Mapping[str, int]) -> HandlerTable:
     """The controller's own listener. `versions_max` caps the versions of APIs by name (`api.versions.max`)."""
     handlers = {**_read_handlers(api), **records.reads(api), **administration(api)}
-    return _listener(handlers, versions_max, api.is_node)
+    return _listener(handlers, versions_max, api.is_expected_node)
 
 
 def administration(
@@ -98,24 +98,24 @@ def cluster_listener(
 ) -> HandlerTable:
     """A listener in front of a target cluster: this process's own, or one for the broker `broker_id`. Requests that are
     not about topics are forwarded to that broker, or to any."""
-    broker_apis = link.spoken.api_keys
+    broker_apis = link.api_versions.api_keys
     forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
-    is_node = api.is_node if broker_id is None else _at_broker(api, broker_id)
-    table = dict(_listener({**_read_handlers(api), **administration(api)}, versions_max, is_node))
+    is_expected_node = api.is_expected_node if broker_id is None else _at_broker(api, broker_id)
+    table = dict(_listener({**_read_handlers(api), **administration(api)}, versions_max, is_expected_node))
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
     table |= to_brokers(api, table, broker_apis, forward, broker_id)
     own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
     if at_broker:  # clients must move on to the address of the broker itself
-        table[ApiKey.METADATA] = closing_after_addresses(table[ApiKey.METADATA])
-        table[ApiKey.PRODUCE] = closing_produce(table[ApiKey.PRODUCE])
+        table[ApiKey.METADATA] = metadata_then_close(table[ApiKey.METADATA])
+        table[ApiKey.PRODUCE] = produce_closes(table[ApiKey.PRODUCE])
     may_forward = partial(api.grants, operation="ClusterAction")
     forwarded = forwarding_rows(broker_apis, own, forward, may_forward, at_broker)
     return with_api_versions(
         table | forwarded,
-        supported_features=link.spoken.supported_features,
-        finalized=lambda: (link.spoken.finalized_features_epoch, link.spoken.finalized_features),
-        is_node=is_node,
+        supported_features=link.api_versions.supported_features,
+        finalized=lambda: (link.api_versions.finalized_features_epoch, link.api_versions.finalized_features),
+        is_expected_node=is_expected_node,
     )
 
 
@@ -142,13 +142,16 @@ def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
 
 
 def _listener(
-    handlers: Mapping[int, Handler], versions_max: Mapping[str, int], is_node: Callable[[str, int], bool]
+    handlers: Mapping[int, Handler], versions_max: Mapping[str, int], is_expected_node: Callable[[str, int], bool]
 ) -> HandlerTable:
-    """A table of these handlers, SASL, Produce and ApiVersions, for which `is_node` checks the cluster and node id."""
+    """A table of these handlers, SASL, Produce and ApiVersions, for which `is_expected_node` checks the ids."""
     table = rows(handlers, versions_max) | rows(UNEXPECTED_SASL, {})
     table[ApiKey.PRODUCE] = records.PRODUCE_ROW
     return with_api_versions(
-        table, supported_features=supported_features(SUPPORTED), finalized=lambda: _NEWEST, is_node=is_node
+        table,
+        supported_features=supported_features(SUPPORTED),
+        finalized=lambda: _NEWEST,
+        is_expected_node=is_expected_node,
     )
 
 
@@ -160,7 +163,7 @@ def rows(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> di
             min(api.max_version, versions_max.get(api.name, 99)),
             handle,
             elements_max=_ELEMENTS_MAX.get(key, ELEMENTS_MAX),
-            alone=key in _LISTS,
+            is_exclusive=key in _LISTS,
         )
         for key, handle in handlers.items()
         for api in (APIS[key],)

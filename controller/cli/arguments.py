@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, NoReturn
 
+from controller.cli.commands import Parsers
 from controller.cli.output import harmless
 from events.errors import UserError
 
@@ -183,6 +184,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(WRONG, f"{self.prog}: error: {message}\n")
+
+
+def add_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
+    """Add a sub-command whose help page begins with its summary as a sentence."""
+    return actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from controller.cli.arguments import DONE, Negative, completed_by, http_address_text
+from controller.cli.arguments import DONE, Negative, add_action, completed_by, http_address_text
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import add_output, show
 from events.errors import UserError
@@ -119,17 +119,17 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         f"--http, --context, {HTTP} and {CONTEXT} override it.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list contexts; * marks the one in use")
+    listing = add_action(actions, "list", "list contexts; * marks the one in use")
     add_output(listing)
-    adding = actions.add_parser("add", help="add a context, or replace it")
-    adding.add_argument("name", type=_name, metavar="NAME")
+    adding = add_action(actions, "add", "add a context, or replace it")
+    adding.add_argument("name", type=_name, metavar="NAME", help="the context")
     of_http = "or https://HOST:PORT"
     adding.add_argument("--http", type=http_address_text, required=True, metavar="HOST:PORT", help=of_http)
     adding.add_argument("--command-config", metavar="FILE", help="properties file for the login")
-    using = actions.add_parser("use", help="use a context by default")
-    completed_by(using.add_argument("name", metavar="NAME"), context_names)
-    removing = actions.add_parser("remove", help="remove a context")
-    completed_by(removing.add_argument("name", metavar="NAME"), context_names)
+    using = add_action(actions, "use", "use a context by default")
+    completed_by(using.add_argument("name", metavar="NAME", help="the context"), context_names)
+    removing = add_action(actions, "remove", "remove a context")
+    completed_by(removing.add_argument("name", metavar="NAME", help="the context"), context_names)
     for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
         each.set_defaults(func=partial(_run, run))
     completion = commands.add_parser(

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from controller.cli import serve
-from controller.cli.arguments import AGO, count, count_within, point_in_time
+from controller.cli.arguments import AGO, add_action, count, count_within, point_in_time
 from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.output import add_output
 from controller.cli.reads import common
@@ -161,8 +161,8 @@ def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("users", description=_USERS)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add = actions.add_parser("add", help="add a user, or set its password")
-    add.add_argument("name", metavar="NAME")
+    add = add_action(actions, "add", "add a user, or set its password")
+    add.add_argument("name", metavar="NAME", help="the user")
     add.add_argument("--token", action="store_true", help="create a token for HTTP instead of a password; needs --file")
     add.add_argument(
         "--iterations",
@@ -170,9 +170,9 @@ def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:
         default=ITERATIONS_MIN,
         help=f"SCRAM iterations, {ITERATIONS_MIN} to {ITERATIONS_MAX}; default %(default)s",
     )
-    remove = actions.add_parser("remove", help="remove a user")
-    remove.add_argument("name", metavar="NAME")
-    listing = actions.add_parser("list", help="list users with their login methods, without secrets")
+    remove = add_action(actions, "remove", "remove a user")
+    remove.add_argument("name", metavar="NAME", help="the user")
+    listing = add_action(actions, "list", "list users with their login methods, without secrets")
     add_output(listing)
     for each, run in ((add, "add"), (remove, "remove"), (listing, "list_")):
         where = each.add_mutually_exclusive_group(required=True)

@@ -23,7 +23,7 @@ from controller.http.app import build_routes
 from controller.http.following import Followers
 from controller.http.metrics import Metrics
 from controller.http.permissions import Reader
-from controller.http.query_threads import ARCHIVE, Reading
+from controller.http.query_threads import ARCHIVE, QueryThreads
 from controller.machine.commands.commands import ClientCommand, CreateTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Answer
@@ -66,11 +66,11 @@ class FolderBackend(Backend):
                 for number, log in enumerate(logs)
             ]
             partition_of = partial(events_topic.partition_of, partitions=len(logs))
-            query, reading = Queries(parts, partition_of), Reading()
-            opened.callback(reading.close)
+            query, threads = Queries(parts, partition_of), QueryThreads()
+            opened.callback(threads.close)
             stopped = _StoppedController(PartitionedStore(stores, partition_of), query, logs[0].cluster_id)
             api = ControllerApi(stopped, node_id=0, advertised=Endpoint("", "", 0))
-            reader = Reader(api, query, reading)
+            reader = Reader(api, query, threads)
             handlers = reader, None, Metrics(), Followers(reader)
             self._app = build_routes(*handlers, newest_head=_recorded_head, with_pages=False)
             self._loop = opened.enter_context(closing(asyncio.new_event_loop()))

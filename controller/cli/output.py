@@ -53,15 +53,12 @@ class Style(NamedTuple):
 def add_output(
     parser: argparse.ArgumentParser,
     formats: Sequence[str] = FORMATS,
-    *,
-    flags: Sequence[str] = ("-o", "--output"),
-    into: str = "output",
 ) -> None:
-    """Add the flags for the output format, stored as the option `into`."""
+    """Add the flags for the output format."""
     group = parser.add_argument_group("output")
     what = f"{', '.join(formats)}; default %(default)s"
-    group.add_argument(*flags, dest=into, choices=formats, default="table", metavar="FORMAT", help=what)
-    group.add_argument("--json", dest=into, action="store_const", const="json", help="the same as -o json")
+    group.add_argument("-o", "--output", choices=formats, default="table", metavar="FORMAT", help=what)
+    group.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
     group.add_argument("--no-pager", action="store_true", help="do not use a pager")
 
 
@@ -169,7 +166,7 @@ def harmless(line: str, colour: bool = False) -> str:
     return "".join([*parts, escaped(line[at:])])
 
 
-def cut(text: str, width: int) -> str:
+def truncated(text: str, width: int) -> str:
     """Truncate text to a width in terminal cells; `…` marks it."""
     from rich.cells import set_cell_size
 
@@ -186,7 +183,7 @@ def width_of(text: str) -> int:
 
 
 def _cell(text: str, width: int, to_the_right: bool) -> str:
-    fitting = cut(text, width)
+    fitting = truncated(text, width)
     blank = " " * (width - width_of(fitting))
     return blank + fitting if to_the_right else fitting + blank
 

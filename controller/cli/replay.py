@@ -30,6 +30,7 @@ from controller.cli.arguments import (
     DONE,
     NEGATIVE,
     Parser,
+    add_action,
     count,
     key_value,
     non_empty,
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 FORMATS, WATCHED = ("table", "wide", "json", "yaml"), ("table", "json")
-PRINTED = "printed"
-"""The option that holds the output format, because `--output` names a folder or a file here."""
 LIMIT = 20
 SMALL_EVENTS = 2_000_000
 """For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
@@ -97,8 +96,7 @@ def _register_all(parser: _Parser) -> None:
 
 
 def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> None:
-    headline = f"{command.help[:1].upper()}{command.help[1:]}."
-    parser = subcommands.add_parser(name, help=command.help, description=headline)
+    parser = add_action(subcommands, name, command.help)
     what = "data folder of a service, running or not, or a copy of it; or kafka://HOST:PORT/TOPIC"
     parser.add_argument("log", metavar="LOG", help=what)
     properties = "for a log in Kafka: file with librdkafka properties, one KEY=VALUE per line"
@@ -111,7 +109,7 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     )
     parser.add_argument("--at", type=point_in_time, metavar="OFFSET|TIME", help=of_at)
     parser.set_defaults(limit=LIMIT)
-    add_output(parser, command.formats, flags=("-o",), into=PRINTED)
+    add_output(parser, command.formats)
     parser.set_defaults(func=lambda options: _run(name, command, options))
     if not command.spark:
         return
@@ -134,8 +132,8 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
 def _of_rebuild(parser: _Parser) -> None:
     views, formats = ("topics", "brokers", "requests"), ("parquet", "json")
     parser.add_argument("--view", choices=views, default="topics", help="what to rebuild; default %(default)s")
-    parser.add_argument("--output", metavar="DIR", help="folder to write the rows to; default: print them")
-    parser.add_argument("--format", choices=formats, default="parquet", help="of --output; default %(default)s")
+    parser.add_argument("--to", metavar="DIR", help="folder to write the rows to; default: print them")
+    parser.add_argument("--format", choices=formats, default="parquet", help="of --to; default %(default)s")
     _from_scratch(parser)
 
 
@@ -146,7 +144,7 @@ def _from_scratch(parser: _Parser) -> None:
 
 def _of_invariants(parser: _Parser) -> None:
     what = "bring the Parquet export in this folder (see `replay export`) up to date, then check it"
-    parser.add_argument("--export", dest="output", metavar="DIR", help=what)
+    parser.add_argument("--export", dest="to", metavar="DIR", help=what)
     of_checks = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
     parser.add_argument("--checks", type=Path, metavar="FILE.sql", help=of_checks)
 
@@ -177,21 +175,21 @@ def _of_explain(parser: _Parser) -> None:
 
 def _of_sql(parser: _Parser) -> None:
     parser.add_argument("subject", metavar="QUERY", help="SQL, on `events` and the views of docs/invariants.md")
-    parser.add_argument("--output", metavar="FILE", help="file to write the rows to: .parquet, .csv or .json")
+    parser.add_argument("--to", metavar="FILE", help="file to write the rows to: .parquet, .csv or .json")
 
 
 def _of_export(parser: _Parser) -> None:
     parser.add_argument(
-        "--output", metavar="DIR", required=True, help="folder to export to; an export there is brought up to date"
+        "--to", metavar="DIR", required=True, help="folder to export to; an export there is brought up to date"
     )
 
 
 def _of_views(parser: _Parser) -> None:
-    parser.add_argument("--output", metavar="DIR", required=True, help="new folder; each view gets a folder in it")
+    parser.add_argument("--to", metavar="DIR", required=True, help="new folder; each view gets a folder in it")
 
 
 def _of_report(parser: _Parser) -> None:
-    parser.add_argument("--output", metavar="FILE", help="page to write; default topicwright-report.html")
+    parser.add_argument("--to", metavar="FILE", help="page to write; default topicwright-report.html")
 
 
 COMMANDS: dict[str, _Command] = {
@@ -233,8 +231,7 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
     try:
         outcome = _outcome(name, command, arguments)
         answer = {"found": outcome.found, **outcome.about, "rows": outcome.rows}
-        options = argparse.Namespace(output=arguments.printed, no_pager=arguments.no_pager)
-        show(options, answer, lambda style: _lines(outcome, style), tuple)
+        show(arguments, answer, lambda style: _lines(outcome, style), tuple)
         return NEGATIVE if outcome.found else DONE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -331,10 +328,10 @@ def _options(arguments: argparse.Namespace) -> Options:
         settings=(*given.get("set", ()), *([("topic.rules.file", rules)] if (rules := given.get("rules")) else [])),
         subject=given.get("subject"),
         view=given.get("view", "topics"),
-        output=given.get("output"),
+        to=given.get("to"),
         format=given.get("format", "parquet"),
         limit=arguments.limit,
-        all_rows=arguments.printed in ("json", "yaml"),
+        all_rows=arguments.output in ("json", "yaml"),
         more={name: given[name] for name in _OF_SOME_ALONE if given.get(name) is not None},
     )
 

@@ -260,7 +260,7 @@ class LogRateLimiter:
         self._since_s: dict[Hashable, float] = {}
         self._others: dict[Hashable, int] = {}
 
-    def passes(self, kind: Hashable) -> int | None:
+    def admit(self, kind: Hashable) -> int | None:
         """The number of lines suppressed since the last line of this kind; None if this line is suppressed too."""
         now_s = asyncio.get_running_loop().time()
         if kind not in self._since_s and len(self._since_s) >= KINDS_MAX:
@@ -287,7 +287,7 @@ class Faults:
             raise error
         kind, topic = type(command).__name__, _topic_of(command)
         self._count(kind)
-        suppressed = self._log_limiter.passes((kind, place_of(error)))
+        suppressed = self._log_limiter.admit((kind, place_of(error)))
         if suppressed is not None:
             self._log.error(
                 "command failed",

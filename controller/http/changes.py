@@ -56,7 +56,7 @@ class Changes:
 
     def __init__(self, reader: Reader) -> None:
         self.api = reader.api
-        self._queries, self._reading = reader.queries, reader.reading
+        self._queries, self._threads = reader.queries, reader.threads
         self._in_progress: set[RequestId] = set()
         """Requests with a key that are not answered yet."""
         self._late: dict[RequestId, None] = {}
@@ -88,8 +88,8 @@ class Changes:
         answering: asyncio.Future[Reply] | None = None
         try:
             has_target_cluster = self.api.cluster.settings.has_target_cluster
-            request_id, known = await self._reading.run(
-                earlier, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
+            request_id, known = await self._threads.run(
+                earlier_attempt, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
             )
             if known is None:
                 submitted = replace(command, request_id=request_id)
@@ -119,7 +119,7 @@ class Changes:
                 del self._late[next(iter(self._late))]
 
     async def _answer(self, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
-        stops = asyncio.ensure_future(self._reading.stopping.wait())
+        stops = asyncio.ensure_future(self._threads.stopping.wait())
         try:
             await asyncio.wait((answering, stops), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -191,7 +191,7 @@ def was_late(answer: Answer) -> bool:
     return answer.code == ErrorCode.REQUEST_TIMED_OUT and answer.topic is None
 
 
-def earlier(
+def earlier_attempt(
     query: Queries, first: RequestId, late: Container[RequestId] = (), *, has_target_cluster: bool = False
 ) -> tuple[RequestId, Earlier | None]:
     """Returns the id and the outcome of the first attempt that did not fail for a temporary reason. If there is none,

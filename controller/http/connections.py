@@ -43,10 +43,10 @@ FILES_FOR_HEALTH: Final = 8
 REQUEST_S: Final = 20.0
 STALL_S: Final = 30.0
 READ_BYTES_PER_S_MIN: Final = 1024
-BYTES_PER_TURN: Final = 16 << 10
+READ_BLOCK_BYTES: Final = 16 << 10
 """Received bytes processed in one iteration of the event loop: at most about 3,000 tiny chunks, in 20 ms."""
 RESPONSE_BYTES_MAX: Final = 64 << 20
-BLOCK_BYTES: Final = 32 << 10
+WRITE_BLOCK_BYTES: Final = 32 << 10
 """The size of a response block, and of a transport's write buffer. Up to 160 KiB per TLS connection are not counted."""
 
 
@@ -138,7 +138,7 @@ class ListenerConnections:
         if connection in self._open:
             self._open.discard(connection)
             if self._counts is not None:
-                self._counts.left(connection.host)
+                self._counts.release(connection.host)
 
 
 class Connection(H11Protocol):
@@ -161,7 +161,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=BLOCK_BYTES)
+        transport.set_write_buffer_limits(high=WRITE_BLOCK_BYTES)
         if self.client is not None:
             self.host = normal_host(self.client[0])
             self.client = (self.host, self.client[1])
@@ -175,7 +175,7 @@ class Connection(H11Protocol):
         if self._unread:
             self._unread += data
             self.transport.pause_reading()
-        elif len(data) <= BYTES_PER_TURN:
+        elif len(data) <= READ_BLOCK_BYTES:
             self._process(data)
         else:
             self._unread += data
@@ -222,8 +222,8 @@ class Connection(H11Protocol):
         return False  # a server may ignore Upgrade (RFC 9110)
 
     def _process_block(self) -> None:
-        block = bytes(self._unread[:BYTES_PER_TURN])
-        del self._unread[:BYTES_PER_TURN]
+        block = bytes(self._unread[:READ_BLOCK_BYTES])
+        del self._unread[:READ_BLOCK_BYTES]
         if self.transport.is_closing():
             self._unread.clear()
         elif block:
@@ -271,13 +271,13 @@ class Connection(H11Protocol):
 
     async def _send_in_blocks(self, send: Send, message: Message) -> None:
         body = message["body"] if message["type"] == "http.response.body" else b""
-        if len(body) <= BLOCK_BYTES:
+        if len(body) <= WRITE_BLOCK_BYTES:
             await send(message)
             return
         self._listener.begin_response(self, len(body))
         try:
-            for start in range(0, len(body), BLOCK_BYTES):
-                end = start + BLOCK_BYTES
+            for start in range(0, len(body), WRITE_BLOCK_BYTES):
+                end = start + WRITE_BLOCK_BYTES
                 more_body = end < len(body) or message.get("more_body", False)
                 await send(cast(Message, {**message, "body": body[start:end], "more_body": more_body}))
         finally:

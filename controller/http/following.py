@@ -50,7 +50,7 @@ class Followers:
     """Streams events to clients, and limits their number in total and per address."""
 
     def __init__(self, reader: Reader) -> None:
-        self._queries, self._reading = reader.queries, reader.reading
+        self._queries, self._threads = reader.queries, reader.threads
         self._by_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -82,9 +82,9 @@ class Followers:
         self._by_host[host] += 1
         silent_s = 0.0
         try:
-            while may_see() and not self._reading.stopping.is_set():
+            while may_see() and not self._threads.stopping.is_set():
                 if any(at < end for at, end in zip(place, events.end(), strict=True)):
-                    lines, place = await self._reading.run(self._chunk, events, place, write)
+                    lines, place = await self._threads.run(self._chunk, events, place, write)
                     if lines:
                         silent_s = 0.0
                         yield lines

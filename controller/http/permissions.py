@@ -19,7 +19,7 @@ from litestar import Response
 from controller.access.authorizer import Operation
 from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest, refused
-from controller.http.query_threads import Reading
+from controller.http.query_threads import QueryThreads
 from controller.http.requests import Caller, caller_of
 from controller.machine.errors import ErrorCode
 from controller.machine.validation import NAME_LENGTH_MAX
@@ -35,7 +35,7 @@ class Reader(msgspec.Struct, frozen=True):
 
     api: ControllerApi
     queries: Queries
-    reading: Reading
+    threads: QueryThreads
     caller: Caller = Caller()
 
     def of(self, request: HttpRequest) -> Reader:
@@ -45,14 +45,14 @@ class Reader(msgspec.Struct, frozen=True):
     async def answer(
         self, work: Callable[Concatenate[Queries, _P], object], *args: _P.args, **kwargs: _P.kwargs
     ) -> Response[Any]:
-        """Answer with the result of a query; see `Reading.answer`."""
-        return await self.reading.answer(work, self.queries, *args, **kwargs)
+        """Answer with the result of a query; see `QueryThreads.answer`."""
+        return await self.threads.answer(work, self.queries, *args, **kwargs)
 
     def allows(self, topic: str | None = None) -> bool:
         """True if the caller may describe the topic, or without a topic the cluster. A denial is not recorded."""
         return self.api.allows(self.caller, "Describe", topic)
 
-    def need(self, topic: str | None = None, operation: Operation = "Describe") -> None:
+    def require(self, topic: str | None = None, operation: Operation = "Describe") -> None:
         """Raise Refused unless the caller may do the operation on the topic, or without a topic on the cluster."""
         if self.api.grants(self.caller, operation, topic):
             return
@@ -60,16 +60,16 @@ class Reader(msgspec.Struct, frozen=True):
             raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
         raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation} on topic {topic!r} is needed")
 
-    async def need_request(self, request_id: str) -> None:
+    async def require_request(self, request_id: str) -> None:
         """Raise Refused if the caller may not see the request; an unknown request gives the same error."""
         if not await self.may_see_request(request_id):
-            self.need()
+            self.require()
 
     async def may_see_request(self, request_id: str) -> bool:
         """True if the caller made the request, or may describe the cluster or every topic of the request."""
         if self.allows():
             return True
-        topics, principal = await self.reading.run(_subjects_of, self.queries, request_id)
+        topics, principal = await self.threads.run(_subjects_of, self.queries, request_id)
         if principal == self.caller.principal:
             return True
         return all(topic is not None and self.allows(topic) for topic in topics)

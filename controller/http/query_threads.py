@@ -50,7 +50,7 @@ class _HostQueries:
         self.threads = asyncio.Semaphore(THREADS - 1)
 
 
-class Reading:
+class QueryThreads:
     """Runs queries in threads, and encodes their results as HTTP responses."""
 
     def __init__(self, waiting_max: int = WAITING_MAX) -> None:

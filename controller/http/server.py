@@ -24,7 +24,7 @@ from controller.http.metrics import OPEN_PATHS, Metrics, states
 from controller.http.paths.log_heads import head_gauges
 from controller.http.paths.writes import BrokerControl
 from controller.http.permissions import Reader
-from controller.http.query_threads import Reading
+from controller.http.query_threads import QueryThreads
 from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode
@@ -59,7 +59,7 @@ class HttpServer:
         """`tls` makes the listener HTTPS. Without `logins` clients need no login. Without `counts` connections per
         address are not limited. `sign` signs the tree heads of the log."""
         self._hosts = hosts
-        self._reader = Reader(api, query, Reading())
+        self._reader = Reader(api, query, QueryThreads())
         self.followers = Followers(self._reader)
         self._build_app = partial(build_app, self._reader, brokers, metrics, self.followers, sign, logins)
         self._listener = HttpListener(tls, counts)
@@ -74,10 +74,10 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Stop accepting, wait up to STOP_WITHIN_S for open requests, then close."""
-        self._reader.reading.stopping.set()
+        self._reader.threads.stopping.set()
         self._reader.queries.close()
         await self._listener.stop()
-        self._reader.reading.close()
+        self._reader.threads.close()
 
 
 class HttpListener:

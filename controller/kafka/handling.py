@@ -55,7 +55,7 @@ class ClientConnection(msgspec.Struct):
     peer: str = ""
     software: str = "unknown unknown"
     """The client's software name and version (KIP-511)."""
-    ends: bool = False
+    closes_after_responses: bool = False
     """True: close after the responses to the requests received so far."""
     mute: Callable[[float], None] = lambda _: None
     """Starts no requests of the client for this many seconds."""
@@ -90,11 +90,11 @@ class RequestContext(msgspec.Struct, frozen=True):
     def peer(self) -> str:
         return self.connection.peer
 
-    def throttle(self, left_ms: int) -> int:
+    def throttle(self, throttle_ms: int) -> int:
         """The `throttle_time_ms` of the response. The connection is muted for that time (KIP-219)."""
-        if left_ms > 0:
-            self.connection.mute(left_ms / 1000)
-        return max(0, left_ms)
+        if throttle_ms > 0:
+            self.connection.mute(throttle_ms / 1000)
+        return max(0, throttle_ms)
 
 
 JAVA: Final = "apache-kafka-java"
@@ -123,8 +123,8 @@ class ApiHandler(msgspec.Struct, frozen=True):
     min_version_advertised: int | None = None
     elements_max: int = ELEMENTS_MAX
     """The most elements in all arrays of a request together; a request with more is malformed."""
-    passes: bool = False
+    is_undecoded: bool = False
     """Requests are not decoded: the handler gets a `ForwardedRequest`."""
-    alone: bool = False
+    is_exclusive: bool = False
     """The connection starts no other request until this one is answered, as Kafka does for all APIs. Set for APIs whose
     small requests have large responses."""

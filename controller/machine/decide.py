@@ -56,7 +56,7 @@ def _by_rules(state: State, command: Any) -> Decision:
         if isinstance(command, commands.CreateTopic):
             command, defaults = judging.filled(state, command)
         decision = _DECIDERS[type(command)](state, command)
-        judgement = judging.judged(state, command, decision)
+        judgement = judging.judge_decision(state, command, decision)
     except RulesError as error:  # a newer release has applied rules that this release cannot read
         if not isinstance(command, commands.TopicCommand):  # DiscoverTopic, which rules only observe and never refuse
             return _DECIDERS[type(command)](state, command)

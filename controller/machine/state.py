@@ -141,13 +141,17 @@ class Settings(msgspec.Struct, frozen=True):
     dynamic_defaults: Configs = ()
 
     @property
-    def defaults_in_force(self) -> Configs:
+    def effective_defaults(self) -> Configs:
         """The effective broker-level defaults of topics, sorted."""
-        return in_force(self.topic_defaults, self.dynamic_defaults) if self.dynamic_defaults else self.topic_defaults
+        return (
+            merged_defaults(self.topic_defaults, self.dynamic_defaults)
+            if self.dynamic_defaults
+            else self.topic_defaults
+        )
 
 
 @lru_cache(maxsize=16)
-def in_force(defaults: Configs, dynamic: Configs) -> Configs:
+def merged_defaults(defaults: Configs, dynamic: Configs) -> Configs:
     """Merges static defaults with dynamic ones, which take precedence. Sorted."""
     return tuple(sorted({**dict(defaults), **dict(dynamic)}.items()))
 

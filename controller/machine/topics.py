@@ -52,7 +52,7 @@ def _check_create(state: State, command: commands.CreateTopic) -> Rejection | No
         or validation.denied(command)
         or validation.name(command.topic)
         or validation.name_taken(command, state.topics.get(shard_key(command.topic)))
-        or (validate_topic_configs(command.configs, cluster.settings.defaults_in_force) if command.configs else None)
+        or (validate_topic_configs(command.configs, cluster.settings.effective_defaults) if command.configs else None)
         or validation.counts(command)
         or validation.size(validation.resolved_partitions(command, cluster.settings), 1 + len(command.configs))
         or (validation.assignment(command.assignments, cluster) if command.assignments else None)
@@ -183,7 +183,7 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
     rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
         return rejected(command, rejection)
-    defaults, current = state.cluster.settings.defaults_in_force, topic.configs if topic else ()
+    defaults, current = state.cluster.settings.effective_defaults, topic.configs if topic else ()
     configs = altered_topic_configs(current, command.ops, defaults, incremental=command.incremental)
     if isinstance(configs, Rejection):
         return rejected(command, configs)

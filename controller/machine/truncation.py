@@ -24,13 +24,13 @@ ENTRIES_MAX = 100
 """The most configs of a request, or replicas of a manual assignment, in a recorded refusal."""
 
 
-def cut(text: str) -> str:
+def truncated(text: str) -> str:
     """Truncates a text that is too long, and appends its length."""
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - _SUFFIX_ROOM]}… ({len(text)} characters)"
 
 
-def cut_if_any(text: str | None) -> str | None:
-    return None if text is None else cut(text)
+def truncated_if_any(text: str | None) -> str | None:
+    return None if text is None else truncated(text)
 
 
 _SUFFIX_ROOM = 32
@@ -41,7 +41,7 @@ def truncated_refusal(
     state: State, command: TopicCommand, decision: Decision, decide: Callable[[State, Any], Decision]
 ) -> Decision:
     """Returns the refusal to record and answer; without events if the command cannot be truncated."""
-    assert decision.refusal is not None, "only refusals are cut"
+    assert decision.refusal is not None, "only refusals are truncated"
     if not decision.events:
         return decision
     if len(command.topic) > NAME_LENGTH_MAX or _entry_count(command) > ENTRIES_MAX:
@@ -74,10 +74,15 @@ def _entry_count(command: TopicCommand) -> int:
 
 def _truncated(command: TopicCommand) -> TopicCommand:
     """Returns the command with its long texts truncated; the same object if no text is too long."""
-    fields: dict[str, Any] = {"principal": cut(command.principal), "client_id": cut_if_any(command.client_id)}
+    fields: dict[str, Any] = {
+        "principal": truncated(command.principal),
+        "client_id": truncated_if_any(command.client_id),
+    }
     if isinstance(command, CreateTopic):
-        fields["configs"] = tuple((cut(name), cut_if_any(value)) for name, value in command.configs)
+        fields["configs"] = tuple((truncated(name), truncated_if_any(value)) for name, value in command.configs)
     elif isinstance(command, AlterTopicConfigs):
-        fields["ops"] = tuple(replace(op, name=cut(op.name), value=cut_if_any(op.value)) for op in command.ops)
+        fields["ops"] = tuple(
+            replace(op, name=truncated(op.name), value=truncated_if_any(op.value)) for op in command.ops
+        )
     is_short = all(getattr(command, name) == field for name, field in fields.items())
     return command if is_short else replace(command, **fields)

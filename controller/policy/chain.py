@@ -207,7 +207,7 @@ def request_of(command: JudgedCommand, state: State) -> Request:
         return request_metadata(command, state.cluster.settings)
     who = {"principal": command.principal, "client_id": command.client_id}
     if isinstance(command, AlterTopicConfigs):
-        topic, defaults = topic_named(state, command.topic), state.cluster.settings.defaults_in_force
+        topic, defaults = topic_named(state, command.topic), state.cluster.settings.effective_defaults
         current = () if topic is None else topic.configs
         after = altered_topic_configs(current, command.ops, defaults, incremental=command.incremental)
         kind, name = "TOPIC", str(command.topic)

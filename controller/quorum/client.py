@@ -127,7 +127,7 @@ class QuorumClient:
     async def describe(self) -> quorum_messages.DescribeQuorumPartitionResult:
         """The leader's description of the quorum. Raises QuorumError."""
         request = quorum_messages.DescribeQuorumRequest(topics=topics_of(quorum_messages.DescribeQuorumPartition()))
-        response = await self._at_leader(request, quorum_messages.DescribeQuorumResponse)
+        response = await self._send_to_leader(request, quorum_messages.DescribeQuorumResponse)
         return response.topics[0].partitions[0]
 
     async def status(self) -> QuorumStatus:
@@ -267,7 +267,7 @@ class QuorumClient:
         for _ in range(CHANGES_MAX):
             failure: QuorumError | None = None
             try:
-                await self._at_leader(request, kind)
+                await self._send_to_leader(request, kind)
             except QuorumError as error:  # the leader may have resigned before its response to a committed change
                 failure = error
             quorum = await self.describe()
@@ -297,9 +297,9 @@ class QuorumClient:
     async def unblock_upgrades(self, node_id: int, features: Iterable[str]) -> None:
         """Register a node that has left the quorum once more, without limits: it then blocks no upgrade of `features`.
         Raises QuorumError."""
-        await self._at_leader(without_limits(node_id, features), ControllerRegistrationResponse)
+        await self._send_to_leader(without_limits(node_id, features), ControllerRegistrationResponse)
 
-    async def _at_leader(self, request: Message, kind: type[R]) -> R:
+    async def _send_to_leader(self, request: Message, kind: type[R]) -> R:
         """Send a request to the leader; retry while there is none, and after retriable errors."""
         reason = "the quorum has no leader"
         try:
@@ -311,13 +311,13 @@ class QuorumClient:
                         if response is None:
                             reason = self._failure(found.leader)
                         else:
-                            at: Any = response
-                            if isinstance(response, quorum_messages.DescribeQuorumResponse) and not at.error_code:
-                                at = response.topics[0].partitions[0]
-                            if not at.error_code:
+                            part: Any = response
+                            if isinstance(response, quorum_messages.DescribeQuorumResponse) and not part.error_code:
+                                part = response.topics[0].partitions[0]
+                            if not part.error_code:
                                 return response
-                            reason = _error_text(at.error_code, at.error_message)
-                            if at.error_code not in _RETRIABLE:
+                            reason = _error_text(part.error_code, part.error_message)
+                            if part.error_code not in _RETRIABLE:
                                 raise QuorumError(reason)
                     await asyncio.sleep(RETRY_S)
         except TimeoutError:

@@ -56,8 +56,8 @@ POLL_S = 1.0
 POLL_OTHERS_S = 10.0
 """Interval of polling for a segment that another process archived."""
 RETRY_S = 10.0
-REST_S: Final = 0.002
-COPY_REST_S: Final = 0.01
+PAUSE_S: Final = 0.002
+COPY_PAUSE_S: Final = 0.01
 _T = TypeVar("_T")
 
 
@@ -84,7 +84,7 @@ class Archiving:
         self._follows, self._work = writer is None, "dropping archived events" if writer is None else "archiving"
         segment_events = 1 << (settings.log_archive_interval_events.bit_length() - 1)
         self._archiver = archiver_of(
-            log, store, writer, partial(range_root, log), lambda: list(segments_of(log)), segment_events, self._rest
+            log, store, writer, partial(range_root, log), lambda: list(segments_of(log)), segment_events, self._pause
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
         self._stopping = threading.Event()
@@ -169,7 +169,7 @@ class Archiving:
             index = await self._in_thread(partial(log.archive.index, dropped))
             for remove_slice in clean_up(log, dropped, index):
                 remove_slice()
-                await asyncio.sleep(REST_S)
+                await asyncio.sleep(PAUSE_S)
         write_base = self._next_base()
         if write_base is not None:
             await self._in_thread(write_base)
@@ -182,8 +182,8 @@ class Archiving:
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _rest(self) -> None:
-        if self._stopping.wait(REST_S):
+    def _pause(self) -> None:
+        if self._stopping.wait(PAUSE_S):
             raise _Stopped
 
 
@@ -194,14 +194,14 @@ def archiver_of(
     root: Callable[[int, int], bytes],
     known: Callable[[], list[Segment]] = list,
     segment_events: int = SEGMENT,
-    rest: Callable[[], None] = lambda: None,
+    pause: Callable[[], None] = lambda: None,
 ) -> Archiver:
     """Returns the archiver of a log, with the columns of an export; without a `writer`, another process archives it."""
     from events.logs.archive.writing import Archiver, Packing  # imports pyarrow
     from projections.replay.log.columns import COLUMNS, Columns
 
     columns, requests = (lambda: Columns(tuple(COLUMNS))), partial(requests_between, log)
-    packing = None if writer is None else Packing(writer, columns, requests, rest, segment_events)
+    packing = None if writer is None else Packing(writer, columns, requests, pause, segment_events)
     return Archiver(log, store, root, packing, known)
 
 
@@ -305,7 +305,7 @@ class LogSnapshots:
             self._lines.info("snapshots copied", folder=str(self._log.path), count=copied)
 
     def _check_open(self) -> None:
-        if self._closed.wait(COPY_REST_S):
+        if self._closed.wait(COPY_PAUSE_S):
             raise LogClosed("the log is closed")
 
 

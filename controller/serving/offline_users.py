@@ -110,7 +110,7 @@ def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterato
     for a quorum with other voters, and for a node that was killed within a commit."""
     opened = NodeFolder(data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
     with closing(opened) as node, closing(QuorumFiles(node.partition)) as files:
-        voters = VoterHistory(files, ()).now.ids
+        voters = VoterHistory(files, ()).newest.ids
         if voters not in ((), (settings.node_id,)) or len(settings.controller_quorum_voters) > 1:
             raise FolderError(f"{data} belongs to one of several voters: change users with --bootstrap")
         unapplied = [each for each in files.batches(MetadataProjector(log).mark.applied) if not each.is_control]

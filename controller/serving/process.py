@@ -90,7 +90,7 @@ async def run_service(
     try:
         if not await finished(starting, stopping):
             return 0
-        settle()
+        tune_interpreter()
         watch.start()
         if not service.failed.is_set():
             print(service.ready_line, flush=True)
@@ -191,7 +191,7 @@ def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | N
     return PolicyRunner(chain) if chain.names else None
 
 
-def settle() -> None:
+def tune_interpreter() -> None:
     """Set the interpreter up for serving.
 
     Garbage collection excludes existing objects and runs less often. The state has hundreds of thousands of objects

@@ -74,7 +74,7 @@ class Member:
         self._log: Any = structlog.get_logger("topicwright.quorum")
         self._incarnation = os.urandom(16)
         self._tasks: list[asyncio.Task[None]] = []
-        self.doing: str | None = None
+        self.joining_step: str | None = None
         """The current step while this node joins the quorum; None once the node is a voter."""
         # Made by `open`:
         self._folder: NodeFolder | None = None
@@ -94,7 +94,7 @@ class Member:
         may need its vote to elect a leader. Raises QuorumError."""
         if self._client is None:
             return None
-        self.doing = "looking for the quorum"
+        self.joining_step = "looking for the quorum"
         meta = self._data / META_PROPERTIES
         known = read_properties(meta)["cluster.id"] if meta.exists() else None
         try:
@@ -191,14 +191,14 @@ class Member:
         node = self.node
         if self._client is None:
             return
-        self.doing = "catching up with the leader"
+        self.joining_step = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
         self.replication.applier.on_unregistered = self._register_again
         if not node.quorum.is_voter:
-            self.doing = "becoming a voter"
+            self.joining_step = "becoming a voter"
             await self._client.add(node.quorum.options.cluster_id, node.quorum.me)
             await node.until(lambda quorum: quorum.is_voter)
-        self.doing = None
+        self.joining_step = None
 
     def register(self) -> None:
         """As the leader, register this controller with its listeners and features."""
@@ -237,10 +237,10 @@ class Member:
     @property
     def error(self) -> str | None:
         """The reason why this node cannot act as a voter; None if it can."""
-        if self.doing is None and self.node.quorum.full is not None:
+        if self.joining_step is None and self.node.quorum.full is not None:
             return f"no room for the metadata log: {self.node.quorum.full}"
         leaderless = "no leader of the controllers is known" if self.node.quorum.leader_id < 0 else None
-        return self.doing or self.replication.tree_heads.difference or leaderless
+        return self.joining_step or self.replication.tree_heads.difference or leaderless
 
     def view(self) -> QuorumView:
         """The quorum, as this node sees it."""

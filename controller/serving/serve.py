@@ -97,8 +97,8 @@ class Service:
             new_cluster_id=process.new_cluster_id,
             cache_bytes=self.options.settings.store_cache_bytes // 2,
         )
-        if log.cut is not None:
-            self._log.warning("unacknowledged torn tail of the log truncated", offset=log.cut)
+        if log.truncated_at is not None:
+            self._log.warning("unacknowledged torn tail of the log truncated", offset=log.truncated_at)
         return log
 
     async def start(self) -> None:

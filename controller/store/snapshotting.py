@@ -6,7 +6,7 @@ log is.
 Method. The writing thread calls `reached` when everything written is durable. Every `interval_events` events it freezes
 the state keys, which is quick, and another thread writes them. So a snapshot belongs to one offset, and a power cut
 cannot revoke it. A snapshot takes some microseconds a topic, so a state of many topics has fewer snapshots. It has the
-kinds of keys in SNAPSHOT_KINDS, from which all other keys follow; `with_views` adds the extra keys for readers.
+kinds of keys in SNAPSHOT_KINDS, from which all other keys follow; `with_views` adds keys for readers.
 
 At most SNAPSHOTS_MAX snapshots are retained, evenly spaced: if there are more, every other one is removed. Missing and
 damaged ones are rebuilt from the previous one and later events. A rebuilt snapshot has the very bytes that were
@@ -28,7 +28,7 @@ from controller.machine.apply import apply
 from controller.store.access_state import ACL, QUOTA, RULES, SCRAM
 from controller.store.keys import Puts
 from controller.store.store import CLUSTER, WAITING, TopicStore
-from controller.store.stored_topics import TOPIC, is_extra
+from controller.store.stored_topics import TOPIC, is_creation_key
 from events.catalog import Cause
 from events.codec import decode_event
 from events.logs.log import Commit, Entry, EventLog, StateKeys
@@ -50,9 +50,9 @@ SNAPSHOTS_MAX = 64
 """A snapshot of a hundred thousand topics takes about six MiB."""
 EVENTS_PER_TOPIC = 2
 """The least number of events between snapshots for each topic."""
-PAIRS_PER_REST = 250
+PAIRS_PER_PAUSE = 250
 """State keys to write between two pauses."""
-REST_S = 0.0005
+PAUSE_S = 0.0005
 
 Pairs = Iterator[tuple[bytes, bytes]]
 
@@ -137,18 +137,18 @@ class Snapshotting:
         self._remove_surplus()
 
     def _put(self, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        size = store_snapshot(self._log, about, self._with_views(about.offset, resting(pairs, self._rest)))
+        size = store_snapshot(self._log, about, self._with_views(about.offset, with_pauses(pairs, self._pause)))
         self.newest = max(self.newest, about.offset)
         self._taken(about.offset, size)
 
-    def _rest(self) -> None:
-        if self._stopped.wait(REST_S):
+    def _pause(self) -> None:
+        if self._stopped.wait(PAUSE_S):
             raise _Stopped
 
     def _remove_damaged(self) -> None:
         remove_unfinished(self._log)
         for offset in snapshot_offsets(self._log):
-            self._rest()
+            self._pause()
             try:
                 with open_snapshot(self._log, offset) as snapshot:
                     snapshot.check()
@@ -162,7 +162,7 @@ class Snapshotting:
         end = self._log.durable_offset
         offsets = missing(snapshot_offsets(self._log), end, spacing(self._interval, end))
         if offsets:
-            refold = StateRebuild(self._log, self._rest)
+            refold = StateRebuild(self._log, self._pause)
             for offset in offsets:
                 at = refold.go_to(offset)
                 self._put(snapshot_info(self._log, at), refold.pairs())
@@ -172,11 +172,11 @@ class Snapshotting:
             remove_snapshot(self._log, offset)
 
 
-def resting(pairs: Iterable[tuple[bytes, bytes]], rest: Callable[[], None]) -> Pairs:
-    """Yields the same pairs, and calls `rest` every PAIRS_PER_REST of them."""
+def with_pauses(pairs: Iterable[tuple[bytes, bytes]], pause: Callable[[], None]) -> Pairs:
+    """Yields the same pairs, and calls `pause` every PAIRS_PER_PAUSE of them."""
     for number, pair in enumerate(pairs):
-        if number % PAIRS_PER_REST == 0:
-            rest()
+        if number % PAIRS_PER_PAUSE == 0:
+            pause()
         yield pair
 
 
@@ -214,13 +214,13 @@ PARTITIONS_CACHED = 25_000
 
 
 class StateRebuild:
-    """Rebuilds the state keys of a log at increasing offsets. `rest` is called now and then, and may raise."""
+    """Rebuilds the state keys of a log at increasing offsets. `pause` is called now and then, and may raise."""
 
-    def __init__(self, log: EventLog, rest: Callable[[], None], *, from_scratch: bool = False) -> None:
+    def __init__(self, log: EventLog, pause: Callable[[], None], *, from_scratch: bool = False) -> None:
         """With `from_scratch` no snapshot is used."""
         self._log = log
         self._from_scratch = from_scratch
-        self._rest = rest
+        self._pause = pause
         self._at = -1
 
     def go_to(self, offset: int) -> int:
@@ -263,7 +263,7 @@ class StateRebuild:
     def _commit(self) -> None:
         self._put(self._store.changes(self._state))
         self._store.became_durable(self._state)
-        self._rest()
+        self._pause()
 
     def _put(self, changes: Puts) -> None:
         self._keys.write(Commit([Entry(b"")], {key: changes[key] for key in changes if key[:1] in SNAPSHOT_KINDS}))
@@ -271,5 +271,7 @@ class StateRebuild:
 
 
 def state_keys(snapshot: StateKeys) -> Iterator[tuple[bytes, bytes]]:
-    """The state keys of a snapshot, in order, without the extra keys for readers. Raises SnapshotDamaged."""
-    return ((key, value) for prefix in SNAPSHOT_KINDS for key, value in snapshot.scan(prefix) if not is_extra(key))
+    """The state keys of a snapshot, in order, without the keys for readers. Raises SnapshotDamaged."""
+    return (
+        (key, value) for prefix in SNAPSHOT_KINDS for key, value in snapshot.scan(prefix) if not is_creation_key(key)
+    )

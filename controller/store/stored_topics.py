@@ -22,8 +22,8 @@ from events.logs.log import StateKeys
 from events.names import ShardKey
 
 TOPIC = b"t"
-EXTRA = b"\0\xff"
-"""The suffix of a topic's key for extra data in a snapshot; it sorts after all blocks."""
+CREATION_SUFFIX = b"\0\xff"
+"""Ends the key of a topic's `Creation` in a snapshot; it sorts after all blocks."""
 _END = b"\0"
 _FULL_BYTES_MIN = 8 * BLOCK
 """The least size of a topic with further blocks: its first block is full, and a partition takes eight bytes or more."""
@@ -42,10 +42,12 @@ def decode_topic(values: Sequence[bytes]) -> Topic:
     return replace(topic, partitions=[*topic.partitions, *chain.from_iterable(map(_decode_block, values[1:]))])
 
 
-def is_extra(key: bytes) -> bool:
-    """True for a key of extra data in a snapshot."""
+def is_creation_key(key: bytes) -> bool:
+    """True for the key of a `Creation` in a snapshot."""
     # The key of a block may end with the same bytes: they are then part of its number.
-    return key.endswith(EXTRA) and key.startswith(TOPIC) and key.index(_END) == len(key) - len(EXTRA)
+    return (
+        key.endswith(CREATION_SUFFIX) and key.startswith(TOPIC) and key.index(_END) == len(key) - len(CREATION_SUFFIX)
+    )
 
 
 def stored_values(log: StateKeys, key: ShardKey) -> list[bytes]:

@@ -193,7 +193,7 @@ class Database:
 
     def close(self) -> None:
         """Close the database and release its lock, without syncing."""
-        with self._readers.gone():
+        with self._readers.excluded():
             for frozen in self._frozen:
                 frozen.close()
             del self.views_handle
@@ -271,7 +271,7 @@ class Readers:
                 self._changed.notify_all()
 
     @contextmanager
-    def gone(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         """Wait until no call is reading, and block new ones until the `with` block ends."""
         with self._changed:
             self._changed.wait_for(lambda: not self._inside)

@@ -67,7 +67,7 @@ class RocksDbLog(WholeLog):
         self._database: Database | None = None
         self._closed = False
         self.next_offset = self._durable_offset = 0
-        self.cut: int | None = None
+        self.truncated_at: int | None = None
         """The offset at which the last opening truncated an unacknowledged torn tail; None if it did not."""
         make_folder(path)
         try:
@@ -169,7 +169,7 @@ class RocksDbLog(WholeLog):
                 self._release()
 
     def _open_database(self) -> None:
-        self._database, end, self.cut = open_checked(self.path, self._cache_bytes, self._mark.read())
+        self._database, end, self.truncated_at = open_checked(self.path, self._cache_bytes, self._mark.read())
         self.next_offset = self._durable_offset = self._durable_elsewhere_offset = end
         self.start_offset = start_of(self._database)
         self._mark.write(end)

@@ -53,7 +53,7 @@ class Audit(msgspec.Struct, frozen=True):
 class Findings(list[str]):
     """The first FINDINGS_MAX different findings."""
 
-    def found(self, finding: str) -> None:
+    def add(self, finding: str) -> None:
         if len(self) < FINDINGS_MAX and finding not in self:
             self.append(finding)
 
@@ -61,11 +61,11 @@ class Findings(list[str]):
 def against_head(findings: Findings, old: Head, log: str, size: int, root_at: Callable[[int], str]) -> None:
     """Compare an older tree head with a log of `size` events, whose root over fewer events `root_at` returns."""
     if old.log != log:
-        findings.found(f"the tree head belongs to log {old.log}, and this is log {log}")
+        findings.add(f"the tree head belongs to log {old.log}, and this is log {log}")
     elif old.size > size:
-        findings.found(f"the log was truncated: it has {size} events, and the tree head covers {old.size}")
+        findings.add(f"the log was truncated: it has {size} events, and the tree head covers {old.size}")
     elif root_at(old.size) != old.root:
-        findings.found(f"the first {old.size} events were changed: their root is not that of the tree head")
+        findings.add(f"the first {old.size} events were changed: their root is not that of the tree head")
 
 
 def audit(
@@ -110,25 +110,25 @@ class _Auditor:
             stored_size, stored_root = stored_head(self._log)
             in_tree = stored_size
         except LogCorrupted as error:
-            self.findings.found(str(error))
+            self.findings.add(str(error))
         stops = sorted({size for size in sizes if size <= self._end} | {stored_size, self._end})
         try:
             for offset, value in self._log.retained_events():
                 if self._local_copies.setdefault(offset, value) != value:
-                    self.findings.found(f"two local copies of event {offset} differ")
+                    self.findings.add(f"two local copies of event {offset} differ")
             self._read_events(stops, in_tree, progress)
         except LogCorrupted as error:
-            self.findings.found(f"reading stopped after {self.frontier.size} events: {error}")
+            self.findings.add(f"reading stopped after {self.frontier.size} events: {error}")
             return
         if self.roots[stored_size] != stored_root:
-            self.findings.found(f"the tree head stored with the log is not that of its first {stored_size} events")
+            self.findings.add(f"the tree head stored with the log is not that of its first {stored_size} events")
         for of_requests in (False, True):
             try:
                 self._check_index(of_requests)
             except LogCorrupted as error:
-                self.findings.found(str(error))
+                self.findings.add(str(error))
         if self._public_key is not None and not self.signed:
-            self.findings.found(NONE_SIGNED)
+            self.findings.add(NONE_SIGNED)
 
     def _read_events(self, stops: Sequence[int], in_tree: int, progress: Callable[[int], object]) -> None:
         """Read and check the events, and compute the roots at some offsets. The stored tree covers `in_tree` events."""
@@ -147,19 +147,19 @@ class _Auditor:
         try:
             fits = stored_subtree(self._log, level, index) == hash_
         except LogCorrupted as error:
-            self.findings.found(str(error))
+            self.findings.add(str(error))
             return
         if not fits:
             first, last = index << level, ((index + 1) << level) - 1
-            self.findings.found(f"events {first} to {last} are not those of the tree")
+            self.findings.add(f"events {first} to {last} are not those of the tree")
 
     def _check_event(self, offset: int, value: bytes) -> None:
         if self._local_copies.get(offset, value) != value:
-            self.findings.found(f"the local copy of event {offset} is not the event in the archive")
+            self.findings.add(f"the local copy of event {offset} is not the event in the archive")
         try:
             record = decode_event(offset, value)
         except EventDecodeError as error:
-            self.findings.found(str(error))
+            self.findings.add(str(error))
             return
         for of_requests in (False, True):
             name = indexed_under(record, of_requests)
@@ -173,23 +173,23 @@ class _Auditor:
     def _check_signed(self, offset: int, event: HeadSigned) -> None:
         head = signed_head(name_of(self._part), event)
         if not head.is_signed_by(self._public_key or head.public_key):
-            self.findings.found(f"event {offset}: its tree head was not signed by the expected key")
+            self.findings.add(f"event {offset}: its tree head was not signed by the expected key")
         if event.size > offset:
-            self.findings.found(f"event {offset}: its tree head covers {event.size} events, some of them later")
+            self.findings.add(f"event {offset}: its tree head covers {event.size} events, some of them later")
             return
         try:
             root = TreeReader(self._log, self._end).root(event.size)
         except LogCorrupted:
             return  # already a finding
         if root != event.root:
-            self.findings.found(f"the first {event.size} events are not those of the tree head in event {offset}")
+            self.findings.add(f"the first {event.size} events are not those of the tree head in event {offset}")
 
     def _check_index(self, of_requests: bool) -> None:
         kind = "requests" if of_requests else "topics"
         total = count = 0
         for name, first, last in self._log.index_runs(of_requests):
             if not first <= last < self._end:
-                self.findings.found(f"the index of {kind} has events {first} to {last} under {name[:100]!r}")
+                self.findings.add(f"the index of {kind} has events {first} to {last} under {name[:100]!r}")
                 return
             for offset in range(first, last + 1):
                 total += self._weight(name, offset)
@@ -209,11 +209,11 @@ class _Auditor:
                     if own != name:
                         wrong += 1
                         under = f"under {name[:100]!r}, but it belongs to {own[:100]!r}"
-                        self.findings.found(f"the index of {kind} has event {offset} {under}")
+                        self.findings.add(f"the index of {kind} has event {offset} {under}")
             if wrong >= FINDINGS_MAX:
                 return
         if not wrong:
-            self.findings.found(
+            self.findings.add(
                 f"the index of {kind} does not match the events: it has {count} entries instead of "
                 f"{self._counts[of_requests]}"
             )

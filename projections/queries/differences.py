@@ -17,7 +17,7 @@ from events.catalog import Recorded
 from events.codec import decode_event, place_of
 from events.logs.log import read_one, shard_offsets, shard_runs
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, SCANNED_MAX, MayShow, everything
+from projections.queries.past import EVENTS_PER_PAUSE, KEYS_AT_ONCE, SCANNED_MAX, MayShow, everything
 from projections.queries.query import Ends, Queries, Query
 from projections.text.wording import acls_text
 from projections.views.brokers import BrokerView
@@ -32,7 +32,7 @@ from projections.views.overviews import (
 )
 from projections.views.rows import TopicRow
 
-PASSED_MAX, FOLDED_MAX = 10_000, 1000
+SCANNED_KEYS_MAX, FOLDED_MAX = 10_000, 1000
 """Limits of a page: the shard keys that it scans, and those whose topics it rebuilds at both points in time."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
@@ -53,18 +53,18 @@ def topic_differences(
     about `limit` topics, ordered by shard key, whose keys are greater than `after` ("" for the first page)."""
     found: list[TopicDifference] = []
     keys = merge(*(_touched(part, low, high, after) for part, low, high in zip(query.parts, start, end, strict=True)))
-    reached, some, folded = ShardKey(after), list[ShardKey](), 0
-    for passed, (key, together) in enumerate(groupby(keys, lambda one: one[0])):
-        if passed == PASSED_MAX or len(some) >= min(limit - len(found), FOLDED_MAX - folded):
-            found += _of_keys(query, some, start, end, may_show)
-            folded += len(some)
-            some.clear()
-            if passed == PASSED_MAX or folded == FOLDED_MAX or len(found) >= limit:
+    reached, batch, folded = ShardKey(after), list[ShardKey](), 0
+    for scanned, (key, together) in enumerate(groupby(keys, lambda one: one[0])):
+        if scanned == SCANNED_KEYS_MAX or len(batch) >= min(limit - len(found), FOLDED_MAX - folded):
+            found += _of_keys(query, batch, start, end, may_show)
+            folded += len(batch)
+            batch.clear()
+            if scanned == SCANNED_KEYS_MAX or folded == FOLDED_MAX or len(found) >= limit:
                 return found, reached
         if any(is_touched for _, is_touched in together):
-            some.append(key)
+            batch.append(key)
         reached = key
-    found += _of_keys(query, some, start, end, may_show)
+    found += _of_keys(query, batch, start, end, may_show)
     return found, None
 
 
@@ -91,17 +91,17 @@ def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[Sh
     """Shard keys greater than `after`, in order, each with True if it has events between the two offsets."""
     if end - start > SCANNED_MAX:
         keys_here = part.log.shard_keys(after)
-        while some := list(islice(keys_here, KEYS_AT_ONCE)):
-            while some:
-                runs = shard_runs(part.log, some, start, end)
-                yield from ((ShardKey(key), found != []) for key, found in zip(some, runs, strict=False))
-                some = some[len(runs) :]
-            part.rest()
+        while batch := list(islice(keys_here, KEYS_AT_ONCE)):
+            while batch:
+                runs = shard_runs(part.log, batch, start, end)
+                yield from ((ShardKey(key), found != []) for key, found in zip(batch, runs, strict=False))
+                batch = batch[len(runs) :]
+            part.pause()
         return
     keys = set()
     for offset, value in part.log.read(start, max(start, end)):
-        if offset % EVENTS_PER_REST == 0:
-            part.rest()
+        if offset % EVENTS_PER_PAUSE == 0:
+            part.pause()
         name, _ = place_of(offset, value)
         if name is not None and shard_key(name) > after:
             keys.add(shard_key(name))
@@ -127,8 +127,8 @@ def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
     removed: dict[access.Acl, None] = {}
     others: list[Recorded] = []
     for count, offset in enumerate(offsets[:SCANNED_MAX], 1):
-        if count % EVENTS_PER_REST == 0:
-            part.rest()
+        if count % EVENTS_PER_PAUSE == 0:
+            part.pause()
         record = decode_event(offset, read_one(part.log, offset))
         match record.event:
             case access.AclsCreated():

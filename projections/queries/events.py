@@ -20,7 +20,7 @@ from events.catalog import Event, Recorded, TopicCreated, TopicReady
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.names import CLUSTER_SHARD, shard_key
-from projections.queries.past import EVENTS_PER_REST
+from projections.queries.past import EVENTS_PER_PAUSE
 from projections.queries.query import Ends, Queries, Query
 from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_point_in_time, time_at
 from projections.text.wording import event_text
@@ -231,8 +231,8 @@ def _backwards(number: int, part: Query, which: EventFilter, before: int) -> Ite
 
 def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
     for count, offset in enumerate(offsets, 1):
-        if count % EVENTS_PER_REST == 0:
-            part.rest()
+        if count % EVENTS_PER_PAUSE == 0:
+            part.pause()
         yield decode_event(offset, read_one(part.log, offset))
 
 

@@ -29,14 +29,14 @@ from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
 from projections.text.wording import client_text, event_text, many, recorded_text
-from projections.views.events import STEPS_FIRST, CauseView, ExplanationView, StepView
+from projections.views.events import STEPS_BEFORE_GAP, CauseView, ExplanationView, StepView
 from projections.views.requests import RequestTopicView, RequestView, request_view
 from projections.views.rows import TopicPast, fold_topic
 from projections.views.topics import health
 from projections.views.view import view_of
 
-STEPS_LAST = 400
-"""A longer chain has the first STEPS_FIRST and the last STEPS_LAST steps."""
+STEPS_AFTER_GAP = 400
+"""A longer chain has the first STEPS_BEFORE_GAP and the last STEPS_AFTER_GAP steps."""
 
 
 def explain(query: Queries, subject: str, at: str | None = None) -> ExplanationView:
@@ -139,7 +139,7 @@ class _Chain:
 
     def __init__(self) -> None:
         self._first: list[StepView] = []
-        self._last: deque[StepView] = deque(maxlen=STEPS_LAST)
+        self._last: deque[StepView] = deque(maxlen=STEPS_AFTER_GAP)
         self._count = 0
         self._started_ms = 0
 
@@ -156,7 +156,7 @@ class _Chain:
             cause=view_of(CauseView, record.cause),
             partition=because.partition,
         )
-        (self._first if self._count < STEPS_FIRST else self._last).append(step)
+        (self._first if self._count < STEPS_BEFORE_GAP else self._last).append(step)
         self._count += 1
 
     def explanation(self, subject: str, kind: Literal["topic", "request"], summary: str) -> ExplanationView:

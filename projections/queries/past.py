@@ -37,13 +37,13 @@ from projections.queries.snapshot_rows import snapshot_cluster, snapshot_creatio
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.views.rows import NO_PAST, Creation, TopicPast, TopicRow, fold_topics
 
-EVENTS_PER_REST = 250
-"""Events to read between two pauses (`Query.rest`), in which the writing thread can run."""
+EVENTS_PER_PAUSE = 250
+"""Events to read between two pauses (`Query.pause`), in which the writing thread can run."""
 KEYS_AT_ONCE = 250
 """Keys whose later events are looked up at once."""
 LONG_PAGE = 500
 """The length of a long page, in topics. A caller that continues a list in long pages is assumed to list all topics."""
-SCANNED_PER_REST = 1000
+SCANNED_PER_PAUSE = 1000
 """Names and events of a list between two pauses: some milliseconds."""
 TAIL_BYTES = 4096
 """The memory of a tail for each name or event that a page may scan: 80 MB for a single log."""
@@ -68,11 +68,11 @@ class TopicPage(msgspec.Struct, frozen=True):
 
 
 class Past:
-    """The past of one log. A query calls `rest` at regular intervals; `rest` may raise to end the query."""
+    """The past of one log. A query calls `pause` at regular intervals; `pause` may raise to end the query."""
 
-    def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
+    def __init__(self, log: EventLog, pause: Callable[[], None]) -> None:
         self._log = log
-        self._rest = rest
+        self._pause = pause
         self._tail: Tail | None = None
         self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
         self._archived: Snapshot | None = None
@@ -112,12 +112,12 @@ class Past:
         return self._from_nearest(end, lambda snapshot: self._cluster_from(snapshot, end))
 
     def decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
-        """The events at some offsets; calls `rest` after every EVENTS_PER_REST events."""
+        """The events at some offsets; calls `pause` after every EVENTS_PER_PAUSE events."""
         left = iter(offsets)
-        while some := list(islice(left, EVENTS_PER_REST)):
+        while some := list(islice(left, EVENTS_PER_PAUSE)):
             yield from map(decode_event, some, self._log.read_many(some))
-            if len(some) == EVENTS_PER_REST:
-                self._rest()
+            if len(some) == EVENTS_PER_PAUSE:
+                self._pause()
 
     def cluster_events(self, start: int, end: int) -> Iterator[Recorded]:
         """The events of brokers and settings in order: those with the shard key "". Requests for a topic with an empty
@@ -142,7 +142,7 @@ class Past:
         self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, scanned_max: int
     ) -> TopicPage:
         rows: list[TopicRow] = []
-        scanned, rest_at, continues = 0, SCANNED_PER_REST, after != "" and limit >= LONG_PAGE
+        scanned, pause_at, continues = 0, SCANNED_PER_PAUSE, after != "" and limit >= LONG_PAGE
         tail = self._tail_of(_start(snapshot), end, scanned_max * TAIL_BYTES, continues=continues)
         for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show, tail):
             scanned += 1 + events
@@ -151,9 +151,9 @@ class Past:
             rows += () if row is None else (row,)
             if scanned >= scanned_max:
                 return TopicPage(tuple(rows), key)
-            if scanned >= rest_at:
-                rest_at = scanned + SCANNED_PER_REST
-                self._rest()
+            if scanned >= pause_at:
+                pause_at = scanned + SCANNED_PER_PAUSE
+                self._pause()
         if tail is not None and self._tail is tail:
             self._tail = None  # its list has ended
         return TopicPage(tuple(rows), None)
@@ -172,7 +172,7 @@ class Past:
             return None
         else:
             tail = Tail(start, end)
-            tail.read(self._log, bytes_max, self._rest)
+            tail.read(self._log, bytes_max, self._pause)
             self._tail = tail
         return tail if tail.is_whole else None
 
@@ -269,7 +269,7 @@ def topic_of_record(record: Recorded) -> str | None:
     return getattr(record.event, "topic", None)
 
 
-TAIL_EVENTS_PER_REST = 4000
+TAIL_EVENTS_PER_PAUSE = 4000
 """Events to read into a tail between two pauses: some milliseconds."""
 ABANDONED_AFTER_PAGES = 20
 """After this many long pages of other points in time, the list that uses a tail is assumed to be abandoned."""
@@ -290,8 +290,8 @@ class Tail:
         """For each event the number of the previous one under the same key; -1 if there is none."""
         self._last: dict[ShardKey, int] = {}
 
-    def read(self, log: EventLog, bytes_max: int, rest: Callable[[], None]) -> None:
-        """Read the events. Raises LogError, EventDecodeError, and the errors of `rest`."""
+    def read(self, log: EventLog, bytes_max: int, pause: Callable[[], None]) -> None:
+        """Read the events. Raises LogError, EventDecodeError, and the errors of `pause`."""
         last, values = self._last, self._values
         for number, (offset, value) in enumerate(log.read(self.start, self.end)):
             key = shard_key(place_of(offset, value)[0] or "")
@@ -302,8 +302,8 @@ class Tail:
             if len(values) > bytes_max:
                 self._values, self._last = bytearray(), {}
                 return
-            if number % TAIL_EVENTS_PER_REST == 0:
-                rest()
+            if number % TAIL_EVENTS_PER_PAUSE == 0:
+                pause()
         self.is_whole = True
 
     def events(self, key: ShardKey) -> list[Recorded]:

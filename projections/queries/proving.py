@@ -143,7 +143,7 @@ def _page(part: Query, which: EventFilter, start: int, limit: int) -> tuple[Sequ
 
 
 def _proved(part: Query, reader: TreeReader, record: Recorded, size: int) -> ProvedEvent:
-    part.rest()
+    part.pause()
     leaf = _leaf(part, record)
     path = tuple(reader.inclusion(record.offset, size))
     return ProvedEvent(offset=record.offset, path=path, value=leaf.value, leaf=leaf.leaf or None)

@@ -39,7 +39,7 @@ from projections.views.requests import RequestView, request_view
 from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of
 from projections.views.view import AsOfView, maybe_iso
 
-REST_S = 0.0002
+PAUSE_S = 0.0002
 """The length of a pause: enough for the writing thread to get the interpreter lock."""
 PARTITIONS_PER_SLICE = 2000
 """The approximate number of partitions that are read from the live store at once."""
@@ -79,7 +79,7 @@ class Query:
         self.live = store
         """Returns the live store, on the writing thread."""
         self._closed = threading.Event()
-        self._past = past = Past(log, self.rest)
+        self._past = past = Past(log, self.pause)
         self.topics_at, self.topics_under = past.topics, past.under
         self.cluster_at, self.cluster_events = past.cluster, past.cluster_events
 
@@ -168,8 +168,8 @@ class Query:
                 return
             yield record
 
-    def rest(self) -> None:
-        if self._closed.wait(REST_S):
+    def pause(self) -> None:
+        if self._closed.wait(PAUSE_S):
             raise QueryClosed("the service is stopping")
         abandoned = given_up.get()
         if abandoned is not None and abandoned.is_set():

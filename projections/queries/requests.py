@@ -27,7 +27,7 @@ from controller.store.request_index import (
 )
 from events.logs.log import request_offsets
 from projections.queries.events import Place, Window, next_cursor, starts
-from projections.queries.past import EVENTS_PER_REST, everything
+from projections.queries.past import EVENTS_PER_PAUSE, everything
 from projections.queries.query import Ends, Queries, Query
 from projections.views.requests import RequestSummary, RequestsView
 from projections.views.view import view_of
@@ -114,8 +114,8 @@ def scan_requests(
         whole = request if len(query.parts) == 1 else _whole(query, facet, number, request, end)
         if whole is not None and which.matches(whole) and may_show(whole):
             found.append(whole)
-        if scanned % EVENTS_PER_REST == EVENTS_PER_REST - 1:
-            query.parts[number].rest()
+        if scanned % EVENTS_PER_PAUSE == EVENTS_PER_PAUSE - 1:
+            query.parts[number].pause()
     return RequestsPage(tuple(found), None)
 
 

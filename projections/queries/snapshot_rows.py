@@ -17,7 +17,7 @@ from itertools import chain, islice
 import msgspec
 
 from controller.machine.state import Topic
-from controller.store.stored_topics import EXTRA, TOPIC, decode_topic, is_extra, stored_values
+from controller.store.stored_topics import CREATION_SUFFIX, TOPIC, decode_topic, is_creation_key, stored_values
 from events import catalog
 from events.codec import decode_event
 from events.logs.log import EventLog
@@ -43,7 +43,7 @@ _decode_cluster = msgspec.msgpack.Decoder(ClusterRow).decode
 
 def snapshot_topic(snapshot: Snapshot, key: ShardKey) -> TopicRow | None:
     """The row of the topic under a shard key. Raises SnapshotDamaged, msgspec.DecodeError."""
-    creation = snapshot.get(TOPIC + key.encode() + EXTRA)
+    creation = snapshot.get(TOPIC + key.encode() + CREATION_SUFFIX)
     if creation is None:
         return None
     values = stored_values(snapshot, key)
@@ -54,17 +54,17 @@ def snapshot_topic(snapshot: Snapshot, key: ShardKey) -> TopicRow | None:
 
 def snapshot_creation(snapshot: Snapshot, key: ShardKey) -> Creation | None:
     """The creation of the topic under a shard key. Raises SnapshotDamaged, msgspec.DecodeError."""
-    stored = snapshot.get(TOPIC + key.encode() + EXTRA)
+    stored = snapshot.get(TOPIC + key.encode() + CREATION_SUFFIX)
     return None if stored is None else _decode_creation(stored)
 
 
 def snapshot_topics(snapshot: Snapshot, after: str) -> Iterator[tuple[ShardKey, TopicRow]]:
     """The rows of the topics after a shard key ("": all), in order. Raises SnapshotDamaged, msgspec.DecodeError."""
-    start = TOPIC + after.encode("utf-8", "surrogatepass") + EXTRA if after else None
+    start = TOPIC + after.encode("utf-8", "surrogatepass") + CREATION_SUFFIX if after else None
     values: list[bytes] = []
     for key, value in snapshot.scan(TOPIC, start):
-        if is_extra(key):
-            yield ShardKey(key[len(TOPIC) : -len(EXTRA)].decode()), _row(values, value)
+        if is_creation_key(key):
+            yield ShardKey(key[len(TOPIC) : -len(CREATION_SUFFIX)].decode()), _row(values, value)
             values = []
         else:
             values.append(value)
@@ -72,7 +72,7 @@ def snapshot_topics(snapshot: Snapshot, after: str) -> Iterator[tuple[ShardKey, 
 
 def has_more_topics(snapshot: Snapshot, count: int) -> bool:
     """True if the snapshot has more than `count` topics. Decodes no topic. Raises SnapshotDamaged."""
-    creations = (key for key, _ in snapshot.scan(TOPIC) if is_extra(key))
+    creations = (key for key, _ in snapshot.scan(TOPIC) if is_creation_key(key))
     return next(islice(creations, count, None), None) is not None
 
 
@@ -114,11 +114,11 @@ class _Creations:
 
     def __init__(self, log: EventLog, previous: Snapshot | None) -> None:
         self._log = log
-        self._known = iter(()) if previous is None else (one for one in previous.scan(TOPIC) if is_extra(one[0]))
+        self._known = iter(()) if previous is None else (one for one in previous.scan(TOPIC) if is_creation_key(one[0]))
         self._next: Pair = next(self._known, (b"\xff", b""))
 
-    def of(self, head: bytes, topic: bytes) -> Pair:
-        key, created = head + EXTRA, _created_offset(Topic, topic)
+    def of(self, key: bytes, topic: bytes) -> Pair:
+        key, created = key + CREATION_SUFFIX, _created_offset(Topic, topic)
         while self._next[0] < key:
             self._next = next(self._known, (b"\xff", b""))
         if self._next[0] == key and _created_offset(Creation, self._next[1]) == created:

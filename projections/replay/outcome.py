@@ -35,7 +35,7 @@ class Options(NamedTuple):
 
     `at` is a point in time as `projections.text.points_in_time` parses it; None is the newest event. `policies` are
     class names for `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, or a query;
-    `view` is what to rebuild (topics, brokers or requests). `output` is a file or folder to write to, `format` its
+    `view` is what to rebuild (topics, brokers or requests). `to` is the file or folder to write to, `format` its
     format. `limit` is the number of examples to show.
     """
 
@@ -44,7 +44,7 @@ class Options(NamedTuple):
     settings: tuple[tuple[str, str], ...] = ()
     subject: str | None = None
     view: str = "topics"
-    output: str | None = None
+    to: str | None = None
     format: str = "parquet"
     limit: int = 20
     all_rows: bool = False

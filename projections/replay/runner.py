@@ -103,8 +103,8 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 def check_new(_: Ref, options: Options) -> None:
     """Raise ReplayError if the output folder exists already."""
-    if options.output is not None and Path(options.output).exists():
-        raise ReplayError(f"{options.output} already exists: name a new folder")
+    if options.to is not None and Path(options.to).exists():
+        raise ReplayError(f"{options.to} already exists: name a new folder")
 
 
 def check_written(folder: Path, files: Collection[str], pattern: str) -> None:

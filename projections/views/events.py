@@ -107,7 +107,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     partition: int | None = None
 
 
-STEPS_FIRST = 100
+STEPS_BEFORE_GAP = 100
 """The steps of a long explanation before the gap."""
 
 

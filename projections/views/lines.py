@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
 from projections.text.wording import api_text
-from projections.views.events import STEPS_FIRST, ExplanationView
+from projections.views.events import STEPS_BEFORE_GAP, ExplanationView
 from projections.views.requests import RequestSummary, RequestView
 from projections.views.rows import CreatedBy
 from projections.views.topics import TopicSummary
@@ -74,7 +74,7 @@ def explanation(chain: ExplanationView, terminal: int | None = None) -> Iterator
     yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
     because = ""
     for number, step in enumerate(chain.steps):
-        if chain.omitted and number == STEPS_FIRST:
+        if chain.omitted and number == STEPS_BEFORE_GAP:
             yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
         start = f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  "
         yield from _wrapped(start, step.text, terminal)

@@ -131,9 +131,9 @@ def _header(record: Recorded) -> RequestView:
         who: tuple[str, str | None, str] = (decided.leader, None, "")
         request_id, api, version, timeout_ms = decided.request_id, FOLLOW, 0, None
     elif type(event) in BEGINS:
-        asked = getattr(event, "request", event)
-        who, request_id = (event.principal, event.client_id, asked.host), event.request_id
-        api, version = getattr(asked, "api", record.cause.command), getattr(asked, "api_version", 0)
+        request = getattr(event, "request", event)
+        who, request_id = (event.principal, event.client_id, request.host), event.request_id
+        api, version = getattr(request, "api", record.cause.command), getattr(request, "api_version", 0)
         deadline_ms = event.deadline_ms if timeout_ms is not None and timeout_ms > 0 else None
     else:
         raise CannotApply(record, "no request begins with it")

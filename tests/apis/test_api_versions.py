@@ -92,7 +92,7 @@ def test_features_with_min_level_0_require_version_4() -> None:
     [("c", 1, 0), (None, -1, 0), ("c", 2, 129), ("other", 1, 129), ("c", -1, 42), (None, 1, 42)],
 )
 def test_wrong_cluster_or_node_gets_rebootstrap_required(cluster_id: str | None, node_id: int, code: int) -> None:
-    table = with_api_versions(TABLE, is_node=lambda *found: found == ("c", 1))
+    table = with_api_versions(TABLE, is_expected_node=lambda *found: found == ("c", 1))
     response, _ = call(table, 5, cluster_id=cluster_id, node_id=node_id)
     assert (response.error_code, response.api_keys) == (code, () if code else SPOKEN)
 

@@ -13,9 +13,9 @@ from controller.apis import metadata
 from controller.apis.forwarding import (
     BETWEEN_BROKERS,
     BY_IDENTITY,
-    closing_after_addresses,
-    closing_produce,
     forwarding_rows,
+    metadata_then_close,
+    produce_closes,
     to_broker,
 )
 from controller.apis.records import PRODUCE_ROW
@@ -91,11 +91,11 @@ async def test_frames_are_forwarded_unchanged() -> None:
 
 async def test_forwarded_requests_of_a_connection_are_sequential() -> None:
     """Requests of a connection stay in order, so that a group sees a member's requests in order."""
-    assert forwarding_rows(SPOKEN, (), echo, anybody)[LIST_GROUPS].alone
+    assert forwarding_rows(SPOKEN, (), echo, anybody)[LIST_GROUPS].is_exclusive
 
 
 @pytest.mark.parametrize(
-    ("software", "topics", "ends"),
+    ("software", "topics", "closes"),
     [
         ("apache-kafka-java", (MetadataRequestTopic(name="orders"),), True),
         ("apache-kafka-java", (), False),
@@ -103,20 +103,20 @@ async def test_forwarded_requests_of_a_connection_are_sequential() -> None:
     ],
 )
 def test_java_client_is_disconnected_after_metadata_of_named_topics(
-    software: str, topics: tuple[MetadataRequestTopic, ...], ends: bool
+    software: str, topics: tuple[MetadataRequestTopic, ...], closes: bool
 ) -> None:
     context = context_of(METADATA, 12, software)
-    row = closing_after_addresses(ApiHandler(0, 13, lambda *_: MetadataResponse()))
+    row = metadata_then_close(ApiHandler(0, 13, lambda *_: MetadataResponse()))
     row.handle(context, MetadataRequest(topics=topics))
-    assert context.connection.ends is ends
+    assert context.connection.closes_after_responses is closes
 
 
 def test_produce_disconnects() -> None:
-    row = closing_produce(PRODUCE_ROW)
-    assert row.passes
+    row = produce_closes(PRODUCE_ROW)
+    assert row.is_undecoded
     context = RequestContext(ApiKey.PRODUCE, 9)
     assert row.handle(context, ForwardedRequest(frame=b"")) is NO_RESPONSE
-    assert context.connection.ends
+    assert context.connection.closes_after_responses
 
 
 @pytest.mark.parametrize("listeners", [True, False])
@@ -159,17 +159,17 @@ async def test_broker_listener_forwards_to_the_brokers_current_address() -> None
 
 
 @pytest.mark.parametrize(
-    ("software", "at_broker", "ends"),
+    ("software", "at_broker", "closes"),
     [("librdkafka", False, True), ("librdkafka", True, False), ("apache-kafka-java", False, False)],
 )
 async def test_find_coordinator_of_librdkafka_closes_at_the_own_listener(
-    software: str, at_broker: bool, ends: bool
+    software: str, at_broker: bool, closes: bool
 ) -> None:
     context = context_of(FIND_COORDINATOR, 2, software)
     request = ForwardedRequest(frame=frame(FIND_COORDINATOR, 2, b"\x00\x01g\x00"))
     given = forwarding_rows(SPOKEN, (), echo, anybody, at_broker)[FIND_COORDINATOR].handle(context, request)
-    assert context.connection.ends is ends
-    if ends:
+    assert context.connection.closes_after_responses is closes
+    if closes:
         assert given is NO_RESPONSE
     else:
         assert await given == ForwardedResponse(frame=ANSWER)  # type: ignore[misc]

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +180,21 @@ def test_help_imports_no_slow_modules() -> None:
 
 def test_help_lists_every_command() -> None:
     assert all(re.search(rf"^    {command} ", parser().format_help(), re.MULTILINE) for command in COMMANDS)
+
+
+def _pages(parent: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in parent._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for page in action.choices.values():
+                yield page
+                yield from _pages(page)
+
+
+def test_help_pages_begin_with_a_sentence_and_explain_positional_arguments() -> None:
+    pages = list(_pages(parser(every=True)))
+    assert {"topicwright rules test", "topicwright users add", "topicwright replay sql"} <= {one.prog for one in pages}
+    for page in pages:
+        sentence = page.format_help().split("\n\n")[1]
+        assert re.match(r"[A-Z][^.:]+[.:]", sentence), (page.prog, sentence)
+        positional = [one for one in page._actions if not one.option_strings]
+        assert all(one.help or isinstance(one, argparse._SubParsersAction) for one in positional), page.prog

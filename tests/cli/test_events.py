@@ -17,7 +17,7 @@ from controller.cli.output import Style
 from controller.cli.reads import event_lines
 from controller.cli.reads.event_lines import in_columns, in_format, joined, line_of
 from projections.views import lines as in_lines
-from projections.views.events import STEPS_FIRST, CauseView, EventView, ExplanationView, StepView
+from projections.views.events import STEPS_BEFORE_GAP, CauseView, EventView, ExplanationView, StepView
 from projections.views.lines import outcome_mark
 from tests.cli.commands import Run, columns
 from tests.http.service import service
@@ -304,7 +304,7 @@ def test_a_long_explanation_marks_omitted_steps() -> None:
             because="broker 3 is fenced" if number < 2 else "",
             cause=CauseView("ReconcileTopics", "r"),
         )
-        for number in range(STEPS_FIRST + 2)
+        for number in range(STEPS_BEFORE_GAP + 2)
     )
     chain = ExplanationView(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
     lines = [line.strip() for line in in_lines.explanation(chain)]
@@ -312,8 +312,8 @@ def test_a_long_explanation_marks_omitted_steps() -> None:
         "… 7 steps are left out; `topicwright events` shows all …"
     ]
     gap = lines.index("… 7 steps are left out; `topicwright events` shows all …")
-    assert lines[gap - 1].endswith(f"step {STEPS_FIRST - 1}")
-    assert lines[gap + 1].endswith(f"step {STEPS_FIRST}")
+    assert lines[gap - 1].endswith(f"step {STEPS_BEFORE_GAP - 1}")
+    assert lines[gap + 1].endswith(f"step {STEPS_BEFORE_GAP}")
     assert sum(line.startswith("because") for line in lines) == 1
     assert any("1.0 min  step 1" in line for line in lines)
 

@@ -85,9 +85,11 @@ def test_rules_apply_show_history_and_diff(run: Run, server: Topicwright, folder
     assert run("rules", "apply", folder / "small.toml", "--after", 7, *at).err == (
         "topicwright: Version 1 of the rules was applied meanwhile, after version 7. (INVALID_UPDATE_VERSION)\n"
     )
-    assert run("rules", "apply", folder / "small.toml", "--after", 1, *at).out == "version 2 of the rules is in force\n"
+    assert (
+        run("rules", "apply", folder / "small.toml", "--after", 1, *at).out == "version 2 of the rules is effective\n"
+    )
     again = run("rules", "apply", folder / "small.toml", *at)
-    assert again.out == "version 2 of the rules is in force already\n"
+    assert again.out == "version 2 of the rules is effective already\n"
     shown = columns(run("rules", "show", *at).out)
     assert ["small", "enforce", "create,grow,alter,reassign,defaults,discovered", "partitions=max:", "3"] in shown
     assert ["two", "default", "create", "partitions=2"] in shown
@@ -98,9 +100,9 @@ def test_rules_apply_show_history_and_diff(run: Run, server: Topicwright, folder
     assert run("rules", "diff", 9, *at).err.endswith("there is no version 9; `topicwright rules history` lists them\n")
     assert [row[0] for row in columns(run("rules", "history", *at).out)] == ["VERSION", "2", "1"]
     assert run("rules", "apply", folder / "bad.toml", *at).code == 2
-    assert run("rules", "remove", *at).out == "version 3 of the rules is in force\n"
+    assert run("rules", "remove", *at).out == "version 3 of the rules is effective\n"
     assert run("rules", "show", *at).out.endswith("It has no rules.\n")
-    assert run("rules", "apply", folder / "small.toml", *at).out == "version 4 of the rules is in force\n"
+    assert run("rules", "apply", folder / "small.toml", *at).out == "version 4 of the rules is effective\n"
     assert json.loads(run("rules", "show", "--json", *at).out)["version"]["number"] == 4
 
 

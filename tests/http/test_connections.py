@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from controller.http import connections, following, query_threads
-from controller.http.connections import BYTES_PER_TURN, Connection
+from controller.http.connections import READ_BLOCK_BYTES, Connection
 from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls, TlsSettings
 from tests.http.service import Service, followers, service
@@ -102,7 +102,7 @@ async def test_health_beyond_the_limit_of_open_files() -> None:
         idle = [await to.send() for _ in range(2 * connections.FILES_FOR_HEALTH)]
         assert [await to.status(request) for request in (LIVE, TOPICS, LIVE)] == [200, 503, 200]
         assert await _ended(idle[0][0]) == b"", "the oldest idle connection is closed"
-        counts.left("kafka")
+        counts.release("kafka")
         assert await to.status(TOPICS) == 200
         to.close()
 
@@ -229,7 +229,7 @@ async def test_chunked_body_is_processed_in_blocks(to: Opened, monkeypatch: pyte
     assert (await asyncio.wait_for(reader.readline(), ENDS_WITHIN_S)).startswith(b"HTTP/1.1 201")
     writer.write(LIVE)
     assert b'"live"' in await asyncio.wait_for(reader.readuntil(b'"live"'), ENDS_WITHIN_S), "the connection still works"
-    assert max(sizes) <= BYTES_PER_TURN
+    assert max(sizes) <= READ_BLOCK_BYTES
     assert sum(sizes) > len(chunks)
 
 

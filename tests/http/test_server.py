@@ -15,7 +15,7 @@ import httpx
 import pytest
 import structlog
 
-from controller.http.query_threads import OF_ONE_MAX, Reading, TooBusy, client_host
+from controller.http.query_threads import OF_ONE_MAX, QueryThreads, TooBusy, client_host
 from controller.serving.log_lines import HTTP_SERVER, forward_logs
 from projections.queries.query import given_up
 from tests.http.service import Service, service
@@ -96,21 +96,21 @@ async def test_http_server_listens_on_ipv6() -> None:
 
 
 async def test_queries_beyond_the_queue_limit_are_rejected() -> None:
-    reading = Reading(waiting_max=1)
+    threads = QueryThreads(waiting_max=1)
     gate = asyncio.Event()
     loop = asyncio.get_running_loop()
-    first = asyncio.create_task(reading.run(lambda: asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()))
+    first = asyncio.create_task(threads.run(lambda: asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()))
     await asyncio.sleep(0)
     with pytest.raises(TooBusy, match="1 queries are waiting already"):
-        await reading.run(lambda: None)
+        await threads.run(lambda: None)
     gate.set()
     assert await first
-    assert await reading.run(lambda number: number + 1, 1) == 2
-    reading.close()
+    assert await threads.run(lambda number: number + 1, 1) == 2
+    threads.close()
 
 
 async def test_a_cancelled_query_ends_and_frees_its_thread() -> None:
-    reading = Reading(waiting_max=1)
+    threads = QueryThreads(waiting_max=1)
     begun, ended = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -120,21 +120,21 @@ async def test_a_cancelled_query_ends_and_frees_its_thread() -> None:
         assert gone.wait(60), "the query was cancelled"
         ended.set()
 
-    waiting = asyncio.create_task(reading.run(work))
+    waiting = asyncio.create_task(threads.run(work))
     assert await asyncio.to_thread(begun.wait, 60)
     waiting.cancel()
     assert await asyncio.to_thread(ended.wait, 60)
-    assert await reading.run(lambda: given_up.get() is not None), "the cancelled query frees its thread"
-    reading.close()
+    assert await threads.run(lambda: given_up.get() is not None), "the cancelled query frees its thread"
+    threads.close()
 
 
 async def test_long_queries_of_one_address_leave_threads_for_other_addresses() -> None:
-    reading = Reading()
+    threads = QueryThreads()
     may_end = threading.Event()
 
     async def run(host: str, work: Callable[[], object]) -> object:
         client_host.set(host)
-        return await reading.run(work)
+        return await threads.run(work)
 
     long = [asyncio.create_task(run("10.0.0.1", lambda: may_end.wait(60))) for _ in range(OF_ONE_MAX)]
     await asyncio.sleep(0)
@@ -143,8 +143,8 @@ async def test_long_queries_of_one_address_leave_threads_for_other_addresses() -
         await asyncio.create_task(run("10.0.0.1", lambda: None))
     may_end.set()
     assert all(await asyncio.gather(*long))
-    assert not reading._by_host, "no state of disconnected clients remains"
-    reading.close()
+    assert not threads._by_host, "no state of disconnected clients remains"
+    threads.close()
 
 
 async def _raw(one: Service, path: str, **headers: str) -> tuple[httpx.Response, bytes]:

@@ -274,7 +274,7 @@ STORIES = """
     expire t id=w1 at=5000 | nothing
     confirm 1 | known(1) ready answered => NONE after 1 ms
 
-# settings that are in force are not recorded again; a new release is
+# effective settings are not recorded again; a new release is
 1
     settings | nothing
     settings num.partitions=3 | settings

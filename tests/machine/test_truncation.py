@@ -9,7 +9,7 @@ import pytest
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.decide import decide
 from controller.machine.recorded_command import recall
-from controller.machine.truncation import ENTRIES_MAX, TEXT_MAX, cut
+from controller.machine.truncation import ENTRIES_MAX, TEXT_MAX, truncated
 from events.catalog import Assignment, Cause, ConfigOp, CreateRequested, Recorded
 from events.codec import decode_event, encode_event
 from events.names import BrokerId, Offset, RequestId, TopicName
@@ -109,9 +109,9 @@ def test_a_small_request_is_not_truncated() -> None:
 
 def test_truncation_is_idempotent() -> None:
     for length in (0, TEXT_MAX, TEXT_MAX + 1, 10**7):
-        once = cut("é" * length)
+        once = truncated("é" * length)
         assert len(once) <= TEXT_MAX
-        assert cut(once) == once
+        assert truncated(once) == once
 
 
 def test_an_untruncated_rejection_in_the_log_is_accepted() -> None:

@@ -130,8 +130,8 @@ def test_explain_covers_a_rejected_topic_name() -> None:
 
 
 def test_explain_omits_the_middle_of_a_long_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STEPS_FIRST", 3)
-    monkeypatch.setattr(module, "STEPS_LAST", 4)
+    monkeypatch.setattr(module, "STEPS_BEFORE_GAP", 3)
+    monkeypatch.setattr(module, "STEPS_AFTER_GAP", 4)
     rig = story("1 2 3\ncreate t 1x1")
     for number in range(20):
         rig.put(command(rig, f"alter t set:retention.ms={number}"))

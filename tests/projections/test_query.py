@@ -258,7 +258,7 @@ def paged(query: Queries, start: Ends, end: Ends, limit: int) -> list[TopicDiffe
 @pytest.mark.parametrize("scanned_max", [FAR, NEAR])
 async def test_diff_equals_the_difference_of_two_listings(scanned_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(differences, "SCANNED_MAX", scanned_max)
-    monkeypatch.setattr(differences, "PASSED_MAX", 4)
+    monkeypatch.setattr(differences, "SCANNED_KEYS_MAX", 4)
     monkeypatch.setattr(differences, "FOLDED_MAX", 3)
     async with service() as one:
         for name in ("a.b", "c", "d", "e_f", "g", "h", "i"):

@@ -232,7 +232,7 @@ def _a_transaction_that_its_leader_left_open_is_ended(cluster: QuorumCluster) ->
     cluster.wait_ready()
     kafkas = cluster.quorum.controllers
     until(lambda: all(_aborts(each.metadata) == 1 for each in kafkas), 60, "the transaction is ended")
-    folder = read_folder(kafkas[0].metadata, cut_torn_tail=True)
+    folder = read_folder(kafkas[0].metadata, ignore_torn_tail=True)
     topics = {each.name for each in image_at(folder, folder.end_offset).all(kinds.TopicRecord)}
     assert "t" in topics
     assert "never" not in topics

@@ -84,7 +84,7 @@ def test_snapshots_equal_kafkas_and_an_empty_voter_fetches_one(tmp_path: Path) -
             assert each.process.popen.poll() is None, each.process.output
             each.kill()
 
-    folders = [read_folder(each, cut_torn_tail=True) for each in (mine, late.folder / PARTITION, *partitions)]
+    folders = [read_folder(each, ignore_torn_tail=True) for each in (mine, late.folder / PARTITION, *partitions)]
     ends = [folder.checkpoint.end_offset for folder in folders]
     assert min(ends) > 0
     end = max(ends)

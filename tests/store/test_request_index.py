@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from controller.http.changes import TRIES_MAX, earlier
+from controller.http.changes import TRIES_MAX, earlier_attempt
 from controller.http.errors import Refused
 from controller.machine.commands.commands import TopicCommand
 from controller.store.request_index import API, OUTCOME, PRINCIPAL, RULE, IndexedRequest, newest_requests, values_of
@@ -198,7 +198,7 @@ def test_retried_requests_are_answered_from_their_events(line: str) -> None:
     for step in filter(None, steps.split(";")):
         rig.put(command(rig, step.strip()))
     carried_out = "cluster" in begin.split()
-    request_id, found = earlier(questions_of(rig.log), RequestId("q"), has_target_cluster=carried_out)
+    request_id, found = earlier_attempt(questions_of(rig.log), RequestId("q"), has_target_cluster=carried_out)
     if found is None:
         assert f"try {request_id}" == expected
         return
@@ -217,17 +217,17 @@ def test_retries_skip_request_ids_that_may_still_be_decided() -> None:
     rig = given("1 2 3 cluster")
     query = questions_of(rig.log)
     late = [RequestId("q"), RequestId("q-2")]
-    assert earlier(query, RequestId("q"), late) == ("q-3", None)
+    assert earlier_attempt(query, RequestId("q"), late) == ("q-3", None)
     for number in range(1, TRIES_MAX + 1):
         rig.put(command(rig, f"create t 1x1 clear=89 id=q{'' if number == 1 else f'-{number}'}"))
     with pytest.raises(Refused, match="use another key"):
-        earlier(questions_of(rig.log), RequestId("q"))
+        earlier_attempt(questions_of(rig.log), RequestId("q"))
 
 
 def test_earlier_requests_are_found_in_any_partition() -> None:
     rig = given("1 2 3")
     rig.put(command(rig, "create t 1x1 timeout=0"))
     both = Queries([query_of(given("1 2 3").log), query_of(rig.log)], lambda key: 1)
-    request_id, found = earlier(both, RequestId("q"))
+    request_id, found = earlier_attempt(both, RequestId("q"))
     assert (request_id, found is not None) == ("q", True)
-    assert earlier(both, RequestId("other")) == ("other", None)
+    assert earlier_attempt(both, RequestId("other")) == ("other", None)

@@ -284,4 +284,4 @@ def test_stored_acls_and_quotas_are_loaded_at_start() -> None:
     for cluster in (store.durable_cluster, TopicStore(log).state().cluster):
         assert set(cluster.acls) == set(rig.state.cluster.acls)
         assert (cluster.acls.count, cluster.quotas) == (2, {(("client-id", None),): (("request_percentage", 7.0),)})
-        assert list(cluster.acls.over(2, "abc")) == list(rig.state.cluster.acls.over(2, "abc"))
+        assert list(cluster.acls.covering(2, "abc")) == list(rig.state.cluster.acls.covering(2, "abc"))

@@ -25,7 +25,7 @@ from events.logs.rocksdb_log import RocksDbLog
 
 def records_at(partition: Path) -> Iterator[MetadataRecord]:
     """The records of a copy, whose last batch may be incomplete."""
-    for batch in read_folder(partition, cut_torn_tail=True).batches:
+    for batch in read_folder(partition, ignore_torn_tail=True).batches:
         if not batch.is_control:
             yield from (decode_record(value) for _, value in batch.records)
 
@@ -59,7 +59,7 @@ def _as_kafka_writes(record: MetadataRecord) -> MetadataRecord:
 
 def assert_alike(partitions: Mapping[int, Path], watermark: int) -> int:
     """Check that all copies have equal bytes from the highest log start to the high watermark; returns their number."""
-    folders = {node_id: read_folder(path, cut_torn_tail=True) for node_id, path in partitions.items()}
+    folders = {node_id: read_folder(path, ignore_torn_tail=True) for node_id, path in partitions.items()}
     start = max(each.batches[0].base_offset for each in folders.values())
     copies = {
         node_id: b"".join(
@@ -100,7 +100,7 @@ def snapshots_in(partition: Path) -> list[tuple[Path, int]]:
 
 def assert_snapshots_say_the_same(snapshots_of: Iterable[Path], whole: Path) -> int:
     """Check that each snapshot equals the records of a complete log below its end; returns the number of snapshots."""
-    folder = read_folder(whole, cut_torn_tail=True)
+    folder = read_folder(whole, ignore_torn_tail=True)
     assert folder.batches[0].base_offset == 0, f"the log in {whole} does not begin at 0"
     count = 0
     for partition in snapshots_of:

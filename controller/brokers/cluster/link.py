@@ -147,7 +147,7 @@ class ClusterLink:
         self.connections = Connections(security)
         self._known: tuple[Address, ...] = ()
         self._preferred: Address | None = None
-        self.spoken = ApiVersionsResponse()
+        self.api_versions = ApiVersionsResponse()
         """The APIs and features of a broker, as of the last `refresh_api_versions`."""
         self._all_metadata = SharedCall(self._fetch_metadata)
         settings: dict[str, str | int | float | bool] = {
@@ -202,7 +202,7 @@ class ClusterLink:
         """The online log directories of a broker, each with whether it is cordoned (KIP-1066). Empty for brokers too
         old to report that. Raises ClusterUnreachable."""
         key = ApiKey.DESCRIBE_LOG_DIRS
-        if not any(each.api_key == key and each.max_version >= LOG_DIRS_VERSION for each in self.spoken.api_keys):
+        if not any(each.api_key == key and each.max_version >= LOG_DIRS_VERSION for each in self.api_versions.api_keys):
             return {}
         request, kind = clients.DescribeLogDirsRequest(topics=()), clients.DescribeLogDirsResponse
         answer = await self.connections.call(address, key, LOG_DIRS_VERSION, request, kind)
@@ -211,7 +211,9 @@ class ClusterLink:
     async def refresh_api_versions(self) -> None:
         """Fetch the APIs and features of a broker. Raises ClusterUnreachable."""
         request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
-        _, self.spoken = await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, ApiVersionsResponse)
+        _, self.api_versions = await self._exchange(
+            ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, ApiVersionsResponse
+        )
 
     async def forward(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
         """Forward a client's request unchanged to any broker, or to the broker at `to`, and return the response. Raises

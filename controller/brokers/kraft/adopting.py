@@ -55,7 +55,7 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
     found = import_all(EventCollector(Author(request_id, COMMAND, "as it was"), image))
-    events = (_whole(folder, image, quorum), quorum, *_events(image, found, request_id))
+    events = (_metadata_adopted(folder, image, quorum), quorum, *_events(image, found, request_id))
     epochs = ProtocolIds().after(found.ids).broker_epochs
     mark = MetadataMark(folder.end_offset, tuple(sorted(epochs.items())), adopted=True)
     return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.ids.acls)}, request_id)
@@ -136,7 +136,9 @@ def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
 # --- events
 
 
-def _whole(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpochBegun) -> catalog.MetadataAdopted:
+def _metadata_adopted(
+    folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpochBegun
+) -> catalog.MetadataAdopted:
     records = [encode_record(record) for kind in _UNKNOWN_TO_MACHINE for record in image.all(kind)]
     records += [record.value for record in image.unknown]
     return catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(records))

@@ -66,7 +66,7 @@ class KafkaFolder(msgspec.Struct, frozen=True):
     """Zeros if the log begins at 0."""
     checkpoint_batches: tuple[RecordBatch, ...]
     batches: tuple[RecordBatch, ...]
-    cut: int
+    torn_bytes: int
     """The number of bytes of an incomplete batch at the end of the log, which `batches` does not have."""
 
     @property
@@ -79,14 +79,14 @@ class KafkaFolder(msgspec.Struct, frozen=True):
         return self.batches[-1].leader_epoch if self.batches else self.checkpoint.epoch
 
 
-def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
-    """Read a node's metadata folder. `path` is its `metadata.log.dir`, or the partition's folder in it. `cut_torn_tail`
-    ignores an incomplete batch at the end. Raises FolderError."""
+def read_folder(path: Path, *, ignore_torn_tail: bool = False) -> KafkaFolder:
+    """Read a node's metadata folder. `path` is its `metadata.log.dir`, or the partition's folder in it. With
+    `ignore_torn_tail`, an incomplete batch at the end is ignored. Raises FolderError."""
     partition = _partition_folder(path)
     try:
         properties = read_properties(partition.parent / META_PROPERTIES)
         checkpoint, checkpoint_batches = _newest_checkpoint(partition)
-        batches, cut = _log(partition, checkpoint.end_offset, cut_torn_tail)
+        batches, torn_bytes = _log(partition, checkpoint.end_offset, ignore_torn_tail)
         state = read_quorum_state(partition / QUORUM_STATE)
     except OSError as error:
         raise FolderError(f"{error.filename or partition} cannot be read: {error.strerror or error}") from error
@@ -103,7 +103,7 @@ def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
         checkpoint=checkpoint,
         checkpoint_batches=checkpoint_batches,
         batches=batches,
-        cut=cut,
+        torn_bytes=torn_bytes,
     )
 
 
@@ -141,16 +141,16 @@ def _newest_checkpoint(partition: Path) -> tuple[SnapshotId, tuple[RecordBatch, 
     return SnapshotId(*map(int, path.stem.split("-"))), batches
 
 
-def _log(partition: Path, covered: int, cut_torn_tail: bool) -> tuple[tuple[RecordBatch, ...], int]:
+def _log(partition: Path, covered: int, ignore_torn_tail: bool) -> tuple[tuple[RecordBatch, ...], int]:
     """The batches of the segments, and the size of an incomplete one. A checkpoint has the records below `covered`."""
     segments = sorted(each for each in partition.iterdir() if SEGMENT.fullmatch(each.name))
     batches: list[RecordBatch] = []
-    cut = 0
+    torn_bytes = 0
     for segment in segments:
         data = segment.read_bytes()
-        if segment is segments[-1] and cut_torn_tail:
+        if segment is segments[-1] and ignore_torn_tail:
             whole = whole_batches(data)
-            cut, data = len(data) - len(whole), whole
+            torn_bytes, data = len(data) - len(whole), whole
         expected = batches[-1].last_offset + 1 if batches else int(segment.stem)
         for batch in decode_batches(data, str(segment)):
             if batch.base_offset != expected:
@@ -161,8 +161,8 @@ def _log(partition: Path, covered: int, cut_torn_tail: bool) -> tuple[tuple[Reco
     if first > covered:
         raise FolderError(f"{partition} begins at offset {first} and has no checkpoint of the records before it")
     if batches and batches[-1].last_offset + 1 < covered:
-        return (), cut  # the checkpoint was fetched later and has all records
-    return tuple(batches), cut
+        return (), torn_bytes  # the checkpoint was fetched later and has all records
+    return tuple(batches), torn_bytes
 
 
 HAND_BACK: Final = "HandMetadataBack"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from controller.cli.arguments import (
     AGO,
+    add_action,
     completed_by,
     count,
     count_within,
@@ -61,7 +62,7 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("topic", description=COMMANDS["topic"].description)
     change = later("reads.topics", "change")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = _action(actions, "create", "create a topic, and wait until it is ready")
+    create = _add_topic_action(actions, "create", "create a topic, and wait until it is ready")
     create.add_argument("--partitions", type=int, metavar="N", help="number of partitions; default: the cluster's")
     create.add_argument("--replication-factor", type=int, metavar="N", help="default: the cluster's")
     _add_configs(create)
@@ -70,9 +71,9 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     create.add_argument("--dry-run", action="store_true", help="validate, and show the replicas that it would get")
     common.add_backend(create, change)
-    delete = _action(actions, "delete", "delete a topic; its history remains in the log")
+    delete = _add_topic_action(actions, "delete", "delete a topic; its history remains in the log")
     common.add_backend(delete, change, may_be_stopped=False)
-    alter = _action(actions, "alter", "change configs of a topic")
+    alter = _add_topic_action(actions, "alter", "change configs of a topic")
     _add_configs(alter)
     alter.add_argument(
         "--delete-config",
@@ -83,13 +84,13 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
         help="reset to the cluster's default",
     )
     common.add_backend(alter, change, may_be_stopped=False)
-    grow = _action(actions, "grow", "add partitions to a topic")
+    grow = _add_topic_action(actions, "grow", "add partitions to a topic")
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
     common.add_backend(grow, change, may_be_stopped=False)
 
 
-def _action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+def _add_topic_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
+    parser = add_action(actions, name, summary)
     topic = parser.add_argument("name", type=non_empty, metavar="NAME", help="the topic")
     if name != "create":
         completed_by(topic, topic_names)
@@ -176,24 +177,26 @@ def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
 def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("rules", description=COMMANDS["rules"].description)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
-    shown = verbs.add_parser("show", help="list the rules in force, now or in the past")
+    shown = add_action(verbs, "show", "list the effective rules, now or in the past")
     shown.add_argument("--text", action="store_true", help="print the text of the rules")
     common.add_at(shown)
     common.add_backend(shown, later("reads.rules", "show_rules"))
-    tested = verbs.add_parser("test", help="check a file of rules, and try its examples, without a server")
-    tested.add_argument("file", type=Path, metavar="FILE")
+    tested = add_action(verbs, "test", "check a file of rules, and try its examples, without a server")
+    tested.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
     tested.set_defaults(func=later("reads.rules", "test"))
-    applied = verbs.add_parser("apply", help="replace the rules in force by those of a file")
-    applied.add_argument("file", type=Path, metavar="FILE")
-    applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is in force; 0 for none")
+    applied = add_action(verbs, "apply", "replace the effective rules by those of a file")
+    applied.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
+    applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is effective; 0 for none")
     common.add_backend(applied, later("reads.rules", "apply"), may_be_stopped=False)
-    removed = verbs.add_parser("remove", help="apply a version without rules")
+    removed = add_action(verbs, "remove", "apply a version without rules")
     removed.set_defaults(file=None, after=None)
     common.add_backend(removed, later("reads.rules", "apply"), may_be_stopped=False)
-    history = verbs.add_parser("history", help="list all versions, the newest first")
+    history = add_action(verbs, "history", "list all versions, the newest first")
     common.add_backend(history, later("reads.rules", "history"))
-    diff = verbs.add_parser("diff", help="compare versions or files; exit code 1 if they differ")
+    diff = add_action(verbs, "diff", "compare versions or files; exit code 1 if they differ")
     what = "a version or a file"
-    diff.add_argument("first", metavar="VERSION|FILE", help=f"{what}; a file alone is compared with the rules in force")
-    diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=f"{what}; default: the rules in force")
+    diff.add_argument(
+        "first", metavar="VERSION|FILE", help=f"{what}; a file alone is compared with the effective rules"
+    )
+    diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=f"{what}; default: the effective rules")
     common.add_backend(diff, later("reads.rules", "diff"), formats=())

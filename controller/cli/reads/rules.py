@@ -83,7 +83,7 @@ def apply(options: argparse.Namespace, backend: Backend) -> int:
     body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
     before = backend.get(PoliciesView, "/policies").version
     applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
-    state = "is in force already" if before and before.number == applied.number else "is in force"
+    state = "is effective already" if before and before.number == applied.number else "is effective"
     line = f"version {applied.number} of the rules {state}"
     return show(options, applied, lambda _: [line], lambda: [applied.number])
 

@@ -41,7 +41,7 @@ from projections.text.wording import many
 
 def adopt(options: argparse.Namespace) -> int:
     """Take over a cluster from Kafka's controller, whose metadata folder is copied; returns the exit code."""
-    folder = read_folder(options.source, cut_torn_tail=options.cut_torn_tail)
+    folder = read_folder(options.source, ignore_torn_tail=options.cut_torn_tail)
     refuse_if_in_use(folder.path)
     _check_cluster(folder, options.cluster_id)
     taken = adopted(folder, _request_id("adopt"))
@@ -56,7 +56,7 @@ def adopt(options: argparse.Namespace) -> int:
 
 def restore(options: argparse.Namespace) -> int:
     """Rebuild a lost controller from a broker's copy of the metadata log; returns the exit code."""
-    folders = [read_folder(source, cut_torn_tail=options.cut_torn_tail) for source in options.sources]
+    folders = [read_folder(source, ignore_torn_tail=options.cut_torn_tail) for source in options.sources]
     for each in folders:
         _check_cluster(each, options.cluster_id or folders[0].cluster_id)
     folder = max(folders, key=lambda each: (each.epoch, each.end_offset))
@@ -102,7 +102,7 @@ def handback(options: argparse.Namespace) -> int:
 
 
 def _check_alone(data: Path, files: QuorumFiles, quorum: QuorumLeader) -> None:
-    voters = VoterHistory(files, ()).now.ids
+    voters = VoterHistory(files, ()).newest.ids
     if voters not in ((), (quorum.node_id,)):
         raise FolderError(
             f"{data} belongs to one of the voters {', '.join(map(str, voters))}: nothing is handed back, because "
@@ -154,8 +154,8 @@ def _report_adopted(options: argparse.Namespace, folder: KafkaFolder, taken: Ado
         + ", ".join(many(count, what) for count, what in counts)
         + f"; the metadata log ends at offset {folder.end_offset}, epoch {quorum.leader_epoch}"
     )
-    if folder.cut:
-        print(f"{folder.cut} bytes at the end of the log were dropped: an incomplete batch")
+    if folder.torn_bytes:
+        print(f"{folder.torn_bytes} bytes at the end of the log were dropped: an incomplete batch")
     unreadable = UnreadableConfigs()
     for event in taken.events:
         unreadable.on_event(event)

@@ -170,11 +170,11 @@ def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -
         head = backend.get(Consistency, "/log/head", partition=options.partition).head
         findings = Findings()
         if key is not None and not head.is_signed_by(key):
-            findings.found("its head is not signed by that key")
+            findings.add("its head is not signed by that key")
         sizes = {one.size for one in (head, old) if one is not None and one.size <= head.size}
         roots = _roots_over(backend, options.partition, sorted(sizes))
         if roots.get(head.size) != head.root:
-            findings.found("its events do not match its head")
+            findings.add("its events do not match its head")
         if old is not None:
             against_head(findings, old, head.log, head.size, lambda size: roots.get(size, ""))
     return _report(findings, head.log, head.size, head.root, [old] if old is not None else [], "")

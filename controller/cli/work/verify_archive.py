@@ -60,7 +60,7 @@ def verify_archive(
     name = log_name(manifest.cluster_id, options.partition)
     progress = progress_to(manifest.end)
     if key is not None and (manifest.bases or manifest.signature) and not manifest.is_signed_by(key):
-        findings.found(f"{MANIFEST} is not signed by that key: its bases and snapshots may be anybody's")
+        findings.add(f"{MANIFEST} is not signed by that key: its bases and snapshots may be anybody's")
     signed = [] if key is None else list(_signed_in(archived(place, manifest.segments), name))
     sizes = {one.size for one in (*heads, *signed)}
     for record, value in _each_event(place, manifest.segments, findings):
@@ -72,13 +72,13 @@ def verify_archive(
     newest = manifest.bases[-1].offset if manifest.bases else 0
     for one in heads:
         if one.log == name and one.size > max(frontier.size, newest):
-            findings.found(f"it has only {frontier.size} events, and the head covers {one.size}")
+            findings.add(f"it has only {frontier.size} events, and the head covers {one.size}")
         elif one.log != name or one.size <= frontier.size:  # else a base has the remaining events
             against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
     if key is not None:
         _check_signed(findings, key, signed, roots)
     for finding in _wrong_bases(place, manifest, options.partition, heads):
-        findings.found(finding)
+        findings.add(finding)
     more = f", with {len(signed)} signed heads" if signed else ""
     return findings, name, frontier.size, frontier.root().hex(), heads, more
 
@@ -92,12 +92,12 @@ def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[H
 
 def _check_signed(findings: Findings, key: bytes, signed: list[Head], roots: dict[int, bytes]) -> None:
     if not signed:
-        findings.found(NONE_SIGNED)
+        findings.add(NONE_SIGNED)
     for one in signed:
         if not one.is_signed_by(key):
-            findings.found(f"the head over its first {one.size} events was not signed by that key")
+            findings.add(f"the head over its first {one.size} events was not signed by that key")
         elif roots[one.size].hex() != one.root:
-            findings.found(f"its first {one.size} events do not match the signed head")
+            findings.add(f"its first {one.size} events do not match the signed head")
 
 
 def _wrong_bases(
@@ -155,7 +155,7 @@ def _each_event(
             times = [*times[:1], record.at_ms]
             yield record, value
         if file.index().pairs() != expected.pairs():
-            findings.found(f"the index in {segment.name} does not match its events")
+            findings.add(f"the index in {segment.name} does not match its events")
         own = replace(segment, first_ms=times[0], last_ms=times[-1], event_bytes=size, footer=file.footer)
         if own != segment:
-            findings.found(f"what {MANIFEST} says of {segment.name} does not match its events")
+            findings.add(f"what {MANIFEST} says of {segment.name} does not match its events")

@@ -25,7 +25,7 @@ from controller.http.changes import Changes
 from controller.http.errors import NO_STORE, HttpRequest, answer_error
 from controller.http.pages.frame import Density, Frame, density_of
 from controller.http.permissions import Reader
-from controller.http.query_threads import Reading, cacheable
+from controller.http.query_threads import QueryThreads, cacheable
 from controller.http.requests import FormTokens, caller_of
 from projections.queries.events import Window, timeline_page
 from projections.queries.query import NoTopic
@@ -62,10 +62,10 @@ def is_page(path: str) -> bool:
 
 
 class _Undecoded:
-    """Runs queries as `Reading` does, but returns the view instead of its JSON."""
+    """Runs queries as `QueryThreads` does, but returns the view instead of its JSON."""
 
-    def __init__(self, reading: Reading) -> None:
-        self.run = reading.run
+    def __init__(self, threads: QueryThreads) -> None:
+        self.run = threads.run
 
     async def answer(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Response[_T]:
         return Response(await self.run(work, *args, **kwargs))
@@ -79,9 +79,9 @@ class Site:
         self.api = reader.api
         self.changes: Changes = dependencies["changes"]
         self.tokens = FormTokens()
-        self._queries, self._reading = reader.queries, reader.reading
+        self._queries, self._threads = reader.queries, reader.threads
         self._templates = templates()
-        undecoded: Any = _Undecoded(self._reading)
+        undecoded: Any = _Undecoded(self._threads)
         self._dependencies, self._reader = dependencies, Reader(self.api, self._queries, undecoded)
         self._density: tuple[float, Density | None] | None = None
 
@@ -109,7 +109,7 @@ class Site:
         the page. `command` has the arguments of `topicwright` that print the same data."""
         await self._refresh_density(request)
         frame = self._frame(request, at=at, as_of=as_of, follow=follow, command=command)
-        answer = await self._reading.run(self._render, template, status, {"frame": frame, **context})
+        answer = await self._threads.run(self._render, template, status, {"frame": frame, **context})
         answer.headers.update(SECURITY)
         return answer
 
@@ -159,7 +159,7 @@ class Site:
     async def _refresh_density(self, request: HttpRequest) -> None:
         now = asyncio.get_running_loop().time()
         if self.allows(request, "Describe") and (self._density is None or now - self._density[0] > DENSITY_MAX_AGE_S):
-            timeline = await self._reading.run(timeline_page, self._queries, Window(limit=SPANS))
+            timeline = await self._threads.run(timeline_page, self._queries, Window(limit=SPANS))
             self._density = now, density_of(timeline)
 
 

@@ -50,9 +50,9 @@ async def log_head(
 ) -> Response[Consistency]:
     """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
     service has a key."""
-    reader.need()
+    reader.require()
     now_ms = reader.api.controller.now_ms()
-    return await reader.reading.answer(head_since, part_of(reader.queries, partition), now_ms, since, sign)
+    return await reader.threads.answer(head_since, part_of(reader.queries, partition), now_ms, since, sign)
 
 
 @get("/log/proof")
@@ -74,9 +74,9 @@ async def log_proof(
     if [offset, topic, request_id].count(None) != 2:
         raise invalid("give exactly one of offset, topic and request")
     if request_id is not None:
-        await reader.need_request(request_id)
+        await reader.require_request(request_id)
     else:
-        reader.need(topic)
+        reader.require(topic)
     which, first = EventFilter(topic, request_id), start if offset is None else offset
     return await reader.answer(prove, which, first, limit, partition, size, newest_head)
 
@@ -89,8 +89,8 @@ async def log_leaves(
     partition: Partition = None,
 ) -> Response[Leaves]:
     """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
-    reader.need()
-    return await reader.reading.answer(leaves, part_of(reader.queries, partition), start, limit)
+    reader.require()
+    return await reader.threads.answer(leaves, part_of(reader.queries, partition), start, limit)
 
 
 def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:

@@ -83,7 +83,7 @@ async def requests(
 @get("/requests/{request_id:str}")
 async def request_(request_id: FromPath[str], reader: _Reader, at: At = None) -> Response[RequestView]:
     """One request with the outcome of each topic."""
-    await reader.need_request(request_id)
+    await reader.require_request(request_id)
     return await reader.answer(lambda queries: queries.request(request_id, queries.end(at)))
 
 
@@ -99,14 +99,14 @@ async def explanation(
 ) -> Response[ExplanationView]:
     """Explain a topic or a request: its chain of events, as text."""
     if of == "topic":
-        reader.need(subject)
+        reader.require(subject)
     if of != "request" and reader.allows(subject):
         with suppress(NoTopic):
             return await reader.answer(explain_topic, subject, at)
         if of == "topic" or not await reader.may_see_request(subject):
             raise nothing_to_explain(subject)
     try:
-        await reader.need_request(subject)
+        await reader.require_request(subject)
         return await reader.answer(explain_request, subject, at)
     except NotFound:
         raise nothing_to_explain(subject) from None
@@ -130,7 +130,7 @@ async def events(
     If the log has partitions, events are ordered by time. `from` is then an offset in the given partition, or in the
     partition of the topic.
     """
-    reader.need(topic)
+    reader.require(topic)
     which = EventFilter(topic, request_id, () if kind is None else (kind,))
     newest = order == "newest"
     return await reader.answer(events_page, which, start, limit, partition, cursor, newest=newest, at=at)
@@ -150,7 +150,7 @@ async def follow(
     """Stream events as they become durable, from an offset or from now: one JSON object per line, and an empty line
     every few seconds as a heartbeat. With `Accept: text/event-stream` the response is server-sent events; send
     `Last-Event-ID` to resume."""
-    reader.need(topic)
+    reader.require(topic)
     is_sse = SERVER_SENT in request.headers.get("accept", "")
     write, media_type = (server_sent, SERVER_SENT) if is_sse else (ndjson, NDJSON)
     place = request.headers.get("last-event-id", cursor) if is_sse else cursor
@@ -168,21 +168,21 @@ async def timeline(
     spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="Number of equal time spans")] = 100,
 ) -> Response[TimelineView]:
     """Events over time: the time from the first to the last event, in spans of equal length."""
-    reader.need()
+    reader.require()
     return await reader.answer(timeline_page, Window(since, until, at, spans))
 
 
 @get("/brokers")
 async def brokers(reader: _Reader, at: At = None) -> Response[BrokersView]:
     """All brokers, live and fenced, and the settings that decisions depend on."""
-    reader.need()
+    reader.require()
     return await reader.answer(overviews.brokers, at)
 
 
 @get("/brokers/{broker_id:int}")
 async def broker(broker_id: FromPath[int], reader: _Reader, at: At = None) -> Response[BrokerDetailView]:
     """One broker, with its newest events."""
-    reader.need()
+    reader.require()
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
     return await reader.answer(overviews.broker, broker_id, at, load)
 
@@ -190,7 +190,7 @@ async def broker(broker_id: FromPath[int], reader: _Reader, at: At = None) -> Re
 @get("/summary")
 async def summary(reader: _Reader, at: At = None) -> Response[SummaryView]:
     """Brokers, topics, waiting topics with the reason, refusals of the last day by rule, and the newest requests."""
-    reader.need()
+    reader.require()
     if at is not None:
         return await reader.answer(overviews.summary, at)
     status, counts, store = reader.api.controller.status(), reader.api.store.durable_counts, reader.api.store
@@ -205,7 +205,7 @@ async def summary(reader: _Reader, at: At = None) -> Response[SummaryView]:
 @get("/policies")
 async def policies(reader: _Reader, at: At = None) -> Response[PoliciesView]:
     """The rules and policies for changes of topics, and the refusals of the last day by rule and by principal."""
-    reader.need()
+    reader.require()
     return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
 
 
@@ -229,7 +229,7 @@ async def diff(
 @get("/quorum")
 async def quorum(reader: _Reader) -> QuorumView:
     """Voters, leader, and since when it leads, as this voter sees them; 404 if this service is not a voter."""
-    reader.need()
+    reader.require()
     api = reader.api
     if api.quorum is None:
         raise NotFound("this service is not a voter of a controller quorum: that needs serve --brokers kraft, or join")

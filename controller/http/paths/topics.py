@@ -102,23 +102,23 @@ async def topics(
 @get("/topics/{name:str}")
 async def topic(name: FromPath[str], reader: _Reader, at: At = None) -> Response[TopicView]:
     """One topic with its partitions."""
-    reader.need(name)
+    reader.require(name)
     part = reader.queries.of_topic(name)
     newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
-        return await reader.reading.answer(topic_at, part, name, at)
-    return await reader.reading.answer(lambda: topic_view(part.row(newest), live, part.as_of(end)))
+        return await reader.threads.answer(topic_at, part, name, at)
+    return await reader.threads.answer(lambda: topic_view(part.row(newest), live, part.as_of(end)))
 
 
 @get("/topics/{name:str}/configs")
 async def topic_configs(name: FromPath[str], reader: _Reader, at: At = None) -> Response[TopicConfigsView]:
     """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
-    reader.need(name, "DescribeConfigs")
+    reader.require(name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
     newest, end, settings = part.live().durable_named(name), part.end(), reader.api.cluster.settings
     if at is not None or newest is None:
-        return await reader.reading.answer(configs_of_topic_at, part, name, at)
-    return await reader.reading.answer(configs_of, part, newest.configs, settings, end)
+        return await reader.threads.answer(configs_of_topic_at, part, name, at)
+    return await reader.threads.answer(configs_of, part, newest.configs, settings, end)
 
 
 @get("/topics/{name:str}/events")
@@ -133,7 +133,7 @@ async def topic_events(
     at: At = None,
 ) -> Response[EventsView]:
     """The events of a topic name: of every topic that ever had it, and of refused requests."""
-    reader.need(name)
+    reader.require(name)
     which = EventFilter(name, None, () if kind is None else (kind,))
     return await reader.answer(topic_events_page, which, start, limit, cursor, newest=order == "newest", at=at)
 
@@ -143,7 +143,7 @@ async def topic_timeline(
     name: FromPath[str], reader: _Reader, at: At = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response[TopicTimelineView]:
     """The history of a topic, grouped by cause, newest first."""
-    reader.need(name)
+    reader.require(name)
     return await reader.answer(topic_timeline_page, name, Window(None, None, at, limit, cursor))
 
 
@@ -159,7 +159,7 @@ class _Page:
 
     async def empty(self, at: str | None) -> Response[TopicsView]:
         """The empty page for a caller whom no ACL allows to describe a topic."""
-        self._end = await self._reader.reading.run(self._queries.end, at)
+        self._end = await self._reader.threads.run(self._queries.end, at)
         return await self._answer(None)
 
     async def in_the_past(self, at: str, listed: Callable[..., TopicsView], after: str | None) -> Response[TopicsView]:
@@ -192,7 +192,7 @@ class _Page:
         """Add the topics that the caller may see. Returns True if the page is full and more topics follow."""
         visible = [one for one in topics if self._is_visible(one.name)]
         if visible:
-            self._found += await self._reader.reading.run(
+            self._found += await self._reader.threads.run(
                 lambda: summaries(self._queries.rows(visible), self._live, self._which)
             )
         is_full = len(self._found) > self._limit

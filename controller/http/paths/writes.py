@@ -191,7 +191,7 @@ class RulesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RulesAppliedView(msgspec.Struct, frozen=True):
-    """The version of the rules that is in force now."""
+    """The version of the rules that is effective now."""
 
     number: int
 
@@ -199,7 +199,7 @@ class RulesAppliedView(msgspec.Struct, frozen=True):
 @post("/rules", status_code=200, operation_class=described(RulesBody))
 async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView:
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
-    reader.need(operation="Alter")
+    reader.require(operation="Alter")
     body, caller, controller = await read_body(request, RulesBody), reader.caller, reader.api.controller
     try:  # in a thread, because it may take seconds; deciding finds the result in the cache, but no error
         if body.text:
@@ -259,7 +259,7 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
 async def add(brokers: _Brokers, reader: _Reader, request: HttpRequest) -> SimulatedBrokerView:
     """Add a broker, with the next free id."""
-    reader.need(operation="Alter")
+    reader.require(operation="Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
         raise invalid(f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
@@ -269,7 +269,7 @@ async def add(brokers: _Brokers, reader: _Reader, request: HttpRequest) -> Simul
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
 async def stop(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) -> SimulatedBrokerView:
     """Stop a broker: it is fenced, and its partitions elect other leaders."""
-    reader.need(operation="Alter")
+    reader.require(operation="Alter")
     brokers.stop_broker(broker_id)
     return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
@@ -277,7 +277,7 @@ async def stop(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) -> 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
 async def start(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) -> SimulatedBrokerView:
     """Start a broker: it catches up and rejoins the ISRs."""
-    reader.need(operation="Alter")
+    reader.require(operation="Alter")
     brokers.start_broker(broker_id)
     return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
@@ -287,7 +287,7 @@ async def delay(
     broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
 ) -> SimulatedBrokerView:
     """Delay when a broker applies events."""
-    reader.need(operation="Alter")
+    reader.require(operation="Alter")
     body = await read_body(request, DelayBody)
     try:
         brokers.set_delay(broker_id, body.delay_ms)

@@ -3,7 +3,7 @@
 `KafkaServer` creates one for each client. Requests start in order as they arrive, up to the limits. Responses that are
 ready together are sent in one write, in the order of requests. Beyond a limit, and while the client does not read
 (`pause_writing`), the connection reads nothing more. A large frame is decoded in another thread. While a request of an
-API with `alone` (see `ApiHandler`) runs, no other request of the connection starts.
+API with `is_exclusive` (see `ApiHandler`) runs, no other request of the connection starts.
 
 The connection closes, with one log line, after a malformed or unsupported request, when a handler raises (also
 `Disconnect`), when it is idle, or when the server stops. Earlier requests are answered first. When the client
@@ -80,8 +80,8 @@ class Connection(asyncio.Protocol):
         self._gate: SaslGate | None = None
         self._authentication_timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
-        self._alone: Exchange | None = None
-        """A running request of an API with `alone`, or a large one that is being decoded; meanwhile no other starts."""
+        self._exclusive: Exchange | None = None
+        """A running request of an API with `is_exclusive`, or a large one being decoded; meanwhile no other starts."""
         self._reading = True
         self._writable = True
         self._round_scheduled = False
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
     def _run_round(self) -> None:
         """Start requests, send responses that are ready, then pause or resume reading."""
         self._begin_requests()
-        if self._client.ends and not self._protocol.ended:
+        if self._client.closes_after_responses and not self._protocol.ended:
             self._protocol.end()
         self._send_answers()
         if self._transport is None:
@@ -225,7 +225,9 @@ class Connection(asyncio.Protocol):
 
     def _may_begin(self) -> bool:
         limits = self._service.limits
-        if (self._gate is not None and self._gate.busy) or (self._alone is not None and not self._alone.answered):
+        if (self._gate is not None and self._gate.busy) or (
+            self._exclusive is not None and not self._exclusive.answered
+        ):
             return False
         return (
             self._writable
@@ -263,13 +265,13 @@ class Connection(asyncio.Protocol):
 
     def _decode_in_thread(self, exchange: Exchange, frame: bytes, started: float) -> None:
         """Decode a large request in another thread; no other request starts before it."""
-        self._alone, exchange.unread = exchange, None
+        self._exclusive, exchange.unread = exchange, None
         service, elements_max = self._service, self._service.handlers[exchange.header.api_key].elements_max
         future = service.loop.run_in_executor(service.reader, exchange.read, frame, elements_max)
         self._wait_for(future, exchange, started, self._decoded)
 
     def _decoded(self, exchange: Exchange, bytes_taken: int, started: float) -> None:
-        self._alone = None
+        self._exclusive = None
         self._protocol.resize(exchange, bytes_taken)
         self._begin(exchange, started)
 
@@ -292,8 +294,8 @@ class Connection(asyncio.Protocol):
         except (Exception, asyncio.CancelledError) as error:
             self._fail(exchange, error, started)
             return
-        if service.handlers[header.api_key].alone:
-            self._alone = exchange
+        if service.handlers[header.api_key].is_exclusive:
+            self._exclusive = exchange
         self._wait_for(future, exchange, started, self._answer)
 
     def _wait_for(self, future: asyncio.Future[Any], exchange: Exchange, started: float, then: _Continue) -> None:

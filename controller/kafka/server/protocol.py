@@ -233,7 +233,7 @@ class ServerProtocol:
             api = self._apis.get(header.api_key)
             if api is None or not api.min_version <= header.api_version <= api.max_version:
                 return self._unsupported(header, api, len(frame))
-            if api.passes:
+            if api.is_undecoded:
                 return self._add(Exchange(header, ForwardedRequest(frame=frame), len(frame)))
             exchange = Exchange(header, None, len(frame))
             if len(frame) > DECODED_ON_LOOP_BYTES_MAX:

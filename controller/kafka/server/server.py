@@ -75,7 +75,7 @@ class ConnectionCounts:
         self.total += 1
         return True
 
-    def left(self, host: str) -> None:
+    def release(self, host: str) -> None:
         """An admitted client has disconnected."""
         self._by_host[host] -= 1
         self.total -= 1
@@ -204,7 +204,7 @@ class KafkaServer:
         """Unregister a closed connection whose handlers have ended, or a handshake, failed or not."""
         if connection not in self._connections and connection not in self.handshakes:
             return
-        self._counts.left(connection.host)
+        self._counts.release(connection.host)
         if isinstance(connection, TlsAccept):
             self.handshakes.discard(connection)
             return

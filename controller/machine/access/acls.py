@@ -55,7 +55,7 @@ class Acls(msgspec.Struct, frozen=True):
         for entries in self.by_pattern.values():
             yield from entries
 
-    def over(self, resource_type: int, name: str) -> Iterator[tuple[Pattern, Entries]]:
+    def covering(self, resource_type: int, name: str) -> Iterator[tuple[Pattern, Entries]]:
         """Yields the patterns that cover a resource, with their ACLs: its literal name, `*`, and its prefixes."""
         by_pattern = self.by_pattern
         for literal in (name, WILDCARD) if name != WILDCARD else (name,):

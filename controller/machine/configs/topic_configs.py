@@ -57,9 +57,9 @@ def validate_topic_configs(
     values = read_values(TOPIC_CONFIGS if len(explicit) > 1 else (BY_NAME[name] for name in explicit), explicit)
     if isinstance(values, Bad):
         return invalid_config(values.message)
-    in_force = {**values_in_force(broker_defaults), **values}
+    effective = {**effective_values(broker_defaults), **values}
     tiered = dict(broker_defaults).get(TIERED_STORAGE_KEY, "").strip().lower() == "true"
-    return _contradiction(in_force, dict(existing), tiered)
+    return _contradiction(effective, dict(existing), tiered)
 
 
 def invalid_config(message: str) -> Rejection:
@@ -72,12 +72,12 @@ def topic_config(name: str, explicit: Iterable[tuple[str, str | None]], broker_d
         if key == name and text is not None:
             value = BY_NAME[name].read(text)
             return None if isinstance(value, Bad) else value
-    return values_in_force(broker_defaults).get(name)
+    return effective_values(broker_defaults).get(name)
 
 
 def contradicting_defaults(broker_defaults: Configs) -> str | None:
     """Returns the contradiction between broker-level settings that are valid individually, or None."""
-    found = _compaction_lags(values_in_force(broker_defaults))
+    found = _compaction_lags(effective_values(broker_defaults))
     return None if found is None else found.message
 
 
@@ -95,13 +95,13 @@ def readable_configs(configs: Configs) -> Configs:
 
 def min_insync_replicas(configs: Configs, settings: Settings) -> int:
     """Returns the effective min.insync.replicas; 1 if the stored value is invalid."""
-    value = topic_config(MIN_INSYNC_REPLICAS, configs, settings.defaults_in_force)
+    value = topic_config(MIN_INSYNC_REPLICAS, configs, settings.effective_defaults)
     return value if isinstance(value, int) else 1
 
 
 def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
     """Returns the effective unclean.leader.election.enable."""
-    return topic_config(UNCLEAN_ELECTION, configs, settings.defaults_in_force) is True
+    return topic_config(UNCLEAN_ELECTION, configs, settings.effective_defaults) is True
 
 
 # Checks of explicit values.
@@ -130,14 +130,14 @@ def _unknown_name(explicit: Mapping[str, str]) -> Rejection | None:
     return None
 
 
-def _contradiction(in_force: Mapping[str, Value], existing: Mapping[str, str], tiered: bool) -> Rejection | None:
-    found = _compaction_lags(in_force)
+def _contradiction(values: Mapping[str, Value], existing: Mapping[str, str], tiered: bool) -> Rejection | None:
+    found = _compaction_lags(values)
     if found is not None:
         return found
-    if in_force["remote.storage.enable"]:
-        return _remote_storage(in_force, tiered)
+    if values["remote.storage.enable"]:
+        return _remote_storage(values, tiered)
     had_remote = existing.get("remote.storage.enable", "").strip().lower() == "true"
-    if had_remote and not in_force["remote.log.delete.on.disable"]:
+    if had_remote and not values["remote.log.delete.on.disable"]:
         return invalid_config(
             "It is invalid to disable remote storage without deleting remote data. To keep the remote data read-only, "
             "set `remote.storage.enable=true,remote.log.copy.disable=true`. To delete all remote data, set "
@@ -146,8 +146,8 @@ def _contradiction(in_force: Mapping[str, Value], existing: Mapping[str, str], t
     return None
 
 
-def _compaction_lags(in_force: Mapping[str, Value]) -> Rejection | None:
-    low, high = _number(in_force, "min.compaction.lag.ms"), _number(in_force, "max.compaction.lag.ms")
+def _compaction_lags(values: Mapping[str, Value]) -> Rejection | None:
+    low, high = _number(values, "min.compaction.lag.ms"), _number(values, "max.compaction.lag.ms")
     if low <= high:
         return None
     return invalid_config(
@@ -155,24 +155,24 @@ def _compaction_lags(in_force: Mapping[str, Value]) -> Rejection | None:
     )
 
 
-def _remote_storage(in_force: Mapping[str, Value], tiered: bool) -> Rejection | None:
+def _remote_storage(values: Mapping[str, Value], tiered: bool) -> Rejection | None:
     if not tiered:
         return invalid_config(
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
             f"storage. Name: remote.storage.enable; allowed: false, unless the broker has {TIERED_STORAGE_KEY}=true"
         )
-    if in_force["cleanup.policy"] not in ((), ("delete",)):
+    if values["cleanup.policy"] not in ((), ("delete",)):
         return invalid_config(
             "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
         )
     checks = (local_retention, _copy_lag, _frozen_retention)
-    found = (check(in_force, unit) for check in checks for unit in ("bytes", "ms"))
+    found = (check(values, unit) for check in checks for unit in ("bytes", "ms"))
     return next((invalid_config(why) for why in found if why is not None), None)
 
 
-def local_retention(in_force: Mapping[str, Value], unit: str, prefix: str = "") -> str | None:
+def local_retention(values: Mapping[str, Value], unit: str, prefix: str = "") -> str | None:
     """Returns the error if local retention exceeds total retention. `prefix` precedes the names in the message."""
-    local, whole = _number(in_force, f"local.retention.{unit}"), _number(in_force, f"retention.{unit}")
+    local, whole = _number(values, f"local.retention.{unit}"), _number(values, f"retention.{unit}")
     start = f"Invalid value {local} for configuration {prefix}local.retention.{unit}: Value must not be"
     if whole > -1 and local == -1:
         return f"{start} -1 as {prefix}retention.{unit} value is set as {whole}."
@@ -181,21 +181,21 @@ def local_retention(in_force: Mapping[str, Value], unit: str, prefix: str = "") 
     return None
 
 
-def _copy_lag(in_force: Mapping[str, Value], unit: str) -> str | None:
+def _copy_lag(values: Mapping[str, Value], unit: str) -> str | None:
     """Returns the error if local segments are deleted before they may be copied to remote storage (KIP-1241)."""
     name, local_name = f"remote.copy.lag.{unit}", f"local.retention.{unit}"
-    lag, local = _number(in_force, name), _number(in_force, local_name)
-    local = _number(in_force, f"retention.{unit}") if local == -2 else local
+    lag, local = _number(values, name), _number(values, local_name)
+    local = _number(values, f"retention.{unit}") if local == -2 else local
     if lag <= 0 or not 0 <= local < lag:
         return None
     why = f"Value must not exceed {local_name} (effective value: {local})"
     return f"Invalid value {lag} for configuration {name}: {why}"
 
 
-def _frozen_retention(in_force: Mapping[str, Value], unit: str) -> str | None:
+def _frozen_retention(values: Mapping[str, Value], unit: str) -> str | None:
     """Returns the error if remote storage accepts no more segments and local and total retention differ (KIP-950)."""
-    local = _number(in_force, f"local.retention.{unit}")
-    if not in_force["remote.log.copy.disable"] or local in (-2, _number(in_force, f"retention.{unit}")):
+    local = _number(values, f"local.retention.{unit}")
+    if not values["remote.log.copy.disable"] or local in (-2, _number(values, f"retention.{unit}")):
         return None
     return (
         f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` must be "
@@ -203,8 +203,8 @@ def _frozen_retention(in_force: Mapping[str, Value], unit: str) -> str | None:
     )
 
 
-def _number(in_force: Mapping[str, Value], name: str) -> int:
-    value = in_force[name]
+def _number(values: Mapping[str, Value], name: str) -> int:
+    value = values[name]
     assert isinstance(value, int), f"{name} is a number in the table"
     return value
 
@@ -229,7 +229,7 @@ def _in_topic_unit(synonym: Synonym, text: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def values_in_force(broker_defaults: Configs) -> Mapping[str, Value]:
+def effective_values(broker_defaults: Configs) -> Mapping[str, Value]:
     """Returns the effective values of a topic without explicit configs, by name. Invalid broker-level texts are
     ignored."""
     chosen = dict(broker_defaults)

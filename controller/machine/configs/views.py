@@ -15,9 +15,9 @@ from functools import lru_cache
 import msgspec
 
 from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS, TopicConfig
-from controller.machine.configs.topic_configs import operators_default, values_in_force
+from controller.machine.configs.topic_configs import effective_values, operators_default
 from controller.machine.configs.values import Bad, ConfigType, value_text
-from controller.machine.state import in_force
+from controller.machine.state import merged_defaults
 from events.catalog import Configs
 
 
@@ -118,7 +118,7 @@ def _entry(
 
 @lru_cache(maxsize=16)
 def _described_base(broker_defaults: Configs, dynamic: Configs) -> tuple[ConfigEntry, ...]:
-    values, origins = values_in_force(in_force(broker_defaults, dynamic)), _origins(broker_defaults, dynamic)
+    values, origins = effective_values(merged_defaults(broker_defaults, dynamic)), _origins(broker_defaults, dynamic)
     entries = []
     for row in TOPIC_CONFIGS:
         if not row.internal:

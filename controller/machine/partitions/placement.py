@@ -104,9 +104,9 @@ def place(topic: str, ring: Ring, first: int, count: int, factor: int) -> tuple[
     missing = tuple(BrokerId(-n) for n in range(1, factor - size + 1)) if factor > size else ()
     if factor == 1 or size == 1:
         return tuple([(ring.members[(seed + index) % size][0], *missing) for index in range(first, first + count)])
-    turns, reachable = size - 1, factor - len(missing)
+    follower_positions, reachable = size - 1, factor - len(missing)
     lists = (
-        _replicas(ring, (seed + index) % size, (seed // size + index // size) % turns, reachable)
+        _replicas(ring, (seed + index) % size, (seed // size + index // size) % follower_positions, reachable)
         for index in range(first, first + count)
     )
     return tuple(replicas + missing for replicas in lists) if missing else tuple(lists)
@@ -115,13 +115,13 @@ def place(topic: str, ring: Ring, first: int, count: int, factor: int) -> tuple[
 @lru_cache(maxsize=16_384)
 def _replicas(ring: Ring, at: int, shift: int, factor: int) -> tuple[BrokerId, ...]:
     """The leader, which is the broker at index `at` of the ring, and its followers, unused racks first."""
-    members, turns = ring.members, len(ring.members) - 1
+    members, follower_positions = ring.members, len(ring.members) - 1
     leader, leader_rack = members[at]
     chosen = [leader]
     used = {leader_rack}
     while len(chosen) < factor:
-        for step in range(turns):
-            broker_id, rack = members[(at + 1 + (shift + step) % turns) % len(members)]
+        for step in range(follower_positions):
+            broker_id, rack = members[(at + 1 + (shift + step) % follower_positions) % len(members)]
             if rack not in used and broker_id not in chosen:
                 chosen.append(broker_id)
                 used.add(rack)

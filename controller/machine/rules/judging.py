@@ -20,7 +20,7 @@ from controller.machine.commands import commands
 from controller.machine.commands.access import ApplyRules
 from controller.machine.configs.changes import altered
 from controller.machine.configs.table import BY_NAME
-from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, operators_default, values_in_force
+from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, effective_values, operators_default
 from controller.machine.configs.values import Bad, Value
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
@@ -89,7 +89,7 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     return Judgement(tuple(broken["enforce"]), tuple(broken["warn"]), tuple(broken["observe"]))
 
 
-def judged(state: State, command: commands.AnyCommand, decision: Decision) -> Judgement:
+def judge_decision(state: State, command: commands.AnyCommand, decision: Decision) -> Judgement:
     """Applies the rules of the state to a decided command. Raises RulesError for rules of a newer release."""
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED
@@ -139,7 +139,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         before, after = _defaults(state.cluster, command)
     else:
         topic = topic_named(state, command.topic)
-        defaults = state.cluster.settings.defaults_in_force
+        defaults = state.cluster.settings.effective_defaults
         before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
         after = None if kind == "delete" else _facts_after(topic, before, decision, defaults)
     return Change(
@@ -294,7 +294,7 @@ def _fields(topic: TopicFacts) -> dict[str, object]:
 
 def _config(topic: TopicFacts) -> dict[str, object]:
     """The effective configs of a topic by name: numbers, texts, true or false, and lists."""
-    values: dict[str, Value] = dict(values_in_force(topic.defaults))
+    values: dict[str, Value] = dict(effective_values(topic.defaults))
     for name in topic.configs:
         value = topic.value(name) if name in BY_NAME else None
         if value is not None and not isinstance(value, Bad):

@@ -100,7 +100,7 @@ class Consensus(Replica):
     def flush_failed(self, now: float, error: OSError) -> None:
         """A flush failed: if the disk is full, truncate the unflushed data. Raises any other error, or one of the
         truncation."""
-        self.no_room(error)
+        self.on_disk_full(error)
         self._run(now, self._role.flush_failed(now))
         self.truncate(self.log.durable_end)
         self.flush_ended()
@@ -115,7 +115,7 @@ class Consensus(Replica):
         try:
             return leader.append(now, records, timestamp_ms, for_observers=for_observers)
         except OSError as error:
-            self.no_room(error)
+            self.on_disk_full(error)
             if self.others:
                 self._run(now, leader.resign(now + self.options.fetch_timeout_s))
             raise

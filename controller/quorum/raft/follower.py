@@ -187,7 +187,7 @@ class Follower(RoleState):
             replica.emit(Warned(f"leader {replica.leader_id} sent invalid data: {broken}"))
             is_success = False
         except OSError as error:
-            replica.no_room(error)
+            replica.on_disk_full(error)
             self._snapshot = None
             self._extend_deadline(now)
             self._next_at = now + FULL_RETRY_S

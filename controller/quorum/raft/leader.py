@@ -58,9 +58,9 @@ class Leader(RoleState):
     def __init__(self, replica: Replica, now: float, granted: frozenset[int]) -> None:
         super().__init__(replica)
         self._granted = granted
-        self._began = now
-        self._begin_at = now
-        self._beginning: set[int] = set()  # voters that have not answered BeginQuorumEpoch yet
+        self._leader_since = now
+        self._next_begin_at = now
+        self._begin_in_flight: set[int] = set()  # voters that have not answered BeginQuorumEpoch yet
         self._delayed: dict[Hashable, DelayedFetch] = {}
         self._resign_at: float | None = None
         self.epoch_start = replica.log.end
@@ -88,7 +88,7 @@ class Leader(RoleState):
         try:
             self._append(now, records, replica.wall_ms(now), is_control=True)
         except OSError as error:
-            replica.no_room(error)
+            replica.on_disk_full(error)
             return ToUnattached(replica.epoch)
         return self.tick(now)
 
@@ -101,26 +101,26 @@ class Leader(RoleState):
             replica.respond(each.token, fetch_error(replica, code))
         self._delayed = {}
         self.changes.cancel()
-        replica.transfer_ended(now, now - self._began)
+        replica.transfer_ended(now, now - self._leader_since)
 
     # --- time
 
     @property
     def wake(self) -> float:
-        times = [self._begin_at, self._check_quorum_at(), self.changes.wake]
+        times = [self._next_begin_at, self._check_quorum_at(), self.changes.wake]
         times += [self._due(each) for each in self._delayed.values()]
         times += [] if self._observers_wait is None else [self._observers_wait[1]]
         return min(times if self._resign_at is None else [*times, self._resign_at])
 
     def _check_quorum_at(self) -> float:
-        since = max(self._began, self.progress.majority_fetched_at())
+        since = max(self._leader_since, self.progress.majority_fetched_at())
         return since + CHECK_QUORUM * self._replica.options.fetch_timeout_s
 
     def tick(self, now: float) -> Transition | None:
         if now >= self._check_quorum_at() or (self._resign_at is not None and now >= self._resign_at):
             return self._resigned()
-        if now >= self._begin_at:
-            self._begin_at = now + self._replica.options.fetch_timeout_s / 4
+        if now >= self._next_begin_at:
+            self._next_begin_at = now + self._replica.options.fetch_timeout_s / 4
             self._begin_epoch(now)
         self.changes.tick(now)
         if self._observers_wait is not None and now >= self._observers_wait[1]:
@@ -162,8 +162,8 @@ class Leader(RoleState):
         return last
 
     def append_control(self, now: float, records: Sequence[Pair]) -> None:
-        """Append a control batch. Raises OSError. If it changes the voter set, call `_count` next: the majority may be
-        another."""
+        """Append a control batch. Raises OSError. If it changes the voter set, call `_advance_high_watermark` next: the
+        majority may be another."""
         self._append(now, records, self._replica.wall_ms(now), is_control=True)
         self._observers_wait = None
 
@@ -178,7 +178,7 @@ class Leader(RoleState):
         return log.end - 1
 
     def flushed(self, now: float) -> Transition | None:
-        return self._count(now)
+        return self._advance_high_watermark(now)
 
     @property
     def watermark(self) -> int:
@@ -187,7 +187,7 @@ class Leader(RoleState):
         known = self._replica.high_watermark
         return known if known > self.epoch_start else -1
 
-    def _count(self, now: float) -> Transition | None:
+    def _advance_high_watermark(self, now: float) -> Transition | None:
         """Advance the high watermark to the offset below which a majority has all records."""
         replica, before = self._replica, self.watermark
         durable_end = replica.log.durable_end
@@ -221,12 +221,12 @@ class Leader(RoleState):
                 return None
             case _:
                 self.changes.request(now, token, request)
-                return self._count(now)
+                return self._advance_high_watermark(now)
 
     def raise_kraft_version(self, now: float) -> Transition | None:
         """Raise kraft.version from 0 to 1. Raises Refused."""
         self.changes.raise_kraft_version(now)
-        return self._count(now)
+        return self._advance_high_watermark(now)
 
     def _fetch(
         self, now: float, token: Hashable, request: quorum.FetchRequest, part: quorum.FetchPartition
@@ -245,7 +245,7 @@ class Leader(RoleState):
             self.progress.fetched(now, node_id, part.replica_directory_id, part.fetch_offset)
             replica.emit(Fetched(node_id))
             self._schedule.log_changed(now)
-            transition = self._count(now)
+            transition = self._advance_high_watermark(now)
             if transition is not None:
                 return transition
         if token in self._delayed and (wait_s <= 0 or self._is_ready(now, delayed)):
@@ -324,7 +324,7 @@ class Leader(RoleState):
         replica = self._replica
         for voter in replica.others:
             idle_s = now - self.progress.of(voter).fetched_at
-            if voter.id in self._beginning or idle_s < replica.options.fetch_timeout_s / 2:
+            if voter.id in self._begin_in_flight or idle_s < replica.options.fetch_timeout_s / 2:
                 continue
             part = quorum.BeginEpochPartition(
                 voter_directory_id=voter.directory, leader_id=replica.me.id, leader_epoch=replica.epoch
@@ -335,7 +335,7 @@ class Leader(RoleState):
                 topics=topics_of(part),
                 leader_endpoints=replica.me.listeners,
             )
-            self._beginning.add(voter.id)
+            self._begin_in_flight.add(voter.id)
             timeout_s = replica.options.fetch_timeout_s / 2
             replica.send(voter.id, replica.address_of(voter), BEGIN, request, timeout_s)
 
@@ -343,8 +343,8 @@ class Leader(RoleState):
         """A voter answered BeginQuorumEpoch, or a new voter ApiVersions."""
         if not isinstance(context, int):
             self.changes.replied(now, context, response)
-            return self._count(now)
-        self._beginning.discard(context)
+            return self._advance_high_watermark(now)
+        self._begin_in_flight.discard(context)
         return discovered_by_response(self._replica, response)[1]
 
     def describe(self, now: float) -> quorum.DescribeQuorumResponse:

@@ -84,7 +84,7 @@ class Replica:
     @property
     def voters(self) -> VoterSet:
         """The newest voter set in the log, committed or not."""
-        return self.history.now
+        return self.history.newest
 
     @property
     def kraft_version(self) -> int:
@@ -105,7 +105,7 @@ class Replica:
         """True if this node may become the leader: as a voter, or as a voter that an uncommitted voter set removes. In
         that case it may be the only replica with that voter set, so that no other node could win (Ongaro, 4.2.2)."""
         is_uncommitted = self.history.changed_at >= self.high_watermark
-        was_voter = is_uncommitted and self.history.before.has(self.me.id, self.me.directory)
+        was_voter = is_uncommitted and self.history.previous.has(self.me.id, self.me.directory)
         return self.can_lead and self.epoch < EPOCH_MAX and (self.is_voter or was_voter)
 
     @property
@@ -164,7 +164,7 @@ class Replica:
     def append_batches(self, data: bytes) -> None:
         """Append batches. Raises BrokenBatch and OSError."""
         for batch in self.log.append(data):
-            self.history.take(batch)
+            self.history.add(batch)
         if self.full is not None:
             self.full = None
             self.emit(out.Warned("there is room for the metadata log again"))
@@ -192,7 +192,7 @@ class Replica:
             self.high_watermark = offset
             self._effects.append(out.HighWatermark(offset))
 
-    def no_room(self, error: OSError) -> None:
+    def on_disk_full(self, error: OSError) -> None:
         """Record that a write failed for lack of space, and warn once. Raises any other error again."""
         if not is_full(error):
             raise error
@@ -215,7 +215,7 @@ class Replica:
             try:
                 self.log.persist(state)
             except OSError as error:
-                self.no_room(error)
+                self.on_disk_full(error)
                 if msgspec.structs.replace(state, leader_id=known.leader_id) != known:
                     raise CannotPersistVote(str(error)) if self.others else error from None
 

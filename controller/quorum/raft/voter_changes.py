@@ -190,7 +190,7 @@ class VoterChanges:
         try:
             self._append_control(now, [voters_record(voters)])
         except OSError as error:
-            self._replica.no_room(error)
+            self._replica.on_disk_full(error)
             self._pending.offset = None
             self._end(ErrorCode.KAFKA_STORAGE_ERROR, f"the leader's disk is full: {error}")
 

@@ -95,12 +95,12 @@ class VoterHistory:
         snapshot = self._log.snapshot
         if snapshot is not None:
             for batch in self._log.snapshot_control_batches():
-                self.take(batch, snapshot.end_offset - 1)
+                self.add(batch, snapshot.end_offset - 1)
         for batch in self._log.control_batches():
             if snapshot is None or batch.base_offset >= snapshot.end_offset:
-                self.take(batch)
+                self.add(batch)
 
-    def take(self, batch: RecordBatch, at: int | None = None) -> None:
+    def add(self, batch: RecordBatch, at: int | None = None) -> None:
         """Process an appended batch, or one of a snapshot, whose records all have the offset `at`."""
         for number, (key, value) in enumerate(batch.records if batch.is_control else ()):
             offset = batch.base_offset + number if at is None else at
@@ -116,12 +116,12 @@ class VoterHistory:
         self._versions = [each for each in self._versions if each[0] < end]
 
     @property
-    def now(self) -> VoterSet:
+    def newest(self) -> VoterSet:
         """The newest voter set."""
         return self._sets[-1][1] if self._sets else self._static
 
     @property
-    def before(self) -> VoterSet:
+    def previous(self) -> VoterSet:
         """The voter set before the newest one."""
         return self._sets[-2][1] if len(self._sets) > 1 else self._static
 

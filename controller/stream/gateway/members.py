@@ -52,7 +52,7 @@ class Announcement(Fact, frozen=True):
     endpoints: tuple[Endpoint, ...] = ()
     """The advertised address of each listener, by its name; the first is `host` and `port`."""
 
-    def at(self, listener: str | None) -> tuple[str, int]:
+    def address_for(self, listener: str | None) -> tuple[str, int]:
         """The address for clients of a listener: the listener of the same name, or the first one."""
         for each in self.endpoints:
             if each.name == listener:
@@ -144,7 +144,7 @@ class Members:
 
 
 def node_of(gateway: Announcement, listener: str | None) -> Node:
-    return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
+    return Node(node_id_of(gateway.gateway_id), *gateway.address_for(listener))
 
 
 class StreamGateway(ControllerApi):
@@ -167,13 +167,13 @@ class StreamGateway(ControllerApi):
         nodes = []
         for broker in brokers:
             turn = live.index(broker) if not broker.fenced else 0
-            host, port = gateways[turn % len(gateways)].at(listener)
+            host, port = gateways[turn % len(gateways)].address_for(listener)
             nodes.append(Node(broker.broker_id, host, port, broker.rack, broker.fenced))
         return [*nodes, *(node_of(one, listener) for one in gateways[len(live) :])]
 
     def controller_id(self) -> int:
         """The node for admin requests: this gateway."""
-        own = self.members.own.at(self._listener)
+        own = self.members.own.address_for(self._listener)
         for node in self.nodes():
             if (node.host, node.port) == own:
                 return node.node_id

@@ -83,7 +83,7 @@ class ClusterStateCopies:
         self._arrived = asyncio.Event()
 
     def read_further(self) -> None:
-        """End the wait of `everywhere` if no partition lags. Must be called after partitions were read further."""
+        """End the wait of `copy_everywhere` if no partition lags. Must be called after partitions were read further."""
         if not self._lagging():
             self._arrived.set()
 
@@ -95,7 +95,7 @@ class ClusterStateCopies:
                 self._copy(lagging)
         self._lagged = lagging
 
-    async def everywhere(self, within_s: float) -> None:
+    async def copy_everywhere(self, within_s: float) -> None:
         """Copy to all partitions, and wait until every partition has the configs or the time is up."""
         lagging = self._lagging()
         if lagging:
@@ -224,7 +224,7 @@ class GatewayNode:
     async def _in_all_partitions(self, decided: asyncio.Future[Reply]) -> Reply:
         """The reply to a change of broker configs, returned once every partition has the change."""
         reply = await decided
-        await self._copies.everywhere(self._answer_timeout_s)
+        await self._copies.copy_everywhere(self._answer_timeout_s)
         return reply
 
     def heartbeat(self) -> None:

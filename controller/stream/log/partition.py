@@ -98,7 +98,7 @@ class PartitionState:
         self._answers = answers
         self._is_ahead = False
         """True if there are uncommitted events."""
-        self._stored = self.reader.kafka_offset
+        self._stored_offset = self.reader.kafka_offset
         self._recent: RecentRequests | None = None
         self._values: list[bytes] = []
         """The events of the next record. `_record_bytes` is their size and that of their answers."""
@@ -157,8 +157,8 @@ class PartitionState:
     @property
     def committed_position(self) -> Position:
         """The committed position. Raises LogError."""
-        place = stored_position(self.log)
-        return START if place is None else place.position
+        stored = stored_position(self.log)
+        return START if stored is None else stored.position
 
     # --- reading
 
@@ -229,10 +229,10 @@ class PartitionState:
         if self._is_ahead:
             self._recorder.commit({POSITION: self._position()})
             self._is_ahead = False
-            self._stored = kafka_offset
-        elif kafka_offset >= self._stored + POSITION_EVERY_RECORDS:
+            self._stored_offset = kafka_offset
+        elif kafka_offset >= self._stored_offset + POSITION_EVERY_RECORDS:
             self.log.write(Commit(own={POSITION: self._position()}))
-            self._stored = kafka_offset
+            self._stored_offset = kafka_offset
         self.log.mark_durable()  # in Kafka
         self.store.became_durable(self.state)
 
@@ -295,20 +295,22 @@ def stored_position(log: RocksDbLog) -> StoredPosition | None:
 def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
     """Why an opened cache is unusable; None if it is usable. Raises CacheAhead."""
     try:
-        place = stored_position(log)
+        stored = stored_position(log)
     except msgspec.DecodeError as error:
         return f"its position in the events topic cannot be read: {error}"
-    if place is None:
+    if stored is None:
         return "it has events, but no position in the events topic" if log.next_offset else None
-    if place.topic_id != topic_id:
-        of = f"is of the events topic with id {place.topic_id}, and the one in Kafka has {topic_id}"
+    if stored.topic_id != topic_id:
+        of = f"is of the events topic with id {stored.topic_id}, and the one in Kafka has {topic_id}"
         if log.next_offset:
             raise CacheAhead(folder, of)
         return of
-    if place.position.next_event != log.next_offset:
-        return f"it has {log.next_offset} events, but its position is after {place.position.next_event} events"
-    if place.position.kafka_offset < first_record:
-        return f"it ends before record {place.position.kafka_offset}, and Kafka has only records from {first_record} on"
+    if stored.position.next_event != log.next_offset:
+        return f"it has {log.next_offset} events, but its position is after {stored.position.next_event} events"
+    if stored.position.kafka_offset < first_record:
+        return (
+            f"it ends before record {stored.position.kafka_offset}, and Kafka has only records from {first_record} on"
+        )
     try:
         LogTree(log)
     except LogCorrupted as error:

@@ -31,7 +31,7 @@ from controller.stream.log.topics import offset_ranges, offsets_consumer, prepar
 from events.catalog import EVENT_VERSION
 from events.errors import UserError
 from events.logs.events_topic import Fence, Position, encode_record
-from projections.replay.log.kafka_ref import KafkaTopic, Reading
+from projections.replay.log.kafka_ref import KafkaTopic, TopicReader
 from projections.replay.log.secondary import FrozenLog
 
 WRITER = "restore"
@@ -165,8 +165,8 @@ def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequenc
 
 def _check_empty(topic: KafkaTopic) -> None:
     """Raise NotRestored for a topic with records: restored records after them would not count."""
-    with closing(Reading(topic)) as kafka:
-        for number, (first, end) in kafka.now().ranges.items():
+    with closing(TopicReader(topic)) as kafka:
+        for number, (first, end) in kafka.current_ranges().ranges.items():
             if first > 0 or next(kafka.records(number, 0, end), None) is not None:
                 raise NotRestored(
                     f"topic {topic.topic} has or had records: if the folders have all that is left in it, delete it "

@@ -44,7 +44,7 @@ from controller.machine.errors import ErrorCode
 from controller.serving.archiving import Archiving, archive_store, sign_heads
 from controller.serving.reach_cluster import ReachedCluster, log_readers
 from controller.settings.load import ServeSettings
-from controller.store.snapshotting import resting, too_many
+from controller.store.snapshotting import too_many, with_pauses
 from controller.store.store import TopicStore
 from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode_command, key_of
 from controller.stream.log.partition import PartitionState
@@ -97,7 +97,7 @@ class PartitionHistory(Archiving):
         with closing(pairs):  # type: ignore[type-var]
             newest = next(bases(archive.store, log.cluster_id, base.topic_id), None)
             if newest is None or newest.start < base.start:
-                size = write_base(archive, base, resting(pairs, self._rest)).size
+                size = write_base(archive, base, with_pauses(pairs, self._pause)).size
                 upload_snapshots(archive, log, lambda offsets: too_many(offsets, self._interval))
                 self._lines.info("base stored", partition=self._partition.partition, events=base.offset, bytes=size)
         self._base_start = base.start

@@ -88,12 +88,12 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerStatus:
     """The log lines, metrics and readiness of a worker. Implements `context.Watcher`.
 
-    `doing` is the reason why the worker decides nothing; None while it owns its partitions. `poll` requests the end
-    offsets of the commands partitions regularly, and so detects that Kafka does not answer.
+    `idle_reason` is the reason why the worker decides nothing; None while it owns its partitions. `poll` requests the
+    end offsets of the commands partitions regularly, and so detects that Kafka does not answer.
     """
 
     def __init__(self, reports: Reports) -> None:
-        self.doing: str | None = "starting"
+        self.idle_reason: str | None = "starting"
         self._reports = reports
         self._log = structlog.get_logger("topicwright")
         self._log_limiter = LogRateLimiter()
@@ -112,7 +112,7 @@ class WorkerStatus:
         """The reason why the worker decides no commands; None if it decides."""
         errors = (each.cluster.error for each in self._leaders.values() if each.cluster is not None)
         error = next(filter(None, errors), None)
-        return self.doing or self._unreachable or (error and f"the cluster cannot be reached: {error}")
+        return self.idle_reason or self._unreachable or (error and f"the cluster cannot be reached: {error}")
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
         leaders = self._leaders
@@ -159,7 +159,7 @@ class WorkerStatus:
         """Count a skipped command. Of similar faults, one a minute is logged."""
         self._faults += 1
         error = fault.error
-        suppressed = self._log_limiter.passes(fault.partition if error is None else place_of(error))
+        suppressed = self._log_limiter.admit(fault.partition if error is None else place_of(error))
         if suppressed is not None:
             self._log.error(
                 "command skipped",
@@ -183,7 +183,7 @@ class WorkerStatus:
 
     def lost(self, why: str) -> None:
         self._losses += 1
-        self.doing = f"partitions are being claimed again: {why}"
+        self.idle_reason = f"partitions are being claimed again: {why}"
         self._log.warning("partitions lost, claiming them again", why=why)
 
 
@@ -241,7 +241,7 @@ class Worker:
         )
         make_brokers = await self._make_brokers(topics)
         driver = self._driver(topics, make_brokers)
-        self._status.doing = "joining the group"
+        self._status.idle_reason = "joining the group"
         self._running = self._driving.begin(driver.run(self._leaving, self._claimed))
         await self._claimed_once.wait()
 
@@ -252,7 +252,7 @@ class Worker:
         if self._running is not None:
             ended, _ = await asyncio.wait((self._running,), timeout=LEAVE_S)
             has_left = bool(ended)
-        self._status.doing = "stopping"
+        self._status.idle_reason = "stopping"
         await self._background.stop()
         if self._status.engine is not None and has_left:
             await self._status.engine.close()
@@ -290,7 +290,7 @@ class Worker:
         return None if self._topic_watch is None else self._topic_watch.error
 
     def _wait_for(self, why: str) -> None:
-        self._status.doing = why
+        self._status.idle_reason = why
 
     def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> Driver:
         options, settings = self.options, self.options.settings
@@ -335,7 +335,7 @@ class Worker:
         return FaustDriver(engine, group)
 
     def _claimed(self) -> None:
-        self._status.doing = None
+        self._status.idle_reason = None
         self._claimed_once.set()
 
 

@@ -130,14 +130,14 @@ def upload_snapshots(writer: ManifestWriter, log: EventLog, too_many: Callable[[
     _remove_unnamed(writer.store, writer.change(lambda manifest: replace(manifest, snapshots=stay)))
 
 
-def download_snapshots(store: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
-    """Copy missing snapshots to a log, newest first, and return their number. Damaged snapshots are skipped. `rest` is
+def download_snapshots(store: ArchiveStore, log: EventLog, pause: Callable[[], None]) -> int:
+    """Copy missing snapshots to a log, newest first, and return their number. Damaged snapshots are skipped. `pause` is
     called between two snapshots. Raises ArchiveError, LogError, OSError."""
     here, added = set(snapshot_offsets(log)), 0
     for copy in reversed(read_manifest(store).snapshots):
         if copy.offset in here or not 0 < copy.offset <= log.durable_offset:
             continue
-        rest()
+        pause()
         about = snapshot_info(log, copy.offset)
         if (about.event_version, about.last_event) == (copy.event_version, copy.last_event):
             with suppress(ArchiveDamaged):

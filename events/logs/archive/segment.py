@@ -41,7 +41,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[int]).decode
 _BATCH: Final = 512
 _BATCH_BYTES: Final = 2 << 20
-"""The approximate size of a batch, which takes some milliseconds. `pack_segment` calls `rest` after each batch."""
+"""The approximate size of a batch, which takes some milliseconds. `pack_segment` calls `pause` after each batch."""
 CANONICAL, VALUE = "canonical", "value"
 Pairs = dict[bytes, bytes]
 
@@ -186,9 +186,9 @@ def pack_segment(
     cluster_id: str,
     columns: ColumnMaker,
     requests: Callable[[], Mapping[bytes, bytes]],
-    rest: Callable[[], None],
+    pause: Callable[[], None],
 ) -> tuple[Segment, bytes]:
-    """Pack stored events, at least one, into a segment; returns its description and its file. `rest` is called between
+    """Pack stored events, at least one, into a segment; returns its description and its file. `pause` is called between
     batches, and may raise to stop.
 
     Raises LogError, EventDecodeError.
@@ -200,7 +200,7 @@ def pack_segment(
         packing.take(batch)
         size += sum(len(value) for _, value in batch)
         last, last_value = batch[-1]
-        rest()
+        pause()
     end = last.offset + 1
     content = packing.done(SnapshotInfo(cluster_id, end, EVENT_VERSION, zlib.crc32(last_value)), requests())
     segment = Segment(

@@ -40,13 +40,13 @@ Root = Callable[[int, int], bytes]
 
 
 class Packing(msgspec.Struct, frozen=True):
-    """How segments are made: `requests` returns the state keys of the requests that began in a range; `rest` is called
+    """How segments are made: `requests` returns the state keys of the requests that began in a range; `pause` is called
     between pieces of work, and may raise to stop; `segment_events` is a power of two."""
 
     writer: ManifestWriter
     columns: Callable[[], ColumnMaker]
     requests: Callable[[int, int], Mapping[bytes, bytes]]
-    rest: Callable[[], None] = lambda: None
+    pause: Callable[[], None] = lambda: None
     segment_events: int = SEGMENT
 
 
@@ -117,7 +117,7 @@ class Archiver:
         if stop > self._log.durable_offset or stop <= start:
             return None
         values, requests = self._log.read(start, stop), partial(by.requests, start, stop)
-        segment, content = pack_segment(values, self._log.cluster_id, by.columns(), requests, by.rest)
+        segment, content = pack_segment(values, self._log.cluster_id, by.columns(), requests, by.pause)
         if segment.tree != self._root(start, stop).hex():
             raise LogCorrupted(
                 f"the log is damaged: events {start} to {stop - 1} are not those that its tree was made over, and are "

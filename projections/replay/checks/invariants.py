@@ -44,7 +44,7 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay invariants`: check the log up to a point in time. Each violation is a row; `found` is
     true if there is one. Raises ReplayError.
 
-    With `options.output` the export in that folder is updated first, and the checks run on it. From the second run on,
+    With `options.to` the export in that folder is updated first, and the checks run on it. From the second run on,
     only topics with new events are checked. `options.more` may have `checks`, a file of more invariants. Then all
     topics are checked.
     """
@@ -57,10 +57,10 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
                 "run it with --local, or as `topicwright replay sql`"
             )
     ends = ends_of(ref, options.at)
-    if options.output is None:
+    if options.to is None:
         checked = _checked(runner, partial(events_of, ref, ends), wanted, limit)
     else:
-        folder = Path(options.output)
+        folder = Path(options.to)
         notes = export(runner, ref, folder, ends).values()
         if "checks" in options.more:
             checked = _checked(runner, partial(exported, folder, ends), wanted, limit)

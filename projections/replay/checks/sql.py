@@ -22,13 +22,13 @@ from projections.replay.runner import WRITTEN, Batches, Runner, check_new, check
 from projections.text.wording import many
 
 FILES = (".parquet", ".csv", ".json")
-"""The kinds of files that --output may name."""
+"""The kinds of files that --to may name."""
 
 
 def check_sql(_: Ref, options: Options) -> None:
     """Check that the output file has a known extension. Raises ReplayError."""
-    if options.output is not None and not options.output.endswith(FILES):
-        raise ReplayError(f"--output {options.output} must end in {', '.join(FILES)}")
+    if options.to is not None and not options.to.endswith(FILES):
+        raise ReplayError(f"--to {options.to} must end in {', '.join(FILES)}")
 
 
 @contextmanager
@@ -66,9 +66,9 @@ def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
     for a query that fails, with the position that DuckDB names."""
     with opened(ref, options.at) as history:
         try:
-            if options.output is not None:
-                rows: Any = history.execute(f"copy ({options.subject}) to ?", [options.output]).fetchall()
-                return Outcome([], False, [f"{many(rows[0][0], 'row')} written to {options.output}"])
+            if options.to is not None:
+                rows: Any = history.execute(f"copy ({options.subject}) to ?", [options.to]).fetchall()
+                return Outcome([], False, [f"{many(rows[0][0], 'row')} written to {options.to}"])
             answer = history.execute(options.subject or "")
             header = tuple(column[0] for column in answer.description or ())
             rows = answer.fetchall()
@@ -89,9 +89,9 @@ check_views = check_new
 
 
 def run_views(runner: Runner, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay views`: write all views up to a point in time to `options.output`, as Parquet in a folder
+    """Run `topicwright replay views`: write all views up to a point in time to `options.to`, as Parquet in a folder
     for each. A task writes the views of its bucket, this process those of the whole log. Raises ReplayError."""
-    ends, folder = ends_of(ref, options.at), Path(options.output or "").absolute()
+    ends, folder = ends_of(ref, options.at), Path(options.to or "").absolute()
     names = [view.name for view in views() if view.name not in (None, "causes")]
     of_buckets = [name for name in names if name not in OF_THE_LOG]
 

@@ -127,9 +127,9 @@ class Note(msgspec.Struct, frozen=True):
 
 def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay export`: add the new events up to `options.at` to an export. Raises ReplayError."""
-    assert options.output is not None, "the command line requires it"
+    assert options.to is not None, "the command line requires it"
     rows, lines = [], []
-    for place, (added, note) in export(runner, ref, Path(options.output), ends_of(ref, options.at)).items():
+    for place, (added, note) in export(runner, ref, Path(options.to), ends_of(ref, options.at)).items():
         held = f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
         lines.append(f"{many(added, 'event')} added: {place} holds {held}")
         row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
@@ -139,11 +139,11 @@ def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
 
 def check_export(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that the output folder can hold an export of this log. Raises ReplayError."""
-    if options.output is None:
+    if options.to is None:
         return
-    folder = Path(options.output)
+    folder = Path(options.to)
     if not isinstance(ref, KafkaRef):
-        noted(folder)
+        read_note(folder)
     elif (folder / NOTE).exists():
         raise ReplayError(f"{folder} is an export of a data directory: export {ref.text} to another folder")
 
@@ -162,7 +162,7 @@ def export(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> dict[Path, tup
 
 def _add_events(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> tuple[int, Note]:
     """Add the events of one log partition as one segment."""
-    before, ((partition, end),) = noted(folder), ends.items()
+    before, ((partition, end),) = read_note(folder), ends.items()
     with _log_end(ref, partition) as log:
         start = 0 if before is None else _continued(log, before, folder, ref)
         if before is not None and end <= start:
@@ -204,10 +204,10 @@ def exported(
 
 def exported_files(folder: Path) -> list[str]:
     """The Parquet files of an export; of a log in Kafka those of all partitions. Raises ReplayError."""
-    notes = [(each, noted(each)) for each in sorted(folder.glob(f"{PARTITION}*")) or (folder,)]
+    notes = [(each, read_note(each)) for each in sorted(folder.glob(f"{PARTITION}*")) or (folder,)]
     found = [each / f"{SEGMENT}={segment}" for each, note in notes if note is not None for segment in note.segments]
     if not found:
-        raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --output {folder}`")
+        raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --to {folder}`")
     return [str(file) for segment in found for file in sorted(segment.glob("*.parquet"))]
 
 
@@ -230,7 +230,7 @@ def _log_end(ref: Ref, partition: int) -> Iterator[_LogEnd]:
         yield _LogEnd(log.cluster_id, log.durable_offset, lambda offset: sha256(read_one(log, offset)).hexdigest())
 
 
-def noted(folder: Path) -> Note | None:
+def read_note(folder: Path) -> Note | None:
     """The note of an export; None if there is no export yet. Raises ReplayError if the folder holds something else."""
     try:
         note = msgspec.json.decode((folder / NOTE).read_bytes(), type=Note)

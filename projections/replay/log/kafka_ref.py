@@ -69,14 +69,14 @@ def _is_address(text: str) -> bool:
     return parts is not None and 0 < int(parts[2]) < 1 << 16
 
 
-class TopicNow(msgspec.Struct, frozen=True):
+class TopicRanges(msgspec.Struct, frozen=True):
     """The current state of a topic: its cluster id, and the earliest and latest offset of each partition."""
 
     cluster_id: str
     ranges: Mapping[int, tuple[int, int]]
 
 
-class Reading:
+class TopicReader:
     """Reads one events topic from Kafka, with a consumer of librdkafka."""
 
     def __init__(self, topic: KafkaTopic) -> None:
@@ -111,7 +111,7 @@ class Reading:
     def close(self) -> None:
         self._consumer.close()
 
-    def now(self) -> TopicNow:
+    def current_ranges(self) -> TopicRanges:
         """The current state of the topic. Raises ReplayError if Kafka does not answer or the topic does not exist."""
         try:
             known = self._consumer.list_topics(self._topic.topic, timeout=ANSWERS_WITHIN_S)
@@ -124,7 +124,7 @@ class Reading:
         except KafkaException as error:
             self._consumer.poll(0)
             raise ReplayError(f"{self._topic.text} cannot be read: {self._why(error.args[0])}") from None
-        return TopicNow(str(known.cluster_id), ranges)
+        return TopicRanges(str(known.cluster_id), ranges)
 
     def records(self, partition: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The records at offsets in [start, end); offsets without a record are skipped. Raises ReplayError."""

@@ -24,7 +24,7 @@ from events.catalog import Recorded
 from events.codec import EventDecodeError, decode_event
 from events.logs.events_topic import KEEP_ALL, START, PartitionReader, Position, RecordError
 from events.logs.log import LogError
-from projections.replay.log.kafka_ref import KafkaTopic, Reading
+from projections.replay.log.kafka_ref import KafkaTopic, TopicReader
 from projections.replay.outcome import ReplayError
 
 SCAN_EVENTS = 50_000  # the events of a partition between two positions at which a task may begin
@@ -73,17 +73,17 @@ def scan(topic: KafkaTopic, only: int | None = None, segment_events: int = SCAN_
     events, at most SCAN_EVENTS. Raises ReplayError if Kafka cannot be reached, records are missing or invalid, or the
     partition does not exist."""
     segment_events = min(segment_events, SCAN_EVENTS)
-    with closing(Reading(topic)) as kafka:
-        now = kafka.now()
-        if only is not None and only not in now.ranges:
-            raise ReplayError(f"{topic.text} has no partition {only}: it has partitions 0 to {len(now.ranges) - 1}")
-        wanted = now.ranges if only is None else {only: now.ranges[only]}
+    with closing(TopicReader(topic)) as kafka:
+        found = kafka.current_ranges()
+        if only is not None and only not in found.ranges:
+            raise ReplayError(f"{topic.text} has no partition {only}: it has partitions 0 to {len(found.ranges) - 1}")
+        wanted = found.ranges if only is None else {only: found.ranges[only]}
         scans = [_scan(kafka, topic, partition, *ends, segment_events) for partition, ends in wanted.items()]
-    return KafkaRef(topic, now.cluster_id, tuple(scans))
+    return KafkaRef(topic, found.cluster_id, tuple(scans))
 
 
 def _scan(
-    kafka: Reading, topic: KafkaTopic, partition: int, first: int, end: int, segment_events: int
+    kafka: TopicReader, topic: KafkaTopic, partition: int, first: int, end: int, segment_events: int
 ) -> PartitionScan:
     check_begins(topic, partition, first)
     cluster: list[Stored] = []
@@ -140,7 +140,7 @@ def stored_events(topic: KafkaTopic, wanted: Range) -> Iterator[Stored]:
     """The events of a range. Raises ReplayError, also if the topic was replaced by another one."""
     start, end, partition, position = wanted[:4]
     fold = PartitionReader(partition, position)
-    with closing(Reading(topic)) as kafka:
+    with closing(TopicReader(topic)) as kafka:
         for events in folded(topic, fold, kafka.records(partition, position.kafka_offset, wanted.kafka_end)):
             yield from (one for one in events if start <= one[0] < end)
             if fold.next_event >= end:

@@ -151,7 +151,7 @@ class FrozenLog(RocksDbLog):
         self._flushing = threading.Lock()
         self._failure = "being opened for writing: this copy can only be read"
         self._closed = False
-        self.cut = None
+        self.truncated_at = None
         self._database = _open(path)
         try:
             end = self.next_offset = self._database.tail()

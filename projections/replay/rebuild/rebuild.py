@@ -78,7 +78,7 @@ def run_rebuild(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay rebuild`: print a view as of a point in time, or write it to a folder."""
     ends = ends_of(ref, options.at)
     begin = beginning(ref, ends, options) if options.view == "topics" else AT_FIRST
-    if options.output is not None:
+    if options.to is not None:
         return begun_at(_written(runner, ref, options, ends, begin), begin, ends)
     table = rebuilt(runner, ref, options.view, ends, begin)
     if options.view == "topics" and not options.all_rows:
@@ -112,7 +112,7 @@ _ORDER = {
 
 def _written(runner: Runner, ref: Ref, options: Options, ends: Ends, begin: Beginning) -> Outcome:
     """Write a view to a new folder; the tasks that fold it write the files. Raises ReplayError."""
-    folder = Path(options.output or "").absolute()
+    folder = Path(options.to or "").absolute()
     with new_folder(folder):
         if options.view in _FOLDS:
             job, schema = _FOLDS[options.view]
@@ -125,8 +125,8 @@ def _written(runner: Runner, ref: Ref, options: Options, ends: Ends, begin: Begi
             table = rebuilt(runner, ref, options.view, ends)
             files = [_write(iter(table.to_batches()), table.schema, folder, options.format)[0]]
         check_written(folder, files, "*")
-    line = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
-    return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [line])
+    line = f"{options.view} as of {as_of(ends)} are in {options.to} ({options.format})"
+    return Outcome([{"view": options.view, **offsets_row(ends), "output": options.to}], False, [line])
 
 
 def _write(batches: Batches, schema: pa.Schema, folder: Path, kind: str) -> Row:
@@ -141,7 +141,7 @@ def _write(batches: Batches, schema: pa.Schema, folder: Path, kind: str) -> Row:
 def _lines(rows: Sequence[Mapping[str, Any]], options: Options, ends: Ends) -> Iterator[str]:
     yield f"{many(len(rows), options.view[:-1])} as of {as_of(ends)}"
     if len(rows) > options.limit:
-        yield f"… showing the first {options.limit}; -o json prints all, --output writes all to a folder"
+        yield f"… showing the first {options.limit}; -o json prints all, --to writes all to a folder"
 
 
 def _table(rows: Sequence[Mapping[str, Any]], view: str, *, of_log: bool) -> Table | None:

@@ -200,11 +200,11 @@ def _why(request: RecordedRequest, recorded: list[bytes], release: str) -> str:
     before = [one for one in request.timeline.settings_changes if one[0] < request.first.offset]
     if not before:
         return "no settings are recorded before it"
-    offset, in_force = before[-1]
+    offset, settings = before[-1]
     by_inputs = _other_settings(request, recorded, offset) or _other_brokers(request)
     if by_inputs:
         return by_inputs
-    decided_by, since = in_force.release, f"in force since offset {offset}"
+    decided_by, since = settings.release, f"effective since offset {offset}"
     if decided_by != release:
         return f"release {decided_by} ({since}) decided it; the rules of this release, {release}, are others"
     return f"release {release} ({since}), which is this one, has recorded it: its rules or the log were changed"
@@ -216,7 +216,7 @@ def _other_settings(request: RecordedRequest, recorded: list[bytes], since: int)
     for pairs, origin in _candidates(request):
         if _gives(request, pairs, recorded):
             changed = _changed(dict(request.cluster.settings_pairs), dict(pairs))
-            of = f"in force are the settings of offset {since}"
+            of = f"the settings of offset {since} are effective"
             return f"with {changed} it is decided as recorded{origin}; {of}"
     return ""
 

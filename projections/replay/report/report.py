@@ -1,4 +1,4 @@
-"""Writes a report: `topicwright replay report LOG --output FILE.html`, one HTML page that loads no other files.
+"""Writes a report: `topicwright replay report LOG --to FILE.html`, one HTML page that loads no other files.
 
 SQL on the events of a log and the views of `checks/views.sql` computes the numbers. page.html
 includes the figures (`figures`) with Plotly's library, and below each figure its numbers in a table, which need no
@@ -241,15 +241,15 @@ def check_report(ref: Ref, options: Options) -> None:
     """Check that the page can be written. Raises ReplayError."""
     output = _place(options)
     if not output.parent.is_dir() or output.is_dir():
-        raise ReplayError(f"--output {output} cannot be written: name a file in an existing folder")
+        raise ReplayError(f"--to {output} cannot be written: name a file in an existing folder")
 
 
 def _place(options: Options) -> Path:
-    return Path(options.output or DEFAULT_OUTPUT).absolute()
+    return Path(options.to or DEFAULT_OUTPUT).absolute()
 
 
 def run_report(_: object, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay report`: write the report up to `options.at` to `options.output`; `found` is true
+    """Run `topicwright replay report`: write the report up to `options.at` to `options.to`; `found` is true
     if an invariant is violated. Raises ReplayError."""
     output = _place(options)
     report = gather(ref, options.at)
@@ -274,7 +274,7 @@ def _write(output: Path, text: str) -> None:
         finally:
             new.unlink(missing_ok=True)
     except OSError as error:
-        raise ReplayError(f"--output {output} cannot be written: {error.strerror or error}") from error
+        raise ReplayError(f"--to {output} cannot be written: {error.strerror or error}") from error
 
 
 def _lines(report: Report, broken: list[str], output: Path) -> Iterator[str]:

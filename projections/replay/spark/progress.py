@@ -48,7 +48,7 @@ class _Reporter:
         self._stages: dict[int, tuple[int, int]] = {}
         self.ended = False
 
-    def hear(self, stages: Iterable[tuple[int, int, int]]) -> None:
+    def update(self, stages: Iterable[tuple[int, int, int]]) -> None:
         """Update the counts from the current stages: id, tasks done, all tasks. A stage that is not listed is done."""
         now = {stage: (done, tasks) for stage, done, tasks in stages}
         finished = {stage: (tasks, tasks) for stage, (_, tasks) in self._stages.items() if stage not in now}
@@ -80,7 +80,7 @@ def _read_from_spark(session: SparkSession, reporter: _Reporter) -> Iterator[Non
     def report_stages() -> None:
         while not stopped.wait(CHECK_EVERY_S):
             known = [(stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()]
-            reporter.hear((stage, info.numCompletedTasks, info.numTasks) for stage, info in known if info is not None)
+            reporter.update((stage, info.numCompletedTasks, info.numTasks) for stage, info in known if info is not None)
 
     thread = threading.Thread(target=report_stages, name="progress", daemon=True)
     thread.start()
@@ -94,7 +94,7 @@ def _read_from_spark(session: SparkSession, reporter: _Reporter) -> Iterator[Non
 @contextmanager
 def _called_by_connect(session: SparkSession, reporter: _Reporter) -> Iterator[None]:
     def called(*, stages: Iterable[Any] | None = None, **_: Any) -> None:
-        reporter.hear((one.stage_id, one.num_completed_tasks, one.num_tasks) for one in stages or ())
+        reporter.update((one.stage_id, one.num_completed_tasks, one.num_tasks) for one in stages or ())
 
     handler: Any = called
     session.registerProgressHandler(handler)

@@ -19,7 +19,7 @@ from events.names import ShardKey
 from projections.replay.checks.growth import Shards
 from projections.replay.checks.history import COLUMNS
 from projections.replay.log.columns import Columns, shard_of
-from projections.replay.log.kafka_ref import Reading
+from projections.replay.log.kafka_ref import TopicReader
 from projections.replay.log.kafka_scan import KafkaRef, check_begins, decoded, folded
 from projections.replay.log.log_ref import Ends, LogRef, Ref, ranges
 from projections.replay.log.reading import RANGE_EVENTS, read_range
@@ -57,17 +57,17 @@ class _Folder:
 class _Topic:
     """Follows an events topic in Kafka; the methods are those of `_Folder`."""
 
-    def __init__(self, ref: KafkaRef, kafka: Reading, folder: Path) -> None:
+    def __init__(self, ref: KafkaRef, kafka: TopicReader, folder: Path) -> None:
         self._ref = ref
         self._kafka = kafka
         self._readers = {one.partition: PartitionReader(one.partition) for one in ref.partitions}
         self._logs = {partition: _stored_in(folder / str(partition)) for partition in self._readers}
 
     def new(self) -> Batches:
-        now = self._kafka.now().ranges
-        if now.keys() != self._readers.keys():
-            raise _other(self._ref, f"it has {len(now)} partitions")
-        for partition, (first, end) in now.items():
+        ranges = self._kafka.current_ranges().ranges
+        if ranges.keys() != self._readers.keys():
+            raise _other(self._ref, f"it has {len(ranges)} partitions")
+        for partition, (first, end) in ranges.items():
             check_begins(self._ref.topic, partition, first)
             if end < self._readers[partition].kafka_offset:
                 raise _other(self._ref, f"partition {partition} ends at record {end}")
@@ -127,7 +127,7 @@ def followed(ref: Ref) -> Iterator[_Folder | _Topic]:
         return
     with (
         TemporaryDirectory(prefix="topicwright-watched-") as folder,
-        closing(Reading(ref.topic)) as kafka,
+        closing(TopicReader(ref.topic)) as kafka,
         closing(_Topic(ref, kafka, Path(folder))) as topic,
     ):
         yield topic

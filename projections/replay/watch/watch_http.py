@@ -65,7 +65,7 @@ class Alerts:
     def count(self) -> int:
         return len(self._reported)
 
-    def shown(self) -> bytes:
+    def as_json(self) -> bytes:
         """The newest alerts, oldest first, as JSON."""
         with self._lock:
             body = {
@@ -104,7 +104,7 @@ def serving(address: str | None, alerts: Alerts) -> Iterator[str | None]:
 
 def _handler(alerts: Alerts) -> type[BaseHTTPRequestHandler]:
     pages: dict[str, tuple[str, Callable[[], bytes]]] = {
-        "/alerts": ("application/json", alerts.shown),
+        "/alerts": ("application/json", alerts.as_json),
         "/metrics": (METRICS_TYPE, partial(generate_latest, alerts.registry)),
     }
 

@@ -81,12 +81,12 @@ def test_a_torn_unsynced_tail_is_truncated(killed: tuple[Path, int], tmp_path: P
     log = open_log(folder)
     assert_whole(log, SYNCED)
     assert log.next_offset < 10 * SYNCED, "the tear removed events"
-    assert log.cut in (None, log.next_offset), "a tear at a record's end cannot be detected"
+    assert log.truncated_at in (None, log.next_offset), "a tear at a record's end cannot be detected"
     end = log.next_offset
     assert log.write(counted(end // 5)) == end, "the log can be written"
     log.close()
     log = open_log(folder)
-    assert (log.next_offset, log.cut) == (end + 5, None)
+    assert (log.next_offset, log.truncated_at) == (end + 5, None)
     assert_whole(log, SYNCED)
     log.close()
 
@@ -126,7 +126,7 @@ def test_a_loss_of_synced_events_is_accepted_on_request(killed: tuple[Path, int]
     (folder / "DURABLE").unlink()
     log = open_log(folder)
     assert_whole(log, 0)
-    assert log.cut == log.next_offset > 0
+    assert log.truncated_at == log.next_offset > 0
     log.close()
 
 

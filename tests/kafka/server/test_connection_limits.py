@@ -228,14 +228,14 @@ def test_max_connections_per_ip_overrides_are_applied() -> None:
         assert [counts.admit("192.0.2.9") for _ in range(2)] == [True, False]
         assert not counts.admit("192.0.2.8")
     assert [log["reason"].rpartition(" ")[2] for log in logs] == ["2", "1", "0"]
-    counts.left("192.0.2.1")
+    counts.release("192.0.2.1")
     assert counts.admit("192.0.2.1")
 
 
 def test_total_connection_limit_is_enforced() -> None:
     counts = ConnectionCounts(descriptors_max=3)
     assert [counts.admit(f"192.0.2.{number}") for number in range(5)] == [True, True, True, False, False]
-    counts.left("192.0.2.0")
+    counts.release("192.0.2.0")
     assert counts.total == 2
     assert counts.admit("192.0.2.4")
 
@@ -244,6 +244,6 @@ def test_disconnected_addresses_are_forgotten() -> None:
     counts = ConnectionCounts()
     for number in range(1000):
         counts.admit(str(number))
-        counts.left(str(number))
+        counts.release(str(number))
     assert counts.total == 0
     assert not counts._by_host, "disconnected addresses remain"

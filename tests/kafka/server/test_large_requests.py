@@ -91,7 +91,7 @@ async def test_list_requests_run_alone() -> None:
     gates = Gates()
     async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
         row = server.handlers[ApiKey.METADATA]
-        server.handlers = {ApiKey.METADATA: ApiHandler(row.min_version, row.max_version, row.handle, alone=True)}
+        server.handlers = {ApiKey.METADATA: ApiHandler(row.min_version, row.max_version, row.handle, is_exclusive=True)}
         client.send(*(metadata_request(number, f"gate{number}") for number in range(3)))
         for number in range(3):
             await gates.until(begun=number + 1)

@@ -310,6 +310,6 @@ def test_canonical_config_texts_preserve_the_value(row: table.TopicConfig, text:
 
 @given(_SERVER)
 def test_every_config_has_an_effective_value_for_any_settings(server: dict[str, str]) -> None:
-    values = topic_configs.values_in_force(tuple(sorted(server.items())))
+    values = topic_configs.effective_values(tuple(sorted(server.items())))
     missing = {row.name for row in TOPIC_CONFIGS if not row.internal} - set(values)
     assert not missing, f"no effective value of {missing}"

@@ -38,14 +38,14 @@ def test_sql_queries_events_and_views(log: LogRef) -> None:
 
 
 def test_every_view_can_be_queried_and_is_exported_as_parquet(log: LogRef, tmp_path: Path) -> None:
-    run_views(InProcess(), log, Options(output=str(tmp_path / "views")))
+    run_views(InProcess(), log, Options(to=str(tmp_path / "views")))
     with opened(log) as history:
         for view in views():
             if view.name not in (None, "causes"):
                 ((count,),) = history.execute(f"select count(*) from {view.name}").fetchall()
                 assert len(pq.read_table(tmp_path / "views" / str(view.name))) == count, view.name
     with pytest.raises(ReplayError, match="already exists: name a new folder"):
-        check_views(log, Options(output=str(tmp_path / "views")))
+        check_views(log, Options(to=str(tmp_path / "views")))
 
 
 def test_sql_shell_continues_after_an_error(
@@ -71,7 +71,7 @@ def test_on_call_notebook_queries_return_rows(history: LogRef, monkeypatch: pyte
 
 def test_query_result_is_written_to_a_file(log: LogRef, tmp_path: Path) -> None:
     file = tmp_path / "types.parquet"
-    outcome = run_sql(None, log, Options(subject="select distinct type from events", output=str(file)))
+    outcome = run_sql(None, log, Options(subject="select distinct type from events", to=str(file)))
     assert outcome.lines == [f"{len(pq.read_table(file))} rows written to {file}"]
 
 
@@ -79,7 +79,7 @@ def test_an_invalid_sql_query_reports_its_position(log: LogRef) -> None:
     with pytest.raises(ReplayError, match=r"(?s)Binder Error.*nam.*LINE 1"):
         run_sql(None, log, Options(subject="select nam from events"))
     with pytest.raises(ReplayError, match=r"must end in .parquet, .csv, .json"):
-        check_sql(log, Options(subject="select 1", output="rows.xml"))
+        check_sql(log, Options(subject="select 1", to="rows.xml"))
 
 
 def test_invariants_page_matches_the_sql_files() -> None:

@@ -21,7 +21,7 @@ from projections.replay.export.export import (
     export,
     exported,
     exported_files,
-    noted,
+    read_note,
     run_export,
     write_files,
 )
@@ -130,14 +130,14 @@ def test_an_export_of_another_log_is_rejected_unchanged(own_history: LogRef, tmp
 def test_a_folder_with_other_files_is_rejected_as_export_output(history: LogRef, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("of years")
     with pytest.raises(ReplayError, match="holds files that are not an export"):
-        run_export(InProcess(), history, Options(output=str(tmp_path)))
+        run_export(InProcess(), history, Options(to=str(tmp_path)))
     with pytest.raises(ReplayError, match="holds no export"):
         exported(tmp_path / "nowhere", {0: 1}, ("offset",))
-    assert noted(tmp_path / "nowhere") is None
+    assert read_note(tmp_path / "nowhere") is None
 
 
 def test_export_reports_the_number_of_added_events(history: LogRef, tmp_path: Path) -> None:
-    options = Options(output=str(tmp_path / "out"), at="9")
+    options = Options(to=str(tmp_path / "out"), at="9")
     outcome = run_export(InProcess(), history, options)
     assert outcome.lines == [
         f"10 events added: {tmp_path / 'out'} holds 10 events of cluster replayed-cluster, up to offset 9"

@@ -154,7 +154,7 @@ def test_rebuilt_rows_name_their_log_partition(in_kafka: KafkaRef, tmp_path: Pat
     ]
     early = run_rebuild(InProcess(), in_kafka, Options(at="12"))
     assert early.lines[0].endswith(" as of offsets 12 of partition 0, 12 of partition 1")
-    to = Options(output=str(tmp_path / "out"), format="json")
+    to = Options(to=str(tmp_path / "out"), format="json")
     assert run_rebuild(InProcess(), in_kafka, to).rows[0]["offsets"] == {
         str(partition): end - 1 for partition, end in ends_of(in_kafka).items()
     }
@@ -213,19 +213,19 @@ def test_explain_reads_the_log_partition_of_the_topic(in_kafka: KafkaRef, parts:
 
 def test_an_export_has_a_folder_for_each_log_partition(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = run_export(InProcess(), in_kafka, Options(output=str(out), at="30"))
+    first = run_export(InProcess(), in_kafka, Options(to=str(out), at="30"))
     assert [row["added"] for row in first.rows] == [31, 31]
-    second = run_export(InProcess(), in_kafka, Options(output=str(out)))
+    second = run_export(InProcess(), in_kafka, Options(to=str(out)))
     assert [row["added"] for row in second.rows] == [len(part) - 31 for part in parts]
     ends = ends_of(in_kafka)
     stored = [row for batch in exported(out, ends, tuple(COLUMNS)).batches() for row in batch.to_pylist()]
     assert stored == rows(in_kafka, ends)
-    checked = run_invariants(InProcess(), in_kafka, Options(output=str(out)))
+    checked = run_invariants(InProcess(), in_kafka, Options(to=str(out)))
     assert not checked.found, "\n".join(checked.lines)
 
 
 def test_a_report_counts_the_events_of_all_log_partitions(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
-    done = run_report(None, in_kafka, Options(output=str(tmp_path / "page.html")))
+    done = run_report(None, in_kafka, Options(to=str(tmp_path / "page.html")))
     assert not done.found
     assert f"{sum(map(len, parts)):,} events from " in (tmp_path / "page.html").read_text()
     topics = {shard_key(one.event.topic) for part in parts for one in part if isinstance(one.event, TopicCreated)}

@@ -216,7 +216,7 @@ def test_a_rebuilt_view_is_written_to_a_file(
 ) -> None:
     runner: Runner = OnSpark(request.getfixturevalue("spark")) if with_spark else InProcess()
     out = tmp_path / "it's here"
-    options = Options(view=view, output=str(out), format=kind)
+    options = Options(view=view, to=str(out), format=kind)
     assert f"{view} as of offset" in run_rebuild(runner, history, options).lines[0]
     written = duckdb.read_parquet if kind == "parquet" else duckdb.read_json
     key = "state_hash" if view == "topics" else "incarnation"

@@ -120,7 +120,7 @@ def test_redecide_finds_a_changed_replica_placement_in_every_request(monkeypatch
     assert found[0].recorded.startswith("TopicCreated.partitions = [[["), found[0]
     assert found[0].recorded != found[0].now
     assert found[0].why == (
-        "release 1.0 (in force since offset 0) decided it; the rules of this release, 2.0, are others"
+        "release 1.0 (effective since offset 0) decided it; the rules of this release, 2.0, are others"
     )
 
 
@@ -132,7 +132,7 @@ def test_redecide_finds_a_changed_rejection_message(monkeypatch: pytest.MonkeyPa
     assert found.topic == "bad name"
     assert found.now == 'CreateRejected.message = "Such a name!"'
     assert found.why == (
-        "release 1.0 (in force since offset 31), which is this one, has recorded it: its rules or the log were changed"
+        "release 1.0 (effective since offset 31), which is this one, has recorded it: its rules or the log were changed"
     )
 
 
@@ -259,7 +259,7 @@ def test_redecide_of_an_older_release_uses_its_settings_and_reports_the_rule(
     assert done.found
     assert [row["request_id"] for row in done.rows] == ["qa", "qb", "qd"]
     assert [row["offset"] for row in done.rows] == [at(log, CreateRequested, topic=name) for name in ("a", "b.c", "d")]
-    why = f"release 0.0.9 (in force since offset 0) decided it; the rules of this release, {THIS_RELEASE}, are others"
+    why = f"release 0.0.9 (effective since offset 0) decided it; the rules of this release, {THIS_RELEASE}, are others"
     assert [row["why"] for row in done.rows] == [why] * 3
     assert done.lines[:2] == [
         f"13 requests up to offset 38 decided again by release {THIS_RELEASE}: 3 decided otherwise",

@@ -132,7 +132,7 @@ def test_report_totals_releases_and_checks_equal_the_events(report: Report, reco
 
 def test_report_at_an_offset_covers_only_events_up_to_it(history: LogRef, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
-    done = run_report(None, history, Options(output=str(output), at="12"))
+    done = run_report(None, history, Options(to=str(output), at="12"))
     assert not done.found
     assert done.rows[0]["output"] == str(output)
     assert done.rows[0]["offset"] == 12
@@ -143,7 +143,7 @@ def test_report_at_an_offset_covers_only_events_up_to_it(history: LogRef, tmp_pa
 def test_report_of_a_damaged_log_lists_its_violations(records: list[Recorded], tmp_path: Path) -> None:
     ref = written(tmp_path / "broken", without(records, at(records, TopicCreated, topic="pay.orders")))
     output = tmp_path / "broken.html"
-    done = run_report(None, ref, Options(output=str(output)))
+    done = run_report(None, ref, Options(to=str(output)))
     assert done.found
     assert done.rows[0]["violations"]["topic-exists"] > 0
     assert "topic-exists" in done.lines[1]

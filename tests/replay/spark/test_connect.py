@@ -60,7 +60,7 @@ def where(batches):
         yield pa.RecordBatch.from_pydict({"file": [module.__file__ for module in modules]})
 
 server, log, out = sys.argv[1:]
-for one in (["compare", log], ["invariants", log], ["export", log, "--output", out]):
+for one in (["compare", log], ["invariants", log], ["export", log, "--to", out]):
     assert main([*one, "--master", server, "--json"]) == 0
 session = spark_session(server)
 rows = session.range(1).mapInArrow(where, "file string").collect()

@@ -14,7 +14,7 @@ from events.codec import encode_event
 from events.logs.events_topic import Decided, PartitionReader, encode_record
 from events.names import CLUSTER_SHARD, Offset
 from projections.replay.checks.invariants import CHECKS
-from projections.replay.log.kafka_ref import Reading, kafka_topic
+from projections.replay.log.kafka_ref import TopicReader, kafka_topic
 from projections.replay.log.kafka_scan import KafkaRef
 from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import ReplayError
@@ -74,7 +74,7 @@ def test_a_follower_reads_each_event_once_and_fails_on_a_recreated_topic(
     assert isinstance(ref, KafkaRef)
     shorter = make_topic(kafka44.bootstrap, [as_records(parts[0][:9]), as_records(parts[1])])
     other = kafka_topic(url(kafka44, shorter))
-    with followed(ref) as log, closing(Reading(other)) as kafka:
+    with followed(ref) as log, closing(TopicReader(other)) as kafka:
         assert list(log.new())
         log._kafka = kafka  # type: ignore[union-attr]
         with pytest.raises(ReplayError, match="is not the log any more that the watch has read: partition 0 ends at"):

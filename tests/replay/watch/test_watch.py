@@ -177,7 +177,7 @@ def test_alerts_are_counted_once_and_the_newest_are_listed() -> None:
     assert not alerts.add(VIOLATION)
     assert alerts.add({**VIOLATION, "offset": 8})
     assert alerts.count == 2
-    assert [one["offset"] for one in json.loads(alerts.shown())["alerts"]] == [7, 8]
+    assert [one["offset"] for one in json.loads(alerts.as_json())["alerts"]] == [7, 8]
 
 
 def test_watch_http_returns_404_for_unknown_paths() -> None:

@@ -133,7 +133,7 @@ BUGS: Final[Bugs] = {
     "a high watermark beyond the flushed offset": [(Replica, "commit", _commit_before_flush)],
     "a leader counts its unflushed records": [
         (Replica, "commit", _commit_before_flush),
-        (Leader, "_count", _count_unflushed),
+        (Leader, "_advance_high_watermark", _count_unflushed),
     ],
     "a vote is forgotten at a restart": [(Disk, "crash", _forget_vote)],
     "two votes in an epoch": [(RoleState, "_grants", _grant_twice)],
@@ -143,7 +143,7 @@ BUGS: Final[Bugs] = {
         (Progress, "of", _any_directory),
         (Leader, "_end_for", lambda leader, delayed: leader._replica.log.end),
     ],
-    "records of an older epoch are committed by count": [(Leader, "_count", _count_old_epochs)],
+    "records of an older epoch are committed by count": [(Leader, "_advance_high_watermark", _count_old_epochs)],
     "a new leader reports the high watermark that it knew as a follower": [
         (Leader, "watermark", property(lambda leader: leader._replica.high_watermark))
     ],

@@ -359,7 +359,7 @@ def test_archiving_stops_between_two_batches(log: RocksDbLog, tmp_path: Path) ->
         raise Died
 
     place, root = Folder(tmp_path / "archive"), partial(range_root, log)
-    at_work = archiver_of(log, place, ManifestWriter(place, WRITER), root, segment_events=SEGMENT, rest=stop)
+    at_work = archiver_of(log, place, ManifestWriter(place, WRITER), root, segment_events=SEGMENT, pause=stop)
     with pytest.raises(Died):
         at_work.step()
     assert not list((tmp_path / "archive").glob("*/*"))

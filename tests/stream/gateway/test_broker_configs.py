@@ -40,7 +40,7 @@ def sent(rig: Rig) -> list[tuple[int, str]]:
     ]
 
 
-def in_force(rig: Rig) -> list[dict[str, str]]:
+def effective_configs(rig: Rig) -> list[dict[str, str]]:
     """Returns the cluster-wide dynamic configs in each partition, as the gateway has read them."""
     return [dict(each.store.durable_cluster.settings.dynamic_defaults) for each in rig.node.partitions]
 
@@ -56,7 +56,7 @@ async def test_a_broker_config_change_is_answered_when_every_partition_has_it(ri
     rig.work()
     (answer,) = await waiting
     assert answer.code == 0
-    assert in_force(rig) == [{"unclean.leader.election.enable": "true"}] * PARTITIONS
+    assert effective_configs(rig) == [{"unclean.leader.election.enable": "true"}] * PARTITIONS
     assert dict(rig.gateway.cluster.configs_of(BROKERS, "")) == {"unclean.leader.election.enable": "true"}
 
 
@@ -94,7 +94,7 @@ async def test_another_gateway_completes_a_config_copy(rig: Rig) -> None:
     rig.node.heartbeat()
     assert sent(rig) == [(OTHER, "CopyClusterState")]
     rig.work()
-    assert in_force(rig) == [{"unclean.leader.election.enable": "true"}] * PARTITIONS
+    assert effective_configs(rig) == [{"unclean.leader.election.enable": "true"}] * PARTITIONS
     for _ in range(3):
         rig.node.heartbeat()
     assert sent(rig) == []
@@ -113,11 +113,11 @@ async def test_late_config_copy_is_corrected(rig: Rig) -> None:
     )
     rig.workers[OTHER].decide(late)
     rig.read()
-    assert in_force(rig)[OTHER] != {}
+    assert effective_configs(rig)[OTHER] != {}
     for _ in range(2):
         rig.node.heartbeat()
     rig.work()
-    assert in_force(rig) == [{}] * PARTITIONS
+    assert effective_configs(rig) == [{}] * PARTITIONS
 
 
 @on_virtual_time
