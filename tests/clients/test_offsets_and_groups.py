@@ -9,13 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]  # it does not say that it exports these
 
 from tests.clients.seen import check, parse_output
 from tests.clients.test_python_clients import test_kafka_python as kafka_python_scenario

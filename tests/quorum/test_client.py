@@ -78,9 +78,7 @@ class Leader:
         def states(of: dict[int, int]) -> tuple[quorum.QuorumReplica, ...]:
             return tuple(
                 quorum.QuorumReplica(
-                    replica_id=one,
-                    replica_directory_id=self.directories.get(one, ZERO_UUID),
-                    last_fetch_timestamp=at,
+                    replica_id=one, replica_directory_id=self.directories.get(one, ZERO_UUID), last_fetch_timestamp=at
                 )
                 for one, at in of.items()
             )

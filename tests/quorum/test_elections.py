@@ -17,13 +17,7 @@ from controller.quorum.raft.effects import FETCH, Role
 from controller.quorum.raft.follower import fetch_request
 from controller.quorum.raft.progress import DELAY_MAX
 from controller.quorum.raft.replica import LeaderAndEpoch
-from controller.quorum.raft.role import (
-    ToFollower,
-    ToResigned,
-    ToUnattached,
-    discovered,
-    topics_of,
-)
+from controller.quorum.raft.role import ToFollower, ToResigned, ToUnattached, discovered, topics_of
 from tests.quorum.worlds import (
     OTHER_DISK,
     answer,

@@ -198,10 +198,7 @@ def test_rebuild_of_an_inapplicable_event_exits_with_2(run: Run, own_history: Lo
         (("rebuild", "kafka://localhost:1/events", "--kafka-properties", "nothing"), "nothing cannot be read"),
         (("rebuild", "LOG", "--at", "100000"), "topicwright: offset 100000 is not reached yet: the newest event is at"),
         (("rebuild", "LOG", "--at", "1999-12-31"), "topicwright: 1999-12-31 is before the log begins"),
-        (
-            ("rebuild", "LOG", "--at", "noon"),
-            "argument --at: 'noon' is not a valid point in time: use an offset",
-        ),
+        (("rebuild", "LOG", "--at", "noon"), "argument --at: 'noon' is not a valid point in time: use an offset"),
         (("compare", "LOG", "--at", "3"), "topicwright: compare does not take --at: the live state is as it is now"),
         (("watch", "LOG", "--at", "3"), "topicwright: watch does not take --at: it follows the log from its first"),
         (("watch", "LOG", "--http", "localhost"), "topicwright: --http localhost is not HOST:PORT"),

@@ -17,14 +17,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not say that it exports these
 
 from tests.brokers.cluster.served import create, replicas, seen, types, until
 from tests.support.cluster import SETTINGS

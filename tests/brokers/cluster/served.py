@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic  # type: ignore[attr-defined]  # its stubs do not export these
 
 from controller.machine.decide import decide
 from controller.machine.recorded_command import recall

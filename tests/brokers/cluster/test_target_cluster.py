@@ -14,13 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]  # its stubs do not export these
 
 from controller.cli.main import main
 from controller.machine.commands.commands import CreatePartitions, CreateTopic, DeleteTopic, DryRunResult

@@ -86,10 +86,7 @@ ALSO_FOUND = {
     "partitions_that_leave_a_gap": "topic-exists",  # a partition in the gap becomes complete, and was never created
 }
 """Faults that also violate another invariant."""
-SOUND = {
-    "clean": clean(),
-    **{name: golden_log(name) for name in GOLDEN},
-}
+SOUND = {"clean": clean(), **{name: golden_log(name) for name in GOLDEN}}
 LOGS: dict[tuple[str, str], list[Recorded]] = {
     **{("sound", name): log for name, log in SOUND.items()},
     **{("faulty", name): log for name, (_, log) in FAULTY.items()},

@@ -48,8 +48,4 @@ def test_each_planted_fault_violates_its_invariant(found: dict[int, list[Row]], 
 
 def test_a_change_request_ends_when_the_target_cluster_applies_it() -> None:
     rows = {row[1]: (row[3], row[4]) for row in request_rows(shards_of(history("cluster"))) if row[2] == "a"}
-    assert rows == {
-        "q0": ("created", 0),
-        "q3": ("partitions-added", 0),
-        "q4": ("rejected", 40),
-    }
+    assert rows == {"q0": ("created", 0), "q3": ("partitions-added", 0), "q4": ("rejected", 40)}
