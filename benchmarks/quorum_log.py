@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from benchmarks.usage import resident_mib
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import encode_batch
@@ -143,10 +144,6 @@ def _gauges(http: str) -> dict[str, float]:
     }
 
 
-def _memory_mb(pid: int) -> int:
-    return int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0]) // 1024
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quorum_log", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
@@ -179,11 +176,9 @@ def main() -> None:
             for what in ("join", "restart after kill -9"):
                 process = Process(argv, cwd=folder)
                 log_s, applied_s, votes_s = phases(process, f"127.0.0.1:{http}", end)
-                memory = _memory_mb(process.pid)
-                print(
-                    f"{what}: log {log_s:.1f} s, events {applied_s:.1f} s, votes {votes_s:.1f} s, {memory} MB",
-                    flush=True,
-                )
+                memory = f"{resident_mib(process.pid):.0f} MiB"
+                words = f"{what}: log {log_s:.1f} s, events {applied_s:.1f} s, votes {votes_s:.1f} s, {memory}"
+                print(words, flush=True)
                 process.kill()
         finally:
             kafka.kill()
