@@ -14,8 +14,8 @@ import argparse
 import hashlib
 import re
 import time
-import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -32,7 +32,7 @@ from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.quorum_cluster import describe
 from tests.support.real_brokers import new_directory_id, until
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import COMMAND, fetch
 
 PARTITIONS: Final = 10
 RECORDS_PER_BATCH: Final = 1000
@@ -134,14 +134,10 @@ def _records_of(kafka: Controller) -> int:
 
 
 def _gauges(http: str) -> dict[str, float]:
-    try:
-        with urllib.request.urlopen(f"http://{http}/metrics", timeout=60) as answer:
-            text = answer.read().decode()
-    except OSError:
-        return {}
-    return {
-        name: float(value) for name, value in re.findall(r"^\w*quorum_(log_end|applied) (\S+)$", text, re.MULTILINE)
-    }
+    with suppress(OSError):
+        text = fetch(http, "/metrics")[1]
+        return {name: float(value) for name, value in re.findall(r"^\w*quorum_(log_end|applied) (\S+)$", text, re.M)}
+    return {}
 
 
 def main() -> None:
