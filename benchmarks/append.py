@@ -6,14 +6,13 @@ many bytes and is synced. It is measured right before each line, because the spe
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from benchmarks.figures import Figure, percentile, show
+from benchmarks.figures import Figure, command_line, percentile
 from events.logs.log import Commit, Entry
 from events.logs.rocksdb_log import RocksDbLog
 
@@ -21,12 +20,13 @@ BATCHES = (1, 10, 100, 1000)
 EVENT_BYTES = 200
 CREATES = 300
 EVENTS_OF_A_CREATE = 5
+TEMPORARY = Path(tempfile.gettempdir())
 
 
 Appends = Callable[[Path, int], Generator[Callable[[], object]]]
 
 
-def measured(make: Appends, batch: int, seconds: float, parent: Path | None) -> list[float]:
+def measured(make: Appends, batch: int, seconds: float, parent: Path) -> list[float]:
     """Repeat a synced append of `batch` events in a new folder; returns the seconds of each."""
     took: list[float] = []
     with tempfile.TemporaryDirectory(dir=parent) as folder:
@@ -94,7 +94,7 @@ def creates(folder: Path, batch: int) -> Generator[Callable[[], object]]:
         log.close()
 
 
-def figure(work: str, make: Appends, batch: int, seconds: float, parent: Path | None) -> Figure:
+def figure(work: str, make: Appends, batch: int, seconds: float, parent: Path) -> Figure:
     """Measures one kind of append; the note has the rate of the disk alone."""
     floor = measured(plain_file, batch, seconds, parent)
     before = time.process_time()
@@ -106,23 +106,14 @@ def figure(work: str, make: Appends, batch: int, seconds: float, parent: Path | 
     return Figure(work, "events/s", batch * len(took) / sum(took), None, reach, note, core_us)
 
 
-def run(seconds: float = 2.0, parent: Path | None = None) -> list[Figure]:
-    """Measure every line for `seconds`, in folders below `parent` (None: the system's folder for temporary files)."""
+def run(seconds: float = 2.0, folder: Path = TEMPORARY) -> list[Figure]:
+    """Measure every line for `seconds`, in temporary folders below `folder`, which selects the disk."""
     lines: list[tuple[str, Appends, int]] = [
         *((f"append, fsynced, {batch:,} at a time", appends, batch) for batch in BATCHES),
         (f"append, fsynced, {CREATES} creates in one commit", creates, CREATES * EVENTS_OF_A_CREATE),
     ]
-    return [figure(*line, seconds, parent) for line in lines]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.append", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long each line is measured (default 2)")
-    parser.add_argument("--folder", type=Path, help="where to write, so which disk (default: that of temporary files)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    show(run(options.seconds, options.folder), options.json)
+    return [figure(*line, seconds, folder) for line in lines]
 
 
 if __name__ == "__main__":
-    main()
+    command_line(run, __doc__)

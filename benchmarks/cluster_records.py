@@ -9,7 +9,6 @@ and files together (`/proc/PID/io`), show that no records pass through it.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +16,7 @@ from tempfile import TemporaryDirectory
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it does not say it exports these
 
-from benchmarks.figures import Figure, percentile, show
+from benchmarks.figures import Figure, command_line, percentile
 from benchmarks.servers import kafka, topicwright
 
 RECORD = b"x" * 1000
@@ -62,7 +61,7 @@ def moved_bytes(process: int) -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
 
 
-def run(rounds: int, mib: int) -> list[Figure]:
+def run(rounds: int = 5, mib: int = 50) -> list[Figure]:
     """Measure both kinds of clients."""
     count = mib * MIB // len(RECORD)
     with (
@@ -94,14 +93,5 @@ def run(rounds: int, mib: int) -> list[Figure]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster_records", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--mib", type=int, default=50)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    show(run(options.rounds, options.mib), options.json)
-
-
 if __name__ == "__main__":
-    main()
+    command_line(run, __doc__)

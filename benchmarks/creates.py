@@ -6,13 +6,12 @@ node of a real Kafka. Names differ from run to run, so every create is new.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.client import BenchClient, frame_of
-from benchmarks.figures import Figure, percentile, show
+from benchmarks.figures import Figure, command_line, percentile
 from benchmarks.servers import kafka, topicwright
 from benchmarks.usage import with_core_us
 from controller.kafka.codec.codec import decode_response
@@ -152,13 +151,5 @@ def run(with_kafka: bool = True) -> list[Figure]:
     return figures
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--without-kafka", action="store_true", help="measure Topicwright alone")
-    options = parser.parse_args()
-    show(run(not options.without_kafka), options.json)
-
-
 if __name__ == "__main__":
-    main()
+    command_line(run, __doc__)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -48,3 +50,19 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def command_line(run: Callable[..., Sequence[Figure]], about: str | None) -> None:
+    """Run a benchmark with a flag for each parameter of `run`, and print its figures. `--without-X` passes False for a
+    parameter `with_X`."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    for name, default in ((name, one.default) for name, one in inspect.signature(run).parameters.items()):
+        if isinstance(default, bool):
+            flag, action = name.replace("with_", "without_"), f"store_{not default}".lower()
+            parser.add_argument(f"--{flag.replace('_', '-')}", action=action, dest=name)
+        else:
+            parser.add_argument(f"--{name}", type=type(default), default=default, help="default %(default)s")
+    options = vars(parser.parse_args())
+    as_json = options.pop("json")
+    show(run(**options), as_json)

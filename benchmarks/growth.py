@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.request import Request, urlopen
 
 import msgspec
 
@@ -32,6 +31,7 @@ from controller.kafka.messages.topics import (
     DeleteTopicState,
     MetadataRequest,
 )
+from tests.support.topicwright import fetch
 
 TOPICS = (12_500, 50_000, 200_000)
 PARTITIONS = (6_250, 25_000, 100_000)
@@ -141,9 +141,8 @@ class House:
         self.call(ApiKey.METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
 
     def stop_broker(self, broker_id: int) -> None:
-        stop = Request(f"http://{self._running.http}/v1/simulated/brokers/{broker_id}/stop", method="POST")
-        with urlopen(stop):
-            pass
+        status, body = fetch(self._running.http, f"/v1/simulated/brokers/{broker_id}/stop", method="POST")
+        assert status == 200, body
 
 
 def grow_topics(house: House, size: int) -> None:

@@ -12,10 +12,10 @@ Each figure has the wall time and the processor time, which other users of the m
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.generate import Generator
-from benchmarks.usage import MIB
+from benchmarks.usage import MIB, resident_mib
 from controller.machine.state import Topic
 from controller.settings.load import load_settings
 from controller.store.snapshotting import Snapshotting
@@ -182,26 +182,20 @@ def measured(folder: Path, events: int, topics: int) -> list[Figure]:
     one.log.close()
     log_bytes, snapshot_bytes = _size(folder.glob("*")), _size((folder / FOLDER).glob("*"))
     count = len(list((folder / FOLDER).iterdir()))
-    resident = partial(_resident_mib)
-    before = resident()
+    before = resident_mib(os.getpid())
     figures = list(past_of(folder, events))
     of_size = f"at {events:,} events: "
     figures += [
         *(one.taking.figures("taking a snapshot", "s") if one.taking.wall else ()),
         Figure("the log on disk", "MiB", log_bytes / MIB),
         Figure(f"its {count} snapshots", "MiB", snapshot_bytes / MIB),
-        Figure("memory that the questions took", "MiB", resident() - before),
+        Figure("memory that the questions took", "MiB", resident_mib(os.getpid()) - before),
     ]
     return [replace(figure, work=of_size + figure.work) for figure in figures]
 
 
 def _size(files: Iterator[Path]) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _resident_mib() -> float:
-    line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmRSS:"))
-    return int(line.split()[1]) * 1024 / MIB
 
 
 def run(folder: Path, sizes: tuple[int, ...] = SIZES, topics: int = TOPICS) -> list[Figure]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.client import BenchClient, frame_of
 from benchmarks.creates import CREATE, VERSION, check
-from benchmarks.figures import Figure, percentile, show
+from benchmarks.figures import Figure, command_line, percentile
 from benchmarks.servers import Running, kafka, topicwright
 from benchmarks.usage import cpu_seconds, with_core_us
 from controller.kafka.codec.codec import decode_response
@@ -138,13 +137,5 @@ def _listing(address: str, with_kafka: bool) -> list[Figure]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--without-kafka", action="store_true", help="measure Topicwright alone")
-    options = parser.parse_args()
-    show(run(not options.without_kafka), options.json)
-
-
 if __name__ == "__main__":
-    main()
+    command_line(run, __doc__)

@@ -121,12 +121,7 @@ async def _paths(client: httpx.AsyncClient, log: RocksDbLog) -> dict[str, list[s
         "brokers": ["/brokers", "/brokers/1"],
         "events": ["/events", "/events?type=TopicDeleted"],
         "policies": ["/policies"],
-        "difference": [
-            f"/diff?from={end - 100}",
-            f"/diff?from={end - 10_000}",
-            f"/diff?from={end // 2}",
-            f"/diff?from={end // 10}",
-        ],
+        "difference": [f"/diff?from={start}" for start in (end - 100, end - 10_000, end // 2, end // 10)],
     }
 
 

@@ -14,12 +14,13 @@ import argparse
 import hashlib
 import re
 import time
-import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from benchmarks.usage import resident_mib
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import encode_batch
@@ -31,7 +32,7 @@ from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.quorum_cluster import describe
 from tests.support.real_brokers import new_directory_id, until
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import COMMAND, fetch
 
 PARTITIONS: Final = 10
 RECORDS_PER_BATCH: Final = 1000
@@ -133,18 +134,10 @@ def _records_of(kafka: Controller) -> int:
 
 
 def _gauges(http: str) -> dict[str, float]:
-    try:
-        with urllib.request.urlopen(f"http://{http}/metrics", timeout=60) as answer:
-            text = answer.read().decode()
-    except OSError:
-        return {}
-    return {
-        name: float(value) for name, value in re.findall(r"^\w*quorum_(log_end|applied) (\S+)$", text, re.MULTILINE)
-    }
-
-
-def _memory_mb(pid: int) -> int:
-    return int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0]) // 1024
+    with suppress(OSError):
+        text = fetch(http, "/metrics")[1]
+        return {name: float(value) for name, value in re.findall(r"^\w*quorum_(log_end|applied) (\S+)$", text, re.M)}
+    return {}
 
 
 def main() -> None:
@@ -179,11 +172,9 @@ def main() -> None:
             for what in ("join", "restart after kill -9"):
                 process = Process(argv, cwd=folder)
                 log_s, applied_s, votes_s = phases(process, f"127.0.0.1:{http}", end)
-                memory = _memory_mb(process.pid)
-                print(
-                    f"{what}: log {log_s:.1f} s, events {applied_s:.1f} s, votes {votes_s:.1f} s, {memory} MB",
-                    flush=True,
-                )
+                memory = f"{resident_mib(process.pid):.0f} MiB"
+                words = f"{what}: log {log_s:.1f} s, events {applied_s:.1f} s, votes {votes_s:.1f} s, {memory}"
+                print(words, flush=True)
                 process.kill()
         finally:
             kafka.kill()

@@ -5,12 +5,11 @@ Each create goes to the next broker in turn. After its response, every broker ge
 leader one for offsets. An error counts as a miss, and the request is repeated. Both controllers have brokers with the
 same settings.
 
-`python -m benchmarks.real_brokers [--creates N] [--partitions N] [--json]`
+`python -m benchmarks.real_brokers [--count N] [--partitions N] [--json]`
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.client import BenchClient, frame_of
-from benchmarks.figures import Figure, percentile, show
+from benchmarks.figures import Figure, command_line, percentile
 from controller.kafka.codec.codec import decode_response
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.clients import (
@@ -183,7 +182,7 @@ def kafkas_own(folder: Path) -> Iterator[list[int]]:
                     broker.process.kill()
 
 
-def run(count: int, partitions: int) -> list[Figure]:
+def run(count: int = 1000, partitions: int = 10_000) -> list[Figure]:
     """Measure both controllers."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         with real_cluster(Path(folder) / "ours", settings={"log.level": "warning"}, heap=HEAP) as cluster:
@@ -215,14 +214,5 @@ def run(count: int, partitions: int) -> list[Figure]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.real_brokers", description=__doc__)
-    parser.add_argument("--creates", type=int, default=1000)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    show(run(options.creates, options.partitions), options.json)
-
-
 if __name__ == "__main__":
-    main()
+    command_line(run, __doc__)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.creates import in_requests
-from benchmarks.figures import Figure, show
+from benchmarks.figures import Figure, command_line
 from benchmarks.servers import topicwright
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
@@ -49,11 +48,5 @@ def run() -> list[Figure]:
     return [Figure(work, "events/s", events / elapsed, None, "300,000", note, core_us)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    show(run(), parser.parse_args().json)
-
-
 if __name__ == "__main__":
-    main()
+    command_line(run, __doc__)

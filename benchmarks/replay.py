@@ -11,7 +11,6 @@ Python processes below this one.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from benchmarks.figures import Figure, show
+from benchmarks.figures import Figure, command_line
 from benchmarks.generate import generate
 from benchmarks.usage import usage
 from controller.machine.apply import apply
@@ -161,15 +160,5 @@ def run_small() -> list[Figure]:
     return run(SMALL_EVENTS, SMALL_TOPICS)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=EVENTS)
-    parser.add_argument("--topics", type=int, default=TOPICS)
-    parser.add_argument("--growth", action="store_true", help="rebuild logs of three sizes too")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    show(run(options.events, options.topics, options.growth), options.json)
-
-
 if __name__ == "__main__":
-    main()
+    command_line(run, __doc__)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.usage import resident_mib
 from tests.support.processes import Process
 from tests.support.reference_kafka import reference_kafka
 
@@ -24,10 +25,7 @@ class Running:
 
     def resident_mib(self) -> float:
         """Resident memory of the process in MiB."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        raise AssertionError("no VmRSS in /proc")
+        return resident_mib(self.process.pid)
 
 
 @contextmanager

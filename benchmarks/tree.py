@@ -6,7 +6,6 @@ of the rounds.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks import servers
 from benchmarks.creates import in_requests, one_by_one, pipelined
-from benchmarks.figures import Figure, show
+from benchmarks.figures import Figure, command_line
 from benchmarks.usage import cpu_seconds
 
 WITHOUT = """\
@@ -60,13 +59,5 @@ def figure(
     return Figure(work, "us of processor a topic", ours, None, "", f"without a tree {plain:.1f}; {more:+.1%}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tree", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9, help="how often each server takes its turn (default 9)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    show(run(options.rounds), options.json)
-
-
 if __name__ == "__main__":
-    main()
+    command_line(run, __doc__)

@@ -7,6 +7,7 @@ itself. On an idle machine the wall time is at least their number divided by the
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -87,6 +88,11 @@ def with_core_us(count: int, work: Callable[[], T]) -> tuple[T, float]:
     before = seconds_below()
     found = work()
     return found, (seconds_below() - before) / count * 1e6
+
+
+def resident_mib(process: int) -> float:
+    """The resident memory of a process. Raises OSError."""
+    return int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())[0]) / 1024
 
 
 def process_state(process: int) -> str:

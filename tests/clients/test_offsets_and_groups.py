@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from tests.clients.seen import check, parse_output
+from tests.clients.test_other_languages import kafkajs
 from tests.clients.test_python_clients import test_kafka_python as kafka_python_scenario
 from tests.support import tools
 from tests.support.kafka_tools import kafka_tools
@@ -30,11 +25,7 @@ WITHIN_S = 60
 
 
 def test_kafkajs_reads_offsets_and_groups(topicwright_server: Topicwright, topic: str) -> None:
-    node, modules = tools.program("node"), tools.cached("kafkajs/node_modules")
-    script = tools.ROOT / "tests/clients/kafkajs/offsets.js"
-    done = tools.run_quietly([node, script, topicwright_server.kafka, topic], NODE_PATH=str(modules))
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(kafkajs("offsets.js", topicwright_server.kafka, topic))
     offsets = sorted(found["offsets"], key=lambda one: one["partition"])
     assert offsets == [{"partition": n, "offset": "0", "high": "0", "low": "0"} for n in range(2)]
     assert sorted(one["offset"] for one in found["at"]) == ["0", "0"], "kafkajs falls back to the end"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
+from tests.brokers.cluster.served import until
 from tests.clients.seen import FACTOR, GROWN, PARTITIONS, RETENTION_MS, Seen, check
-
-T = TypeVar("T")
 
 
 def test_confluent_kafka_admin_client_manages_topics(bootstrap: str, topic: str) -> None:
@@ -38,15 +35,15 @@ def test_confluent_kafka_admin_client_manages_topics(bootstrap: str, topic: str)
         return [each.replicas for each in admin.list_topics(topic, timeout=10).topics[topic].partitions.values()]
 
     create(topic, RETENTION_MS)
-    described = until(lambda found: len(found) == PARTITIONS, partitions)
+    described = until(partitions, lambda found: len(found) == PARTITIONS)
     listed = topic in admin.list_topics(timeout=10).topics
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     configs = admin.describe_configs([resource])[resource].result(30)
     again, (bad, bad_message) = refused(topic, RETENTION_MS), refused(f"{topic}-bad", "soon")
     admin.create_partitions([NewPartitions(topic, GROWN)])[topic].result(30)
-    grown = until(lambda found: len(found) == GROWN, partitions)
+    grown = until(partitions, lambda found: len(found) == GROWN)
     admin.delete_topics([topic])[topic].result(30)
-    gone = until(bool, lambda: topic not in admin.list_topics(timeout=10).topics)
+    gone = until(lambda: topic not in admin.list_topics(timeout=10).topics)
     check(
         Seen(
             listed=listed,
@@ -85,14 +82,14 @@ def test_kafka_python(bootstrap: str, topic: str) -> None:
 
     try:
         create(topic, RETENTION_MS)
-        described = until(lambda found: len(found) == PARTITIONS, partitions)
+        described = until(partitions, lambda found: len(found) == PARTITIONS)
         listed = topic in admin.list_topics()
         configs = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
         again, (bad, bad_message) = refused(topic, RETENTION_MS), refused(f"{topic}-bad", "soon")
         admin.create_partitions({topic: NewPartitions(GROWN)})
-        grown = until(lambda found: len(found) == GROWN, partitions)
+        grown = until(partitions, lambda found: len(found) == GROWN)
         admin.delete_topics([topic])
-        gone = until(bool, lambda: topic not in admin.list_topics())
+        gone = until(lambda: topic not in admin.list_topics())
     finally:
         admin.close()
     check(
@@ -166,14 +163,3 @@ def _retention(configs: Any) -> str:
     ((settings,),) = [list(named.values()) for named in configs.values() if named]
     value: str = settings["retention.ms"]["value"]
     return value
-
-
-def until(enough: Callable[[T], bool], look: Callable[[], T]) -> T:
-    """Call `look` until its result is good enough; returns the last result. Brokers of a real cluster apply a change
-    shortly after the response."""
-    for _ in range(3000):
-        found = look()
-        if enough(found):
-            break
-        time.sleep(0.02)
-    return found

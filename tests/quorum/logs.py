@@ -9,21 +9,9 @@ from controller.kafka.messages.message import Listener
 from controller.machine.state import QuorumLeader
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import PARTITION
-from controller.quorum.log.batches import (
-    CONTROLLER_LISTENER,
-    Pair,
-    encode_batch,
-    snapshot_footer,
-    snapshot_header,
-)
+from controller.quorum.log.batches import CONTROLLER_LISTENER, Pair, encode_batch, snapshot_footer, snapshot_header
 from controller.quorum.raft.log import SnapshotId
-from controller.quorum.raft.voters import (
-    Voter,
-    VoterSet,
-    kraft_version_record,
-    leader_change_record,
-    voters_record,
-)
+from controller.quorum.raft.voters import Voter, VoterSet, kraft_version_record, leader_change_record, voters_record
 
 QUORUM = QuorumLeader(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
 

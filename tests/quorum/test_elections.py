@@ -3,8 +3,6 @@ delayed voters, and the election after the death of a leader."""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +15,7 @@ from controller.quorum.raft.effects import FETCH, Role
 from controller.quorum.raft.follower import fetch_request
 from controller.quorum.raft.progress import DELAY_MAX
 from controller.quorum.raft.replica import LeaderAndEpoch
-from controller.quorum.raft.role import (
-    ToFollower,
-    ToResigned,
-    ToUnattached,
-    discovered,
-    topics_of,
-)
+from controller.quorum.raft.role import ToFollower, ToResigned, ToUnattached, discovered, topics_of
 from tests.quorum.worlds import (
     OTHER_DISK,
     answer,
@@ -161,27 +153,11 @@ def test_requests_of_other_clusters_and_partitions_are_rejected(kind: type[Any])
     assert answer(leader, kind(cluster_id=CLUSTER)).error_code == ErrorCode.INVALID_REQUEST
 
 
-FOLDER = Path(consensus.__file__).parents[1]
-PACKAGE = "controller.quorum"
-
-
 def test_docstring_matches_the_role_transitions() -> None:
     picture = [
         f"    {before.value:11} -> {', '.join(role.value for role in after)}\n" for before, after in TRANSITIONS.items()
     ]
     assert f"\n\n{''.join(picture)}\n" in (consensus.__doc__ or "")
-
-
-def test_quorum_modules_have_no_import_cycles() -> None:
-    imports = {}
-    for path in FOLDER.rglob("*.py"):
-        module = ".".join((PACKAGE, *path.relative_to(FOLDER).with_suffix("").parts)).removesuffix(".__init__")
-        nodes = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ImportFrom)]
-        found = {f"{node.module}.{each.name}" for node in nodes for each in node.names}
-        imports[module] = found | {node.module for node in nodes if node.module}
-    while leaves := {each for each, used in imports.items() if not (used & imports.keys()) - {each}}:
-        imports = {each: used for each, used in imports.items() if each not in leaves}
-    assert not imports, f"import cycle: {sorted(imports)}"
 
 
 def test_a_replica_follows_one_leader_an_epoch() -> None:

@@ -23,8 +23,13 @@ from events.catalog import Endpoint
 from events.logs.memory_log import InMemoryLog
 from tests.quorum.logs import opened, some
 from tests.quorum.worlds import leader_of, others, quorum_of, settled
+from tests.simulation.quorum.world import Replica
 
 STRANGER = 66
+
+
+def discovers(follower: Replica, leader: LeaderAndEpoch) -> None:
+    follower.does(lambda quorum: quorum._run(follower.now(), discovered(quorum, leader)))
 
 
 @pytest.mark.parametrize("epoch", [(1 << 31) - 1, EPOCH_MAX])
@@ -32,11 +37,7 @@ def test_no_response_exhausts_the_epochs(epoch: int) -> None:
     world = settled()
     follower = others(world)[0]
     before = quorum_of(follower).leader_and_epoch
-    follower.does(
-        lambda quorum: quorum._run(
-            follower.now(), discovered(quorum, LeaderAndEpoch(STRANGER, epoch, ("node", STRANGER)))
-        )
-    )
+    discovers(follower, LeaderAndEpoch(STRANGER, epoch, ("node", STRANGER)))
     assert quorum_of(follower).leader_and_epoch == before
 
 
@@ -44,9 +45,7 @@ def test_a_negative_leader_id_is_ignored() -> None:
     world = settled()
     follower = others(world)[0]
     epoch = quorum_of(follower).epoch + 1
-    follower.does(
-        lambda quorum: quorum._run(follower.now(), discovered(quorum, LeaderAndEpoch(-5, epoch, ("node", 2))))
-    )
+    discovers(follower, LeaderAndEpoch(-5, epoch, ("node", 2)))
     assert (quorum_of(follower).role, quorum_of(follower).epoch) == (Role.UNATTACHED, epoch)
     assert follower.disk.state.leader_id == -1
 

@@ -102,12 +102,7 @@ def test_the_quorum_folder_is_readable_only_by_the_owner(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("state", "version"),
-    [
-        (QuorumState(), 0),
-        (QuorumState(5, 3, -1), 0),
-        (QuorumState(5, -1, 2), 0),
-        (QuorumState(5, -1, 2, DIRECTORY), 1),
-    ],
+    [(QuorumState(), 0), (QuorumState(5, 3, -1), 0), (QuorumState(5, -1, 2), 0), (QuorumState(5, -1, 2, DIRECTORY), 1)],
 )
 def test_the_quorum_state_file_round_trips_in_kafkas_format(tmp_path: Path, state: QuorumState, version: int) -> None:
     log = opened(tmp_path)

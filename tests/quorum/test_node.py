@@ -10,19 +10,11 @@ from unittest.mock import Mock
 import pytest
 
 from controller.kafka.messages.message import Listener
-from controller.kafka.messages.quorum import (
-    KRaftVersionFeature,
-    UpdateRaftVoterRequest,
-)
+from controller.kafka.messages.quorum import KRaftVersionFeature, UpdateRaftVoterRequest
 from controller.quorum.raft.effects import NotLeader
 from tests.kafka.server.listener import until
 from tests.quorum.seats import PATIENCE_S, Seat, are_alike, led, quorum
-from tests.quorum.worlds import (
-    leader_of,
-    others,
-    quorum_of,
-    settled,
-)
+from tests.quorum.worlds import leader_of, others, quorum_of, settled
 from tests.simulation.quorum.world import CLUSTER
 
 

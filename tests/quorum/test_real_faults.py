@@ -4,7 +4,6 @@ they do not stop a Kafka voter that takes over, and Topicwright reports them if 
 from __future__ import annotations
 
 import re
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,14 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from tests.support.churn import QUIET
 from tests.support.network import Network
@@ -27,6 +19,7 @@ from tests.support.quorum_cluster import QuorumCluster, quorum_cluster
 from tests.support.quorum_faults import check_logs, load_on, one_round
 from tests.support.quorum_logs import assert_one_history, snapshots_in
 from tests.support.real_brokers import until
+from tests.support.topicwright import fetch
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "20000"}
 MIN_ISR = "min.insync.replicas"
@@ -106,8 +99,7 @@ def unreadable(cluster: QuorumCluster) -> int:
     process = cluster.ours[0].process
     assert process is not None
     http = re.findall(r"http=(\S+)", process.output)[-1]
-    with urllib.request.urlopen(f"http://{http}/metrics", timeout=60) as answer:
-        found = re.search(r"^topicwright_configs_unreadable (\S+)$", answer.read().decode(), re.MULTILINE)
+    found = re.search(r"^topicwright_configs_unreadable (\S+)$", fetch(http, "/metrics")[1], re.MULTILINE)
     assert found is not None
     return int(float(found[1]))
 

@@ -52,10 +52,7 @@ def alike(one: Path, other: Path) -> bool:
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.9.1"])
 def test_a_voter_joins_votes_and_leaves(tmp_path: Path, version: str) -> None:
-    with (
-        kafka_quorum(tmp_path, version=version) as quorum,
-        voter(quorum, tmp_path / "voter") as ours,
-    ):
+    with kafka_quorum(tmp_path, version=version) as quorum, voter(quorum, tmp_path / "voter") as ours:
         if version == tools.KAFKA_SERVER:
             _another_folder_and_another_cluster_are_rejected(quorum, ours)
         ours.start()

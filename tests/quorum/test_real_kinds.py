@@ -28,11 +28,7 @@ from tests.support.quorum_logs import image_at, records_at
 from tests.support.real_brokers import until
 from tests.support.wire import Wire
 
-SETTINGS = {
-    "metadata.log.max.record.bytes.between.snapshots": "10000",
-    "broker.session.timeout.ms": "3000",
-    **GUARDED,
-}
+SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "10000", "broker.session.timeout.ms": "3000", **GUARDED}
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's resource types of configs."""
 SET, DELETE = 0, 1

@@ -29,6 +29,7 @@ from controller.kafka.messages.cluster import BrokerHeartbeatRequest, BrokerRegi
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.guarded import call_over
+from tests.reference.cases import topic
 from tests.support.linearizability import ABSENT, PRESENT, Operation, unexplained
 from tests.support.ports import free_ports
 from tests.support.processes import Node, Process
@@ -104,16 +105,10 @@ class Quorum:
     def _create(self, leader: Voter, wire: Wire) -> bool:
         """Create the topic, with a config value that no other create has."""
         topic_id = str(next(self._numbers))
-        topic = {
-            "name": TOPIC,
-            "num_partitions": 1,
-            "replication_factor": 1,
-            "assignments": [],
-            "configs": [{"name": CONFIG, "value": topic_id}],
-        }
+        wanted = topic(TOPIC, retention_ms=topic_id)
         request = Operation("create", time.monotonic(), math.inf, ABSENT, topic_id)
         unchanged = ErrorCode.TOPIC_ALREADY_EXISTS, PRESENT
-        return self._change(request, unchanged, wire, "CreateTopics", 7, topics=[topic], validate_only=False)
+        return self._change(request, unchanged, wire, "CreateTopics", 7, topics=[wanted], validate_only=False)
 
     def _delete(self, leader: Voter, wire: Wire) -> bool:
         request = Operation("delete", time.monotonic(), math.inf, PRESENT, ABSENT)

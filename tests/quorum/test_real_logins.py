@@ -63,15 +63,8 @@ def test_a_voter_authenticates_over_sasl_ssl_in_both_directions(tmp_path: Path) 
         return int(shown.stdout.split()[1].rstrip(",")) if shown.returncode == 0 else -1
 
     with kafka_quorum(tmp_path, settings=kafkas) as quorum:
-        argv: list[str | Path] = [
-            COMMAND,
-            "join",
-            "--bootstrap-controller",
-            quorum.bootstrap,
-            "--data",
-            tmp_path / "voter",
-            *config,
-        ]
+        argv: list[str | Path] = [COMMAND, "join", "--bootstrap-controller", quorum.bootstrap, *config]
+        argv += ["--data", tmp_path / "voter"]
         argv += ["--config", tmp_path / "voter.properties", "--http", "127.0.0.1:0"]
         with Process(argv, cwd=tmp_path) as process:
             process.wait_for_line(rf"^ready voter={VOTER} ", within_s=120)

@@ -41,14 +41,7 @@ from controller.quorum.log.metadata_records import NoOpRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.voters import Voter
-from controller.quorum.registered import (
-    LEVEL_MAX,
-    Registered,
-    RegisteredControllers,
-    fold,
-    limits,
-    without_limits,
-)
+from controller.quorum.registered import LEVEL_MAX, Registered, RegisteredControllers, fold, limits, without_limits
 from controller.settings.load import load_settings
 from events.catalog import SupportedFeature
 from events.names import BrokerId
@@ -119,9 +112,7 @@ async def raised(desk: Desk, level: int) -> tuple[int, str | None]:
     return answer.error_code, answer.error_message
 
 
-async def test_a_leader_rejects_feature_levels_as_kafka_and_ignores_departed_nodes(
-    tmp_path: Path,
-) -> None:
+async def test_a_leader_rejects_feature_levels_as_kafka_and_ignores_departed_nodes(tmp_path: Path) -> None:
     async with alone(tmp_path) as desk:
         register = partial(register_controller, desk.node, desk.replication.registered)
 

@@ -12,6 +12,7 @@ from argon2 import PasswordHasher
 
 from tests.reference.access_table import ADMIN, ANY_ACL, FOR_EVERYBODY, TOPICS, USERS, own_topics, requests_of
 from tests.reference.answers import code_name
+from tests.reference.cases import topic
 from tests.support.real_brokers import until
 from tests.support.reference_kafka import reference_kafka
 from tests.support.topicwright import topicwright
@@ -107,9 +108,7 @@ def _is_compared(name: str, user: str, row: Row) -> bool:
 
 def _prepare(admin: Wire) -> dict[str, str]:
     names = [*TOPICS, *(name for user in USERS for name in own_topics(user))]
-    topics = [
-        {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []} for name in names
-    ]
+    topics = [topic(name) for name in names]
     made = admin.call("CreateTopics", 7, topics=topics, timeout_ms=60_000, validate_only=False)["topics"]
     assert all(each["error_code"] == 0 for each in made), made
     entries = [{**each, "principal": f"User:{user}"} for user, own in USERS.items() for each in own]

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tests.reference.cases import topic
+
 Body = dict[str, Any]
 
 ADMIN = "admin"
@@ -151,9 +153,7 @@ def _metadata(user: str, ids: dict[str, str]) -> Iterator[Request]:
 
 def _creations(user: str) -> Iterator[Request]:
     names = ["a.one", f"new.{user}", "other", "bad name", "__cluster_metadata", "twice", "twice"]
-    topics = [
-        {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []} for name in names
-    ]
+    topics = [topic(name) for name in names]
     for version in (2, 4, 5, 7):
         body = {"topics": topics, "timeout_ms": 10_000, "validate_only": True}
         yield Request("CreateTopics", version, "dry", body)

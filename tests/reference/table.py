@@ -18,12 +18,7 @@ from tests.reference.cases import NO_ID, Body, Case, Row, fill, slug, topic, unf
 from tests.support.real_brokers import until
 from tests.support.wire import ConnectionClosed, Wire
 
-CASES: tuple[Case, ...] = (
-    *table_create_topics.CASES,
-    *table_other.CASES,
-    *table_configs.CASES,
-    *table_metadata.CASES,
-)
+CASES: tuple[Case, ...] = (*table_create_topics.CASES, *table_other.CASES, *table_configs.CASES, *table_metadata.CASES)
 
 T = TypeVar("T")
 

@@ -112,11 +112,7 @@ def lookers() -> Iterator[Case]:
 def topic_partitions() -> Iterator[Case]:
     def describe(name: str, *topics: str, limit: int = 2000, at: tuple[str, int] | None = None) -> Case:
         cursor = at and {"topic_name": at[0], "partition_index": at[1]}
-        body = {
-            "topics": [{"name": each} for each in topics],
-            "response_partition_limit": limit,
-            "cursor": cursor,
-        }
+        body = {"topics": [{"name": each} for each in topics], "response_partition_limit": limit, "cursor": cursor}
         before = [topic("{t}a", 3, 2), topic("{t}b", 2, 1)]
         return case("DescribeTopicPartitions", name, body, before=before, watch=())
 

@@ -13,6 +13,7 @@ import pytest
 from tests.reference.access_servers import kafka_with_users, logged_in, send_all, topicwright_with_users
 from tests.reference.access_table import ADMIN, USERS
 from tests.reference.answers import code_name
+from tests.reference.cases import topic
 from tests.reference.golden import recorded
 
 Both = tuple[dict[str, Any], dict[str, Any]]
@@ -69,8 +70,8 @@ def _steps(address: str) -> Iterator[Step]:
 
 
 def _create(address: str, version: int, name: str, partitions: int, client: str = CLIENT, *, dry: bool = False) -> Step:
-    topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
-    response = _call(address, client, "CreateTopics", version, topics=[topic], timeout_ms=20_000, validate_only=dry)
+    topics = [topic(name, partitions)]
+    response = _call(address, client, "CreateTopics", version, topics=topics, timeout_ms=20_000, validate_only=dry)
     code = response["topics"][0]["error_code"]
     return f"create {name} v{version} as {client}", code_name(code), response["throttle_time_ms"] > 0
 

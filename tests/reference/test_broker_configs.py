@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import TABLE_SETTINGS
 from tests.reference.answers import code_name
-from tests.reference.cases import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC
+from tests.reference.cases import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, topic
 from tests.reference.golden import recorded
 from tests.support.reference_kafka import reference_kafka
 from tests.support.topicwright import topicwright
@@ -93,8 +93,7 @@ class Server:
         self.create("watched")
 
     def create(self, name: str) -> Body:
-        one = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-        made: Body = self._wire.call("CreateTopics", 7, topics=[one], timeout_ms=60_000, validate_only=False)
+        made: Body = self._wire.call("CreateTopics", 7, topics=[topic(name)], timeout_ms=60_000, validate_only=False)
         assert made["topics"][0]["error_code"] == 0, made
         return dict(made["topics"][0])
 

@@ -64,10 +64,7 @@ class Authority:
     def issue(self, title: str, subject: x509.Name | None = None, password: str | None = None) -> Files:
         """Returns a certificate for localhost and 127.0.0.1 with the name `title`; `password` encrypts its key."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names: list[x509.GeneralName] = [
-            x509.DNSName("localhost"),
-            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-        ]
+        names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         certificate = (
             self._builder(subject or common_name(title), key.public_key())
             .add_extension(x509.SubjectAlternativeName(names), critical=False)

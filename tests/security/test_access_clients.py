@@ -54,13 +54,8 @@ def test_confluent_kafka_manages_acls(served: Topicwright) -> None:
 
     admin = AdminClient({"bootstrap.servers": served.kafka})
     entry = AclBinding(
-        ResourceType.TOPIC,
-        "confluent",
-        ResourcePatternType.LITERAL,
-        "User:carl",
-        "*",
-        AclOperation.ALTER,
-        AclPermissionType.DENY,
+        *(ResourceType.TOPIC, "confluent", ResourcePatternType.LITERAL, "User:carl", "*"),
+        *(AclOperation.ALTER, AclPermissionType.DENY),
     )
     assert admin.create_acls([entry])[entry].result(30) is None
     anything: Any = None

@@ -42,13 +42,7 @@ def java_properties(
     ],
 )
 def test_kafka_topics_authenticates_over_tls_and_sasl(
-    service: Secured,
-    topic: str,
-    tmp_path: Path,
-    protocol: str,
-    mechanism: str,
-    user: str,
-    principal: str,
+    service: Secured, topic: str, tmp_path: Path, protocol: str, mechanism: str, user: str, principal: str
 ) -> None:
     password = {**PASSWORDS, **PLAIN_PASSWORDS, "": ""}[user]
     config = java_properties(service, tmp_path, protocol, mechanism, user, password)

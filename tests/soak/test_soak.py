@@ -25,27 +25,18 @@ def _life(rss_mib: Curve, *, minutes: float = 15, pid: int = 1, begin_s: float =
     ]
 
 
-@pytest.mark.parametrize(
-    ("rss_mib", "leaks"),
-    [
-        (lambda minute: 120.0, False),
-        (lambda minute: 120 + 0.5 * minute, False),
-        (lambda minute: 120 + 80 * (1 - math.exp(-minute / 3)), False),
-        (lambda minute: 120 + (100 if 9 < minute < 9.5 else 0), False),
-        (lambda minute: 120 + 3 * minute, True),
-        (lambda minute: 120 + 60 * (1 - math.exp(-minute)) + 2 * minute, True),
-        (lambda minute: 120 + minute**2 / 4, True),
-    ],
-    ids=[
-        "flat",
-        "below what counts",
-        "a cache that fills",
-        "a peak",
-        "a leak",
-        "a leak after a ramp",
-        "worse and worse",
-    ],
-)
+CURVES: dict[str, tuple[Curve, bool]] = {
+    "flat": (lambda minute: 120.0, False),
+    "below what counts": (lambda minute: 120 + 0.5 * minute, False),
+    "a cache that fills": (lambda minute: 120 + 80 * (1 - math.exp(-minute / 3)), False),
+    "a peak": (lambda minute: 120 + (100 if 9 < minute < 9.5 else 0), False),
+    "a leak": (lambda minute: 120 + 3 * minute, True),
+    "a leak after a ramp": (lambda minute: 120 + 60 * (1 - math.exp(-minute)) + 2 * minute, True),
+    "worse and worse": (lambda minute: 120 + minute**2 / 4, True),
+}
+
+
+@pytest.mark.parametrize(("rss_mib", "leaks"), CURVES.values(), ids=CURVES)
 def test_continuous_memory_growth_is_a_leak_and_a_filling_cache_is_not(rss_mib: Curve, leaks: bool) -> None:
     assert bool(grows("voter", _life(rss_mib))) is leaks
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.topicwright import Topicwright
+from tests.reference.cases import topic
+from tests.support.topicwright import Topicwright, fetch
 from tests.support.wire import Wire
 
 WITHIN_S = 240
@@ -22,22 +21,10 @@ def create(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, int
 
 def create_with_messages(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, tuple[int, str]]:
     """Returns the error codes and messages of a create by topic."""
-    topics = [
-        {"name": name, "num_partitions": 1, "replication_factor": 2, "assignments": [], "configs": []} for name in names
-    ]
+    topics = [topic(name, 1, 2) for name in names]
     with Wire(address) as wire:
         answer = wire.call("CreateTopics", 7, topics=topics, timeout_ms=timeout_ms, validate_only=False)
     return {each["name"]: (each["error_code"], each["error_message"]) for each in answer["topics"]}
-
-
-def fetch(http: str, path: str) -> tuple[int, str]:
-    """Returns status and body of a GET."""
-    try:
-        with urllib.request.urlopen(f"http://{http}{path}", timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
 
 
 def get(server: Topicwright, path: str, expect: int = 200) -> Any:

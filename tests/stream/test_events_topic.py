@@ -21,12 +21,12 @@ from events.logs.events_topic import Fence, encode_record
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import scan
 from projections.replay.log.secondary import FrozenLog
-from tests.stream.requests import create, fetch, until
+from tests.stream.requests import create, until
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
 from tests.support.tools import ROOT
-from tests.support.topicwright import command
+from tests.support.topicwright import command, fetch
 
 PARTITIONS = 2
 SETTINGS = {"stream.partitions": str(PARTITIONS)}

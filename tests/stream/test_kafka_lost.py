@@ -8,11 +8,12 @@ from pathlib import Path
 
 from controller.stream.gateway.node import NO_KAFKA
 from tests.stream.gateway.test_service import NOT_CONTROLLER, created, described, is_ready
-from tests.stream.requests import create_with_messages, fetch, get, until
+from tests.stream.requests import create_with_messages, get, until
 from tests.stream.worker.test_service import group_of
 from tests.support.processes import Process
 from tests.support.reference_kafka import KafkaCluster, kafka_cluster
 from tests.support.stream import stream
+from tests.support.topicwright import fetch
 
 
 def test_gateways_and_workers_survive_a_kafka_restart(tmp_path: Path) -> None:

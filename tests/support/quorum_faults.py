@@ -16,11 +16,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.reference.cases import topic
 from tests.support.churn import QUIET, Churn, Reading
 from tests.support.processes import Process
 from tests.support.quorum_cluster import QuorumCluster
@@ -114,14 +115,8 @@ class Creates:
 
 
 def _create(wire: Wire, name: str, factor: int) -> int:
-    topic: dict[str, Any] = {
-        "name": name,
-        "num_partitions": 1,
-        "replication_factor": factor,
-        "assignments": [],
-        "configs": [],
-    }
-    answer = wire.call("CreateTopics", VERSION, topics=[topic], timeout_ms=30_000, validate_only=False)
+    topics = [topic(name, 1, factor)]
+    answer = wire.call("CreateTopics", VERSION, topics=topics, timeout_ms=30_000, validate_only=False)
     code: int = answer["topics"][0]["error_code"]
     return code
 

@@ -7,6 +7,7 @@ and their clients can run next to other tests.
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import socket
@@ -21,7 +22,7 @@ from controller.serving.process import new_cluster_id
 from tests.support import tools
 from tests.support.ports import free_ports
 from tests.support.processes import Node, Process
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import COMMAND, fetch
 
 CLUSTER_ID = new_cluster_id()
 """Unique per run, because processes of an earlier run may still connect to a reused port."""
@@ -124,11 +125,7 @@ class RealCluster:
 
     def live(self) -> set[int]:
         """The live brokers, from Topicwright's HTTP API."""
-        import json
-        import urllib.request
-
-        with urllib.request.urlopen(f"http://{self.http}/v1/brokers", timeout=60) as answer:
-            return set(json.load(answer)["live"])
+        return set(json.loads(fetch(self.http, "/v1/brokers")[1])["live"])
 
     def wait_live(self, *broker_ids: int, within_s: float = 300) -> None:
         """Wait until exactly these brokers are live (all, if none is named) and take connections.

@@ -63,20 +63,28 @@ class ReferenceKafka:
 @contextmanager
 def reference_kafka(folder: Path, *, nodes: int = 3, **overrides: str) -> Iterator[ReferenceKafka]:
     """Start a cluster with its data in `folder`; underscores in names of `overrides` stand for dots."""
-    folder.mkdir(parents=True)
+    brokers = write_nodes(folder, nodes, overrides)
+    with Process(command(folder, *brokers), cwd=folder) as process:
+        process.wait_for_line("^ready", within_s=300)
+        yield ReferenceKafka(process, brokers, folder)
+
+
+def command(folder: Path, *nodes: int) -> list[str | Path]:
+    """The command line that runs nodes in one JVM."""
     classpath = tools.compile_java(SOURCES, tools.server_classpath())
+    files = [f"{node}={folder}/node{node}.properties" for node in nodes]
+    return tools.java_command(classpath, "ReferenceCluster", CLUSTER_ID, *files, heap=HEAP)
+
+
+def write_nodes(folder: Path, nodes: int, overrides: Mapping[str, str]) -> dict[int, str]:
+    """Write the settings of all nodes; returns their addresses."""
+    folder.mkdir(parents=True)
     controller, *ports = free_ports(nodes + 1)
     settings = {name.replace("_", "."): value for name, value in overrides.items()}
-    files = []
-    for node_id, port in enumerate(ports, start=1):
-        file = folder / f"node{node_id}.properties"
-        lines = {**node_properties(node_id, port, controller, folder, nodes), **settings}
-        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        files.append(f"{node_id}={file}")
-    argv = tools.java_command(classpath, "ReferenceCluster", CLUSTER_ID, *files, heap=HEAP)
-    with Process(argv, cwd=folder) as process:
-        process.wait_for_line("^ready", within_s=300)
-        yield ReferenceKafka(process, {i: f"127.0.0.1:{port}" for i, port in enumerate(ports, start=1)}, folder)
+    for node, port in enumerate(ports, start=1):
+        lines = {**node_properties(node, port, controller, folder, nodes), **settings}
+        (folder / f"node{node}.properties").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return {node: f"127.0.0.1:{port}" for node, port in enumerate(ports, start=1)}
 
 
 def node_properties(node_id: int, port: int, controller: int, folder: Path, nodes: int) -> dict[str, str]:
@@ -116,7 +124,6 @@ class KafkaCluster:
     """A cluster whose nodes can be killed and restarted; `brokers` holds HOST:PORT by node id."""
 
     folder: Path
-    classpath: str
     brokers: dict[int, str]
     processes: dict[int, Process] = field(default_factory=dict)
 
@@ -127,9 +134,7 @@ class KafkaCluster:
     def start(self, *nodes: int) -> None:
         """Start nodes that are not running; returns when they have caught up."""
         for node in nodes:
-            file = f"{node}={self.folder}/node{node}.properties"
-            argv = tools.java_command(self.classpath, "ReferenceCluster", CLUSTER_ID, file, heap=HEAP)
-            self.processes[node] = Process(argv, cwd=self.folder)
+            self.processes[node] = Process(command(self.folder, node), cwd=self.folder)
         for node in nodes:
             self.processes[node].wait_for_line("^ready", within_s=300)
 
@@ -145,14 +150,7 @@ class KafkaCluster:
 @contextmanager
 def kafka_cluster(folder: Path, *, nodes: int = 3, **overrides: str) -> Iterator[KafkaCluster]:
     """Start a cluster with its data in `folder`; underscores in names of `overrides` stand for dots."""
-    folder.mkdir(parents=True)
-    classpath = tools.compile_java(SOURCES, tools.server_classpath())
-    controller, *ports = free_ports(nodes + 1)
-    settings = {name.replace("_", "."): value for name, value in overrides.items()}
-    for node, port in enumerate(ports, start=1):
-        lines = {**node_properties(node, port, controller, folder, nodes), **settings}
-        (folder / f"node{node}.properties").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    cluster = KafkaCluster(folder, classpath, {node: f"127.0.0.1:{port}" for node, port in enumerate(ports, start=1)})
+    cluster = KafkaCluster(folder, write_nodes(folder, nodes, overrides))
     try:
         cluster.start(*cluster.brokers)
         yield cluster

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -40,6 +42,18 @@ def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(words, code, *printed)
 
 
+def fetch(http: str, path: str, body: object = None, method: str | None = None) -> tuple[int, str]:
+    """The status and the body of the response to an HTTP request; `body` is sent as JSON. Raises URLError."""
+    data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(f"http://{http}{path}", data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
 @dataclass(frozen=True, slots=True)
 class Topicwright:
     """A server that answers on `kafka` and `http` (HOST:PORT), with its log in `data`."""
@@ -57,9 +71,8 @@ class Topicwright:
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop a simulated broker; returns when it is fenced."""
-        request = urllib.request.Request(f"http://{self.http}/v1/simulated/brokers/{broker_id}/stop", method="POST")
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            assert answer.status == 200, answer.status
+        stopped = fetch(self.http, f"/v1/simulated/brokers/{broker_id}/stop", method="POST")
+        assert stopped[0] == 200, stopped
         deadline = time.monotonic() + 240
         with Wire(self.kafka) as wire:
             while broker_id in self._live(wire):

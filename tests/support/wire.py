@@ -35,12 +35,7 @@ class Wire:
     """One connection. `call` sends and waits; `send` and `receive` pipeline, with answers in the order of requests."""
 
     def __init__(
-        self,
-        address: str,
-        *,
-        client_id: str | None = "wire",
-        timeout_s: float = 60,
-        authority: Path | None = None,
+        self, address: str, *, client_id: str | None = "wire", timeout_s: float = 60, authority: Path | None = None
     ) -> None:
         """Connect, over TLS if there is an `authority` that signs the server's certificate."""
         host, _, port = address.rpartition(":")

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
 from controller.machine.decide import decide
 from controller.machine.recorded_command import recall
@@ -32,7 +24,7 @@ from tests.machine.rig import fold
 from tests.machine.walks import decisions
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import stream
-from tests.support.topicwright import Topicwright, topicwright
+from tests.support.topicwright import Topicwright, fetch, topicwright
 
 T = TypeVar("T")
 NODE_ID = 100
@@ -100,13 +92,9 @@ def set_config(
 
 def seen(server: Topicwright, path: str) -> Any:
     """The JSON response over HTTP; None for 404."""
-    try:
-        with urllib.request.urlopen(f"http://{server.http}{path}", timeout=60) as answer:
-            return json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        if error.code == 404:
-            return None
-        raise
+    status, body = fetch(server.http, path)
+    assert status in (200, 404), body
+    return json.loads(body) if status == 200 else None
 
 
 def types(server: Topicwright, name: str) -> list[str]:

@@ -178,9 +178,7 @@ class Both(NamedTuple):
 
 
 @pytest.fixture(
-    scope="module",
-    params=[(tools.KAFKA_SERVER, "serve"), (tools.KAFKA_SERVERS_OTHER[-1], "gateway")],
-    ids="-".join,
+    scope="module", params=[(tools.KAFKA_SERVER, "serve"), (tools.KAFKA_SERVERS_OTHER[-1], "gateway")], ids="-".join
 )
 def both(
     request: pytest.FixtureRequest, kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory

@@ -11,10 +11,7 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 import structlog
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
-    AlterConfigOpType,
-    NewTopic,
-)
+from confluent_kafka.admin import AlterConfigOpType, NewTopic  # type: ignore[attr-defined]  # its stubs do not export these
 from msgspec.structs import replace
 from structlog import get_logger
 from structlog.testing import capture_logs
@@ -29,15 +26,7 @@ from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
 from controller.settings.load import load_settings
-from events.catalog import (
-    Cause,
-    Partition,
-    PartitionsAdded,
-    Recorded,
-    TopicConfigsChanged,
-    TopicCreated,
-    TopicDeleted,
-)
+from events.catalog import Cause, Partition, PartitionsAdded, Recorded, TopicConfigsChanged, TopicCreated, TopicDeleted
 from events.logs.archive.store import ArchiveAway
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 from tests.simulation.virtual_time import on_virtual_time

@@ -6,13 +6,7 @@ import msgspec
 import pytest
 
 from controller.brokers.cluster.link import SeenTopic
-from controller.brokers.cluster.reconciliation import (
-    action_of,
-    brokers_of,
-    differs,
-    open_work_of,
-    unfinished_topics,
-)
+from controller.brokers.cluster.reconciliation import action_of, brokers_of, differs, open_work_of, unfinished_topics
 from controller.machine.commands.commands import ObservedPartition
 from events.catalog import Partition, Recorded
 from events.names import BrokerId, TopicName

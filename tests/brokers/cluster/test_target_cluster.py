@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import urllib.error
-import urllib.request
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -14,13 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from controller.cli.main import main
 from controller.machine.commands.commands import CreatePartitions, CreateTopic, DeleteTopic, DryRunResult
@@ -38,7 +30,7 @@ from tests.brokers.cluster.served import (
     until,
 )
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.topicwright import Topicwright
+from tests.support.topicwright import Topicwright, fetch
 
 
 def test_requests_are_applied_by_the_cluster(
@@ -160,11 +152,9 @@ def test_requests_fail_while_the_cluster_is_unreachable(
             future.result(40)
         assert refused.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
         until(lambda: "the cluster cannot be reached" in server.process.output[before:])
-        with pytest.raises(urllib.error.HTTPError) as not_ready:
-            urllib.request.urlopen(f"http://{server.http}/health/ready", timeout=60)
-        assert not_ready.value.code == 503
-        assert "the cluster cannot be reached" in json.loads(not_ready.value.read())["reason"]
-        not_ready.value.close()
+        status, body = fetch(server.http, "/health/ready")
+        assert status == 503
+        assert "the cluster cannot be reached" in json.loads(body)["reason"]
     finally:
         os.killpg(kafka.process.pid, signal.SIGCONT)
     until(lambda: "the cluster can be reached again" in server.process.output[before:])

@@ -215,10 +215,6 @@ def _with(*values: bytes) -> Plant:
     return _log(lambda data: data + batch_after(kafkas_log(), *values))
 
 
-def _level(name: str, level: int) -> Plant:
-    return _with(encode_record(FeatureLevelRecord(name=name, feature_level=level)))
-
-
 def _flipped(data: bytes) -> bytes:
     half = len(data) // 2
     return data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :]
@@ -253,12 +249,10 @@ REFUSED: dict[str, tuple[Plant, str]] = {
     "cut": (_log(lambda data: data[:-3]), "not a complete batch of format 2"),
     "gap": (_without_its_beginning, "begins at offset 500 and has no checkpoint of the records before it"),
     "in a transaction": (_with(encode_record(BeginTransactionRecord(name="x"))), "ends within a transaction"),
-    "too old": (_level("metadata.version", 16), "metadata.version is 16; it must be 17 (3.7) or higher"),
-    "too new": (
-        _level("metadata.version", 99),
-        "feature metadata.version has level 99, which is not supported; allowed: 17 to 33",
+    "unknown feature": (
+        _with(encode_record(FeatureLevelRecord(name="new.version", feature_level=1))),
+        "feature new.version has level 1, which is unknown",
     ),
-    "unknown feature": (_level("new.version", 1), "feature new.version has level 1, which is unknown"),
     "several voters": (_log(_with_two_voters), "the quorum has the voters [3000, 3001]"),
 }
 

@@ -274,10 +274,7 @@ def test_configs_of_a_deleted_topic_in_a_snapshot_are_ignored() -> None:
     follower = followed()
     follower.image.apply(config(2, "nothing", "retention.ms", "1"))
     events = take_snapshot(follower, follower.image, 200)
-    assert ([type(event) for event in events], follower.unsupported) == (
-        [HistorySkipped],
-        followed().unsupported,
-    )
+    assert ([type(event) for event in events], follower.unsupported) == ([HistorySkipped], followed().unsupported)
 
 
 def test_missing_partitions_are_imported_with_the_whole_topic() -> None:

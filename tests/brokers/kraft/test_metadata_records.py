@@ -14,13 +14,7 @@ from controller.kafka.messages import Message
 from controller.kafka.schema import Field, Layout
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
-from controller.quorum.log.metadata_codec import (
-    MalformedRecord,
-    decode_record,
-    encode_record,
-    layout,
-    newest_version,
-)
+from controller.quorum.log.metadata_codec import MalformedRecord, decode_record, encode_record, layout, newest_version
 from controller.quorum.log.metadata_records import (
     RECORDS,
     MetadataRecord,

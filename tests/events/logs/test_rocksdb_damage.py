@@ -266,7 +266,7 @@ def test_a_damaged_durable_mark_is_ignored(killed: tuple[Path, int], tmp_path: P
     folder = copied(killed[0], tmp_path / "log")
     (folder / "DURABLE").write_bytes(b"\xff" * 8)
     log = open_log(folder)
-    assert (log.next_offset, log.durable_offset, log.cut) == (10 * SYNCED, 10 * SYNCED, None)
+    assert (log.next_offset, log.durable_offset, log.truncated_at) == (10 * SYNCED, 10 * SYNCED, None)
     assert_whole(log, SYNCED)
     log.close()
     (folder / "DURABLE").write_bytes(b"")

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from events.catalog import CreateRequested, Recorded, TopicCreated
+from events.catalog import CreateRequested, CreationRefused, Recorded, TopicCreated, TopicVanished
 from events.codec import decode_event
 from projections.replay.checks import checking
 from projections.replay.checks.checking import Result, check, check_here, check_in_buckets
@@ -39,7 +39,7 @@ from projections.replay.spark.session import OnSpark
 from tests.events import golden
 from tests.machine.audit import planted_cluster, planted_partitions, planted_topics
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.planted import clean
+from tests.machine.audit.planted import at, changed, clean
 from tests.machine.audit.planted_partitions import REAL_FAULTS, while_cordoned
 from tests.replay.checks.damaged import ONLY_SQL, batches_of, both, damaged, missed
 from tests.replay.written import written
@@ -78,6 +78,10 @@ FAULTY = {
         for check, faults in REAL_FAULTS.items()
         for name, plant in faults.items()
     },
+    "a_topic_that_never_was_vanishes": (
+        "topic-exists",
+        changed(CLUSTER := golden_log("cluster"), at(CLUSTER, TopicVanished), topic="never"),
+    ),
 }
 """Logs with one fault, and the check that must find it."""
 ALSO_FOUND = {
@@ -86,10 +90,7 @@ ALSO_FOUND = {
     "partitions_that_leave_a_gap": "topic-exists",  # a partition in the gap becomes complete, and was never created
 }
 """Faults that also violate another invariant."""
-SOUND = {
-    "clean": clean(),
-    **{name: golden_log(name) for name in GOLDEN},
-}
+SOUND = {"clean": clean(), **{name: golden_log(name) for name in GOLDEN}}
 LOGS: dict[tuple[str, str], list[Recorded]] = {
     **{("sound", name): log for name, log in SOUND.items()},
     **{("faulty", name): log for name, (_, log) in FAULTY.items()},
@@ -170,6 +171,13 @@ def test_spark_finds_the_same_violations_for_any_number_of_buckets(
     monkeypatch.setattr(checking, "BUCKET_EVENTS", sum(map(len, batches)) * 2 // 5)
     rows = rows_of(check_in_buckets(OnSpark(spark), events))
     assert sorted(map(str, rows)) == sorted(str(row) for some in found.values() for row in some)
+
+
+def test_cause_exists_finds_a_refusal_of_the_target_cluster_that_a_deletion_caused() -> None:
+    log = golden_log("cluster")
+    refused = at(log, CreationRefused)
+    log[refused] = replace(log[refused], cause=replace(log[refused].cause, command="DeleteTopic"))
+    assert "cause-exists" in {one.check for one in found_in(checked([log], settle_ms=None))}
 
 
 def test_violations_are_limited_and_all_are_counted() -> None:

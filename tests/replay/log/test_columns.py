@@ -9,14 +9,7 @@ import pytest
 from events import catalog
 from events.access import LoginSecretDrawn, ScramCredentialSet
 from events.codec import decode_event, encode_event
-from projections.replay.log.columns import (
-    COLUMNS,
-    FIELDS,
-    LEFT_OUT,
-    Columns,
-    arrow_schema,
-    column_names,
-)
+from projections.replay.log.columns import COLUMNS, FIELDS, LEFT_OUT, Columns, arrow_schema, column_names
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
@@ -96,13 +89,7 @@ def test_every_event_field_has_a_column_or_is_left_out_on_purpose(kind: type[Any
                 "partition_epoch": 5,
                 "replicas": [1, 3],
                 "elr": [1],
-                "before": {
-                    "replicas": [1, 3],
-                    "isr": [1, 3],
-                    "leader": 1,
-                    "leader_epoch": 3,
-                    "partition_epoch": 4,
-                },
+                "before": {"replicas": [1, 3], "isr": [1, 3], "leader": 1, "leader_epoch": 3, "partition_epoch": 4},
                 "reason": "gone",
             },
         ),

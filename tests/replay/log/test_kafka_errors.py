@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from events.catalog import EVENT_VERSION, Recorded
+from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Decided, Fence, encode_record
 from projections.replay.log import kafka_ref
 from projections.replay.log.kafka_ref import kafka_topic
@@ -161,16 +161,6 @@ def test_an_invalid_kafka_property_is_rejected(tmp_path: Path, run_without_spark
     file = tmp_path / "kafka.properties"
     file.write_text(f"{line}\n")
     assert says in failed(run_without_spark, "rebuild", "kafka://127.0.0.1:1/events", "--kafka-properties", file)
-
-
-def test_an_at_outside_the_log_is_rejected(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
-    history: list[Recorded] = clean()
-    log = url(kafka44, make_topic(kafka44.bootstrap, [as_records(history)]))
-    for point_in_time, says in (
-        (str(len(history)), f"offset {len(history)} is not reached yet: the newest event of any partition is at"),
-        ("1969-12-31", "1969-12-31 is before the log begins"),
-    ):
-        assert says in failed(run_without_spark, "rebuild", log, "--at", point_in_time)
 
 
 def test_compare_of_an_events_topic_requires_a_live_side(kafka44: ReferenceKafka, run_without_spark: Run) -> None:

@@ -104,12 +104,6 @@ def plant(path: Path, shard: str, live: Topic | bytes | None) -> None:
     put_view(path, state_key(shard), msgspec.msgpack.encode(live) if isinstance(live, Topic) else live)
 
 
-def test_live_state_matches_the_events(history: LogRef) -> None:
-    outcome = run_compare(InProcess(), history, Options())
-    assert (outcome.found, outcome.rows) == (False, [])
-    assert outcome.lines[0].startswith("The live state of 7 topics matches the events, as of offset ")
-
-
 def test_compare_reports_the_rebuilt_and_the_live_value(own_history: LogRef) -> None:
     with frozen_log(own_history.path) as log:
         orders = History(log, "pay_orders")

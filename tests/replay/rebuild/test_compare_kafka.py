@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,7 +29,7 @@ from tests.replay.kafka_history import as_records, in_partitions, make_topic
 from tests.replay.written import records_of
 from tests.support.ports import free_ports
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.topicwright import Topicwright, topicwright
+from tests.support.topicwright import Topicwright, fetch, topicwright
 
 
 def cached(folder: Path, records: Sequence[Recorded]) -> None:
@@ -114,15 +112,6 @@ def test_compare_rejects_unrelated_folders(in_kafka: KafkaRef, history: LogRef, 
 # --- with the JSON API
 
 
-def send(http: str, method: str, path: str, **body: object) -> None:
-    """Send a request that changes something."""
-    content = json.dumps(body).encode() if body else None
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"http://{http}{path}", content, headers, method=method)
-    with urllib.request.urlopen(request, timeout=60):
-        pass
-
-
 def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
     """The decisions of a server, as a topic with one partition."""
     topic = make_topic(kafka.bootstrap, [as_records(records_of(LogRef(str(server.data), server.data)))])
@@ -133,15 +122,15 @@ def test_topics_served_by_a_gateway_match_the_events_topic(kafka44: ReferenceKaf
     with topicwright(tmp_path) as server:
         for number in range(5):
             body = {"name": f"a.topic-{number}", "num_partitions": 2, "configs": {"retention.ms": "1000"}}
-            send(server.http, "POST", "/v1/topics", **body)
-        send(server.http, "DELETE", "/v1/topics/a.topic-3")
+            fetch(server.http, "/v1/topics", body)
+        fetch(server.http, "/v1/topics/a.topic-3", method="DELETE")
         ref = in_topic(kafka44, server)
         shown = Options(more={"http": server.http})
         same = run_compare(InProcess(), ref, shown)
         assert not same.found, "\n".join(same.lines)
         assert same.lines[0].startswith("The live state of 4 topics matches the events")
-        send(server.http, "DELETE", "/v1/topics/a.topic-1")
-        send(server.http, "POST", "/v1/topics", name="b", num_partitions=1)
+        fetch(server.http, "/v1/topics/a.topic-1", method="DELETE")
+        fetch(server.http, "/v1/topics", {"name": "b", "num_partitions": 1})
         other = run_compare(InProcess(), ref, shown)
     assert {(row["topic"], row["rebuilt_hash"] is None, row["live_hash"] is None) for row in other.rows} == {
         ("a.topic-1", False, True),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
-import urllib.request
 from pathlib import Path
 
 from events.logs.rocksdb_recovery import lock_holder
@@ -15,7 +13,7 @@ from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.runner import InProcess
 from tests.support.processes import Process
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import COMMAND, fetch
 
 ROUNDS = 3
 
@@ -24,15 +22,12 @@ def created_until_it_dies(http: str, prefix: str, answered: list[str]) -> None:
     """Create topics, and sometimes stop a broker, until the server no longer answers."""
     for number in range(100_000):
         name = f"{prefix}.topic-{number}"
-        body = json.dumps({"name": name, "num_partitions": 3, "timeout_ms": 0}).encode()
-        headers = {"Content-Type": "application/json"}
         try:
-            with urllib.request.urlopen(urllib.request.Request(f"http://{http}/v1/topics", body, headers), timeout=60):
+            if fetch(http, "/v1/topics", {"name": name, "num_partitions": 3, "timeout_ms": 0})[0] < 300:
                 answered.append(name)
             if number % 20 == 19:
                 change = "stop" if number % 40 == 19 else "start"
-                url = f"http://{http}/v1/simulated/brokers/2/{change}"
-                urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60).close()
+                fetch(http, f"/v1/simulated/brokers/2/{change}", method="POST")
         except OSError:
             return
 

@@ -256,3 +256,8 @@ def test_decisions_of_another_controller_have_no_requests() -> None:
     log = golden.history(golden.FOLLOWED)
     assert {"orders", "pay_eu"} <= {shard for _, shard, _ in shards_of(log)}
     assert list(request_rows(shards_of(log))) == []
+
+
+def test_a_change_request_ends_when_the_target_cluster_applies_it() -> None:
+    rows = {row[1]: (row[3], row[4]) for row in request_rows(shards_of(golden.history("cluster"))) if row[2] == "a"}
+    assert rows == {"q0": ("created", 0), "q3": ("partitions-added", 0), "q4": ("rejected", 40)}

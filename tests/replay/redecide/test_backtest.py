@@ -18,7 +18,6 @@ from controller.machine.commands.commands import CreateTopic
 from controller.machine.decide import decide
 from controller.machine.recorded_command import recall
 from controller.machine.state import DictTopics, State, settings_from_pairs
-from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, CreateRequested, Recorded, TopicCreated
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options, ReplayError
@@ -27,7 +26,6 @@ from projections.replay.redecide.backtest import (
     CHANGES,
     Change,
     Effect,
-    check_backtest,
     counted,
     effects,
     run_backtest,
@@ -202,36 +200,11 @@ def test_backtest_page_lists_every_setting_and_change() -> None:
 # Invalid input.
 
 
-@pytest.mark.parametrize(
-    ("policies", "pairs", "message"),
-    [
-        ((), (), "nothing to test: give --rules FILE, --policy CLASS or --set KEY=VALUE"),
-        ((), (("num.partitions", "0"),), "--set num.partitions=0 is not allowed; allowed: "),
-        ((), (("delete.topic.enable", "perhaps"),), "--set delete.topic.enable=perhaps is not allowed; allowed: "),
-        ((), (("delete.topics.enable", "true"),), "no decision depends on it: did you mean delete.topic.enable?"),
-        ((), (("log.level", "debug"),), "--set log.level=debug: no decision depends on it: "),
-        (("a.B",), (("create.topic.policy.class.name", "c.D"),), "name different policies"),
-    ],
-)
-def test_invalid_backtest_arguments_are_rejected(
-    policies: tuple[str, ...], pairs: tuple[tuple[str, str], ...], message: str
-) -> None:
-    with pytest.raises(ReplayError) as refused:
-        what_if(policies, pairs)
-    assert message in str(refused.value)
-
-
 def test_a_backtest_rejects_contradictory_topic_defaults() -> None:
     log = story("log.cleaner.min.compaction.lag.ms=500 1\ncreate a 1x1").log
     tried_ = what_if((), (("log.cleaner.max.compaction.lag.ms", "100"),))
     with pytest.raises(ReplayError, match=r"with the settings of offset 0: .*compaction\.lag\.ms"):
         check(tried_, Timeline(log))
-
-
-def test_a_policy_that_cannot_be_loaded_is_reported_before_the_backtest() -> None:
-    log = story(STORY).log
-    with pytest.raises(PolicyLoadError, match="has no 'Nobody'"):
-        check(what_if(("tests.replay.redecide.policies.Nobody",), ()), Timeline(log))
 
 
 def test_a_backtest_rejects_a_log_with_missing_events() -> None:
@@ -362,8 +335,3 @@ def test_backtested_policies_are_closed(history: LogRef, tmp_path: Path) -> None
     creates = sum(isinstance(one, CreateRequested) for one in events)
     invalid = sum(isinstance(one, CreateRejected) and one.rule.startswith("validation:") for one in events)
     assert counts["judged"] == creates - invalid > 0, counts
-
-
-def test_a_backtest_rejects_a_policy_that_cannot_be_loaded(history: LogRef) -> None:
-    with pytest.raises(PolicyLoadError, match="has no 'Nobody'"):
-        check_backtest(history, Options(policies=("tests.replay.redecide.policies.Nobody",)))

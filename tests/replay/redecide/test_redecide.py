@@ -197,10 +197,7 @@ PLANTED: dict[str, tuple[Callable[[list[Recorded]], list[Recorded]], str, str, s
         lambda log: without(log, at(log, CreateRequested, topic="e")),
         *("e", "nothing", "the log holds no request that led to these events"),
     ),
-    "no answer": (
-        lambda log: without(log, at(log, CreateAnswered, topic="d")),
-        *("d", "CreateAnswered", UNEXPLAINED),
-    ),
+    "no answer": (lambda log: without(log, at(log, CreateAnswered, topic="d")), *("d", "CreateAnswered", UNEXPLAINED)),
     "no creation": (_no_creation, "a", "TopicCreated", UNEXPLAINED),
     "cause": (_cause, "e", "caused by CreateTopic qe", UNEXPLAINED),
 }
@@ -248,9 +245,7 @@ def test_redecide_finds_no_difference_in_a_real_log(history: LogRef) -> None:
     assert done.lines == [f"{words}: 0 decided otherwise"]
 
 
-def test_redecide_of_an_older_release_uses_its_settings_and_reports_the_rule(
-    tmp_path: Path,
-) -> None:
+def test_redecide_of_an_older_release_uses_its_settings_and_reports_the_rule(tmp_path: Path) -> None:
     """Release 0.0.9 placed replicas in reverse order; all its other rules are the same."""
     log = story(STORY).log
     older = [_placed_otherwise(replace(one, event=_of_release(one.event, "0.0.9"))) for one in log]

@@ -63,10 +63,7 @@ REPORT = Report(
     ),
     held=Row(topics=1090, partitions=2200, placeholders=12, leaderless=3),
     brokers=rows_of(
-        BROKER,
-        (1, "live", "east", 2000, 900),
-        (2, "fenced", "west", 1500, 400),
-        (7, "not registered", None, 100, 0),
+        BROKER, (1, "live", "east", 2000, 900), (2, "fenced", "west", 1500, 400), (7, "not registered", None, 100, 0)
     ),
     lanes=rows_of(
         "broker_id since_ms until_ms status",

@@ -18,23 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from events.catalog import Recorded
 from events.codec import EventDecodeError, decode_event, value_without_secrets
 from events.errors import UserError
-from events.logs.log import (
-    Commit,
-    Entry,
-    LogCorrupted,
-    LogError,
-    LogFromNewerVersion,
-    LogNotAFolder,
-    read_one,
-)
+from events.logs.log import Commit, Entry, LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder, read_one
 from projections.replay.log.columns import COLUMNS
-from projections.replay.log.log_ref import (
-    LogRef,
-    ends_of,
-    parse_ref,
-    ranges,
-    read_through,
-)
+from projections.replay.log.log_ref import LogRef, ends_of, parse_ref, ranges, read_through
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import message_of
 from tests.events.logs.rocksdb_folders import cut, flip, largest

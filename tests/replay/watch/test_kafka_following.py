@@ -22,8 +22,9 @@ from projections.replay.watch.followed import followed
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean
 from tests.replay.kafka_history import append, as_records, in_partitions, make_topic, url
-from tests.replay.watch.test_watch import WITHIN_S, following, got
+from tests.replay.watch.test_watch import WITHIN_S, following
 from tests.support.reference_kafka import ReferenceKafka
+from tests.support.topicwright import fetch
 
 Offsets = set[tuple[int, int]]
 
@@ -92,7 +93,7 @@ def test_watch_alerts_name_the_log_partition(kafka44: ReferenceKafka, topic: str
         assert alerts.count == 0, out.getvalue()
         append(kafka44.bootstrap, topic, number, [decided(answered, last_source(part))])
         checked(sum(map(len, parts)) + 1)
-        shown = json.loads(got(http, "/alerts"))
+        shown = json.loads(fetch(str(http), "/alerts")[1])
     assert [(one["check"], one["log_partition"], one["offset"]) for one in shown["alerts"]] == [
         ("one-answer", number, len(part))
     ]

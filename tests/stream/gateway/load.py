@@ -130,9 +130,7 @@ class Changes(threading.Thread):
         if kind == 1:
             more = NewPartitions(name, GROWN)
             self._until_answered(
-                f"grow {name}",
-                lambda: admin.create_partitions([more], request_timeout=10)[name],
-                "INVALID_PARTITIONS",
+                f"grow {name}", lambda: admin.create_partitions([more], request_timeout=10)[name], "INVALID_PARTITIONS"
             )
             topic.grown, topic.partitions = True, GROWN
         elif kind == 2:

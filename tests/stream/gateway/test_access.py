@@ -127,9 +127,7 @@ async def test_workers_refuse_requests_beyond_the_mutation_quota(rig_with_quota:
 async def test_mutation_quotas_apply_with_create_topic_policies(rig_with_quota: Rig) -> None:
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
     for worker in rig_with_quota.workers:
-        worker.decide(
-            ChangeSettings(request_id=RequestId("s"), at_ms=BORN_MS, settings=settings, release="1.0"),
-        )
+        worker.decide(ChangeSettings(request_id=RequestId("s"), at_ms=BORN_MS, settings=settings, release="1.0"))
     rig_with_quota.read()
     stamps = []
     for number in range(3):

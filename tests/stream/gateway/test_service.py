@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 import urllib.error
 import urllib.request
@@ -19,10 +18,10 @@ from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
-from tests.support.topicwright import COMMAND, Topicwright, command
+from tests.support.topicwright import COMMAND, Topicwright, command, fetch
 from tests.support.wire import ConnectionClosed, Wire
 
-NOT_CONTROLLER, TIMED_OUT = 41, 7
+NOT_CONTROLLER = 41
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +87,9 @@ def test_pages_cover_the_logs_of_all_partitions(running: Stream) -> None:
 
 def test_gateway_http_responses_equal_those_of_the_embedded_controller(running: Stream) -> None:
     one, other = running.gateways[:2]
-    request = urllib.request.Request(
-        f"http://{one.http}/v1/topics", json.dumps({"name": "over.http", "num_partitions": 3}).encode(), method="POST"
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        made = json.loads(answer.read())
-        assert answer.status == 201
+    status, body = fetch(one.http, "/v1/topics", {"name": "over.http", "num_partitions": 3})
+    made = json.loads(body)
+    assert status == 201, body
     until("the other gateway follows", lambda: described(other.kafka, "over.http") == 0)
     until("the topic is ready", lambda: get(other, "/v1/topics/over.http")["status"] == "ready")
     for gateway in (one, other):
@@ -156,8 +152,7 @@ def test_a_simulated_broker_stops_and_starts_through_any_gateway(running: Stream
     until("the other gateway has the change", lambda: get(other, "/v1/brokers")["live"] == [1, 3])
     name = "while-one-is-down"
     assert create(other.kafka, name) == {name: 0}
-    started = urllib.request.Request(f"http://{other.http}/v1/simulated/brokers/2/start", method="POST")
-    urllib.request.urlopen(started, timeout=60).close()
+    assert fetch(other.http, "/v1/simulated/brokers/2/start", method="POST")[0] == 200
     until("the broker is live again", lambda: get(one, "/v1/brokers")["live"] == [1, 2, 3])
 
 
@@ -203,33 +198,18 @@ def test_invalid_gateway_settings_end_the_start(running: Stream, tmp_path: Path)
         assert says in done.stderr
 
 
-def test_requests_without_a_worker_time_out(running: Stream) -> None:
-    """The worker is stopped. Its commands stay in Kafka until it continues."""
-    (worker,) = running.workers
-    worker.popen.send_signal(signal.SIGSTOP)
-    try:
-        name = "nobody-decides"
-        assert create(running.gateways[0].kafka, name, timeout_ms=500) == {name: TIMED_OUT}
-    finally:
-        worker.popen.send_signal(signal.SIGCONT)
-    until("it is decided later", lambda: described(running.gateways[1].kafka, "nobody-decides") == 0)
-
-
-def test_a_gateway_that_waits_for_kafka_stops_on_sigterm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("gateway", "--kafka", "127.0.0.1:0"), ("worker", "--set", "log.level=info")])
+def test_a_gateway_or_worker_that_waits_for_kafka_stops_on_sigterm(tmp_path: Path, words: tuple[str, ...]) -> None:
     (port,) = free_ports(1)
-    argv: list[str | Path] = [COMMAND, "gateway", "--bootstrap", f"127.0.0.1:{port}", "--data", tmp_path / "d"]
-    with Process([*argv, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"], cwd=tmp_path) as process:
+    argv: list[str | Path] = [COMMAND, *words, "--bootstrap", f"127.0.0.1:{port}", "--data", tmp_path / "d"]
+    with Process([*argv, "--http", "127.0.0.1:0"], cwd=tmp_path) as process:
         process.wait_for_line("waiting for Kafka", within_s=60)
+        assert process.popen.poll() is None
         assert process.stop(within_s=120) == 0
 
 
 def is_ready(gateway: Topicwright) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{gateway.http}/health/ready", timeout=60):
-            return True
-    except urllib.error.HTTPError as error:
-        error.close()
-        return False
+    return fetch(gateway.http, "/health/ready")[0] == 200
 
 
 def created(address: str, name: str) -> bool:

@@ -11,13 +11,7 @@ from controller.machine.commands.commands import (
     ExpireRequest,
     ReconcileTopics,
 )
-from controller.stream.log.codec import (
-    TIME_END_MS,
-    CommandError,
-    decode_command,
-    encode_command,
-    key_of,
-)
+from controller.stream.log.codec import TIME_END_MS, CommandError, decode_command, encode_command, key_of
 from events.names import BrokerId, Offset, RequestId, TopicName
 from tests.stream.log.records import BORN_MS, create, joined
 

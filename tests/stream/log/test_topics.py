@@ -22,14 +22,7 @@ from msgspec.structs import replace
 
 from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log import topics, transport
-from controller.stream.log.topics import (
-    KafkaUnavailable,
-    TopicGone,
-    Topics,
-    TopicsMismatch,
-    TopicWatch,
-    prepare_topics,
-)
+from controller.stream.log.topics import KafkaUnavailable, TopicGone, Topics, TopicsMismatch, TopicWatch, prepare_topics
 from controller.stream.log.transport import close_client
 from tests.support.reference_kafka import ReferenceKafka
 

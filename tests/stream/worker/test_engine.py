@@ -15,15 +15,7 @@ from events.logs.events_topic import Fence, RecordFromNewerVersion, encode_recor
 from events.names import RequestId
 from tests.stream.log.records import create
 from tests.stream.worker.memory_kafka import MemoryKafka
-from tests.stream.worker.stage import (
-    Claimed,
-    Stage,
-    check,
-    check_all_decided,
-    events_of,
-    home,
-    topic_of,
-)
+from tests.stream.worker.stage import Claimed, Stage, check, check_all_decided, events_of, home, topic_of
 
 
 async def test_each_command_is_decided_once(kafka: MemoryKafka, worker: Stage) -> None:

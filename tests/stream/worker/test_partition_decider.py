@@ -13,13 +13,7 @@ from controller.brokers.cluster.actions import PlannedCommand
 from controller.engine import decider
 from controller.machine import apply
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
-from controller.machine.commands.commands import (
-    AnyCommand,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    DryRunResult,
-)
+from controller.machine.commands.commands import AnyCommand, CreatePartitions, CreateTopic, DeleteTopic, DryRunResult
 from controller.machine.decide import decide as decide_really
 from controller.machine.state import Topic
 from controller.policy.interface import Request
@@ -30,14 +24,7 @@ from events.catalog import Event, Recorded, TopicCreated, Verdict
 from events.names import RequestId, TopicName
 from tests.stream.log.records import BORN_MS, SETTINGS, create
 from tests.stream.worker.memory_kafka import MemoryKafka
-from tests.stream.worker.stage import (
-    Claimed,
-    Stage,
-    check,
-    events_of,
-    home,
-    topic_of,
-)
+from tests.stream.worker.stage import Claimed, Stage, check, events_of, home, topic_of
 
 # Poison commands.
 

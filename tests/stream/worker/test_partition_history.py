@@ -131,9 +131,7 @@ def assert_same(one: PartitionState, other: PartitionState) -> None:
     assert_one_log(one.log, other.log)
 
 
-async def test_a_gateway_from_a_base_equals_one_that_read_all_events(
-    partitions: Partitions,
-) -> None:
+async def test_a_gateway_from_a_base_equals_one_that_read_all_events(partitions: Partitions) -> None:
     worker = await partitions.worker("a")
     await partitions.create(worker, 300)
     await partitions.until_base(worker)

@@ -23,13 +23,12 @@ from tests.events.logs.test_tree_heads import key_files
 from tests.stream.checking import check_topics, next_source
 from tests.stream.load import POISON, read_topic
 from tests.stream.log.records import create
-from tests.stream.requests import fetch, until
-from tests.support.ports import free_ports
+from tests.stream.requests import until
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream
 from tests.support.tools import ROOT
-from tests.support.topicwright import command
+from tests.support.topicwright import command, fetch
 
 DRIVERS = pytest.mark.parametrize("driver", ["plain", "faust"])
 PARTITIONS = 4
@@ -183,16 +182,6 @@ def test_a_worker_records_signed_tree_heads_of_its_partitions(group: Group, tmp_
 
 def verify(group: Group, public: Path) -> subprocess.CompletedProcess[str]:
     return command("verify", group.folder / "a", "--key", public)
-
-
-def test_a_worker_waits_for_kafka_at_start(tmp_path: Path) -> None:
-    [port] = free_ports(1)
-    with ExitStack() as held:
-        group = group_of(tmp_path, f"127.0.0.1:{port}", held)
-        worker = group.start(settings={"log.level": "info"})
-        worker.wait_for_line("waiting for Kafka", within_s=60)
-        assert worker.popen.poll() is None
-        assert worker.stop(within_s=120) == 0, "a waiting worker stops on SIGTERM"
 
 
 @pytest.mark.parametrize("lost", ["commands", "events"])

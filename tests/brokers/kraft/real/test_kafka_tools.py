@@ -6,13 +6,12 @@ import json
 import re
 from pathlib import Path
 from typing import NamedTuple
-from urllib.request import urlopen
 
 import pytest
 
 from tests.support.kafka_tools import KafkaTools, kafka_tools
 from tests.support.real_brokers import RealCluster, until
-from tests.support.topicwright import command
+from tests.support.topicwright import command, fetch
 
 
 class ToolsAt(NamedTuple):
@@ -71,8 +70,8 @@ def test_brokers_with_all_log_directories_cordoned_get_no_new_replicas(kafka: To
         return {int(broker_id) for _, replicas, _ in described.values() for broker_id in replicas.split(",")}
 
     def cordoned() -> list[int]:
-        with urlopen(f"http://{kafka.cluster.http}/v1/brokers") as answer:
-            return [one["broker_id"] for one in json.load(answer)["brokers"] if one["cordoned"]]
+        brokers = json.loads(fetch(kafka.cluster.http, "/v1/brokers")[1])["brokers"]
+        return [one["broker_id"] for one in brokers if one["cordoned"]]
 
     def create(name: str, *options: str, code: int = 0) -> str:
         return kafka.run("kafka-topics", "--create", "--topic", name, *options, code=code)
