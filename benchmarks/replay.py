@@ -27,7 +27,7 @@ from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.codec import decode_event
 from projections.replay.checks.checking import check_here, check_in_buckets
-from projections.replay.export.export import export, exported
+from projections.replay.export import export, exported
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError

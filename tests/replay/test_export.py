@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from events.logs.log import Commit, Entry, read_one
-from projections.replay.export import export as export_module
-from projections.replay.export.export import (
+from projections.replay import export as export_module
+from projections.replay.export import (
     NOTE,
     Note,
     export,
