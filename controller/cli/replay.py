@@ -306,8 +306,7 @@ def _spark(name: str, arguments: argparse.Namespace) -> Iterator[Runner]:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from projections.replay.spark.progress import progress
-        from projections.replay.spark.session import OnSpark, spark_session
+        from projections.replay.spark.session import OnSpark, progress, spark_session
     except ImportError as error:
         raise _no_spark(error) from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))

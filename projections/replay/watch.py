@@ -39,8 +39,7 @@ from events.logs.events_topic import PartitionReader
 from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
-from projections.replay.checks.checking import check_growth
-from projections.replay.checks.growth import OPEN, Checkpoint, Shards, ends_of_runs, joined
+from projections.replay.checks.checking import OPEN, Checkpoint, Shards, check_growth, ends_of_runs, joined
 from projections.replay.checks.history import COLUMNS
 from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import COLUMNS as VIOLATION

@@ -16,10 +16,10 @@ from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 from controller.policy.rules_file import checked_file, rules_text
+from projections.views.brokers import RuleView
 from projections.views.events import EventsView, EventView
 from projections.views.lines import when
 from projections.views.overviews import PoliciesView
-from projections.views.rules import RuleView
 
 VERSIONS_PER_PAGE = 20
 """A page is short, because each version has the whole text of its rules."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from events.catalog import CreationRefused, Recorded, TopicVanished
 from events.names import TopicName
-from projections.replay.rebuild.folds import request_rows
+from projections.replay.rebuild.rebuild import request_rows
 from tests.events.golden import history
 from tests.machine.audit.planted import at, changed
 from tests.replay.checks.test_invariants import Row, checked, rows_of

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from projections.replay.spark import progress as module
-from projections.replay.spark.progress import progress
+from projections.replay.spark.session import progress
 
 
 class Terminal(io.StringIO):
