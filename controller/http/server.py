@@ -21,7 +21,7 @@ from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.gate import Hosts, Logins
 from controller.http.metrics import OPEN_PATHS, Metrics, states
-from controller.http.paths.log_heads import head_gauges
+from controller.http.paths.reads import head_gauges
 from controller.http.paths.writes import BrokerControl
 from controller.http.permissions import Reader
 from controller.http.query_threads import Reading

@@ -1,5 +1,5 @@
-"""The views of brokers, of settings and of the rules for changes of topics, and the pure fold that computes the first two
-from broker and settings events."""
+"""The views of brokers, of settings and of the rules for changes of topics, and the pure fold that computes brokers and
+settings from events."""
 
 from __future__ import annotations
 
