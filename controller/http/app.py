@@ -28,6 +28,7 @@ from litestar.utils import normalize_path
 
 from controller.brokers.port import Brokers
 from controller.http import metrics as health
+from controller.http import reads, topics, writes
 from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED, Changes
 from controller.http.errors import PROBLEM, HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
@@ -36,12 +37,11 @@ from controller.http.metrics import OPEN_PATHS, Metrics
 from controller.http.pages import frame
 from controller.http.pages import handlers as page_handlers
 from controller.http.pages.site import Site, clean_queries, is_page
-from controller.http.paths import reads, topics, writes
-from controller.http.paths.reads import NewestHead
-from controller.http.paths.writes import BrokerControl
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.query_threads import remember_accepted
+from controller.http.reads import NewestHead
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters, schemas_of
+from controller.http.writes import BrokerControl
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.queries.proving import Sign, head_of, unsigned

@@ -46,8 +46,7 @@ from projections.replay.checks.rules import COLUMNS as VIOLATION
 from projections.replay.log.columns import Columns, shard_of
 from projections.replay.log.kafka_ref import Reading
 from projections.replay.log.kafka_scan import KafkaRef, check_begins, decoded, folded
-from projections.replay.log.log_ref import Ends, LogRef, Ref, as_of, has_partitions, ranges
-from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.log.log_ref import RANGE_EVENTS, Ends, LogRef, Ref, as_of, has_partitions, ranges, read_range
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.runner import Batches

@@ -78,7 +78,7 @@ def test(options: argparse.Namespace) -> int:
 
 def apply(options: argparse.Namespace, backend: Backend) -> int:
     """Replace the effective rules by the rules of a file; without a file, remove all rules."""
-    from controller.http.paths.writes import RulesAppliedView, RulesBody  # imports the HTTP framework
+    from controller.http.writes import RulesAppliedView, RulesBody  # imports the HTTP framework
 
     body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
     before = backend.get(PoliciesView, "/policies").version

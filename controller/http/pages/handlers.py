@@ -1,4 +1,4 @@
-"""The HTML pages: each renders the response of a JSON handler of `paths`, at its path without `/v1`.
+"""The HTML pages: each renders the response of a JSON handler at its path without `/v1`.
 
 Pages with forms create, alter and delete topics with the same commands as the JSON API. A refused change is answered
 with its form and the rule. Each form carries a token (`controller.http.requests.FormTokens`).
@@ -17,11 +17,11 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 
+from controller.http import reads, writes
+from controller.http import topics as topic_lists
 from controller.http.errors import HttpRequest, Refused, invalid
 from controller.http.pages.frame import flags
 from controller.http.pages.site import FOLLOW, Site, page
-from controller.http.paths import reads, writes
-from controller.http.paths import topics as topic_lists
 from controller.http.requests import At, Cursor, From, Limit, To, body_of, caller_of, read_form
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
