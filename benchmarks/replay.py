@@ -26,11 +26,11 @@ from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.codec import decode_event
 from projections.replay.checks.checking import check_here, check_in_buckets
-from projections.replay.export.export import export, exported
+from projections.replay.export import export, exported
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
-from projections.replay.rebuild.folds import HASHES, hash_rows
+from projections.replay.rebuild.rebuild import HASHES, hash_rows
 from projections.replay.runner import Runner
 from projections.replay.shards import fold_shards
 from projections.replay.spark.session import OnSpark, check_java, spark_session

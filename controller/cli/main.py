@@ -1,6 +1,7 @@
 """The `topicwright` command.
 
-Exit codes: 0 done, 1 the check found something, 2 wrong usage or settings.
+`python -m controller.cli.main` is the same command. Exit codes: 0 done, 1 the check found something, 2 wrong usage or
+settings.
 """
 
 from __future__ import annotations
@@ -55,3 +56,7 @@ def parser(command: str = "", *, every: bool = False) -> Parser:
         if name not in commands.choices:
             commands.add_parser(name)
     return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -204,7 +204,7 @@ COMMANDS: dict[str, _Command] = {
     ),
     "invariants": _Command("checks.invariants", "check the log against the invariants, and your own", _of_invariants),
     "watch": _Command(
-        "watch.watch",
+        "watch",
         "check the same rules while events are written, until interrupted",
         _of_watch,
         spark=False,
@@ -219,8 +219,8 @@ COMMANDS: dict[str, _Command] = {
     "sql": _Command("checks.sql", "run an SQL query on the history", _of_sql, spark=False),
     "shell": _Command("checks.sql", "run SQL queries as you type them", spark=False, formats=("table",)),
     "views": _Command("checks.sql", "write the views of docs/invariants.md as Parquet, for other engines", _of_views),
-    "export": _Command("export.export", "write the events to Parquet, or add the new ones", _of_export),
-    "report": _Command("report.report", "write an HTML page about the history", _of_report, spark=False),
+    "export": _Command("export", "write the events to Parquet, or add the new ones", _of_export),
+    "report": _Command("report", "write an HTML page about the history", _of_report, spark=False),
 }
 
 
@@ -303,8 +303,7 @@ def _spark(name: str, arguments: argparse.Namespace) -> Iterator[Runner]:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from projections.replay.spark.progress import progress
-        from projections.replay.spark.session import OnSpark, spark_session
+        from projections.replay.spark.session import OnSpark, progress, spark_session
     except ImportError as error:
         raise _no_spark(error) from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))

@@ -2,6 +2,9 @@
 
 Health, metrics and `/openapi.json` describe the process, so they have no version. The path alone decides whether a
 client gets JSON or HTML. `server` serves the application; `cli.folder` calls it for a stopped service.
+
+Litestar generates the OpenAPI document from the handlers. `completed` adds the parts that their signatures lack: all
+statuses with the error format, logins, response headers, idempotency keys, and examples.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from functools import cache
+from http import HTTPStatus
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -24,25 +28,135 @@ from litestar.utils import normalize_path
 
 from controller.brokers.port import Brokers
 from controller.http import metrics as health
-from controller.http.changes import Changes
-from controller.http.document import completed
-from controller.http.errors import HttpRequest, answer_early, answer_error
+from controller.http import reads, topics, writes
+from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED, Changes
+from controller.http.errors import PROBLEM, HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
 from controller.http.gate import Authenticated, Hosts, Logins, host_check
-from controller.http.metrics import Metrics
-from controller.http.pages import changes as change_pages
+from controller.http.metrics import OPEN_PATHS, Metrics
 from controller.http.pages import frame
-from controller.http.pages import reads as read_pages
+from controller.http.pages import handlers as page_handlers
 from controller.http.pages.site import Site, clean_queries, is_page
-from controller.http.paths import log_heads, reads, topics, writes
-from controller.http.paths.log_heads import NewestHead
-from controller.http.paths.writes import BrokerControl
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.query_threads import remember_accepted
-from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
+from controller.http.reads import NewestHead
+from controller.http.requests import refuse_other_sites, refuse_unknown_parameters, schemas_of
+from controller.http.writes import BrokerControl
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.queries.proving import Sign, head_of, unsigned
+from projections.views.view import ProblemView
+
+Operation = dict[str, Any]
+
+_ALWAYS: Final = (400, 401, 403, 421, 500, 503)
+_OF_WRITES: Final = (404, 409, 429, 504)
+_ONCE: Final = ("create_topic", "alter_topic", "delete_topic")
+_KEY: Final = {
+    "name": KEY,
+    "in": "header",
+    "required": False,
+    "description": "Retry a change with its key: it is made only once, and gets the same answer. The status is "
+    f"{KEY_REUSED} if the key was used for a different change, and {IN_PROGRESS} while the change is in progress",
+    "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX},
+    "example": "7f3c9a52-0b1e-4c55-9d0e-5a2f1c3b8e11",
+}
+_PROBLEM_REF: Final = {"$ref": "#/components/schemas/ProblemView"}
+_PROBLEM: Final = {
+    "type": "urn:kafka:error:TOPIC_ALREADY_EXISTS",
+    "title": "Topic already exists",
+    "status": 409,
+    "detail": "Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
+    "instance": "/v1/requests/3f2a9c-12-9c1d02f47a",
+    "error": "TOPIC_ALREADY_EXISTS",
+    "code": 36,
+    "message": "Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
+    "request_id": "3f2a9c-12-9c1d02f47a",
+    "rule": "validation:exists",
+}
+_LOGINS: Final = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A token of a user"},
+    "basic": {"type": "http", "scheme": "basic", "description": "User name and password, the same as for SASL"},
+}
+_BODIES: Final[dict[str, dict[str, object]]] = {
+    "create_topic": {"name": "orders", "num_partitions": 3, "configs": {"retention.ms": 86400000}},
+    "alter_topic": {"configs": {"retention.ms": 3600000, "cleanup.policy": None}},
+}
+_PARAMETERS: Final = {
+    "at": "2026-07-17T10:00:00Z",
+    "from": "2026-07-17",
+    "name": "orders",
+    "principal": "User:alice",
+    "rule": "policy:rules/naming",
+    "subject": "orders",
+}
+_CREATED: Final = {
+    "200": "Dry run: the topic that would be created",
+    "201": "Created and complete; `Location` is its path",
+    "202": "Created, but not complete within the timeout; do not retry",
+}
+_CACHING: Final = {"ETag": "Version of the response", "Cache-Control": "Whether it may be cached"}
+
+
+def completed(document: dict[str, Any]) -> dict[str, Any]:
+    """Returns the generated OpenAPI document, completed in place."""
+    components = document["components"]
+    components["securitySchemes"] = _LOGINS
+    components["schemas"].update(schemas_of(ProblemView))
+    document["security"] = [{"bearer": []}, {"basic": []}, {}]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if isinstance(operation, dict) and "responses" in operation:
+                _complete(path, method, operation)
+    return document
+
+
+def _complete(path: str, method: str, operation: Operation) -> None:
+    responses: dict[str, Any] = operation["responses"]
+    is_open, is_read = path in OPEN_PATHS, method == "get"
+    if is_open:
+        operation["security"] = []
+    for status in _statuses(path, is_open=is_open, is_read=is_read):
+        responses[str(status)] = _problem(status)
+    if is_read and path.startswith("/v1") and not path.endswith("/follow"):
+        responses["304"] = {"description": "Not modified: the client has this version (If-None-Match)"}
+        responses["200"]["headers"] = {name: _header(text) for name, text in _CACHING.items()}
+    name = operation["operationId"]
+    if name == "follow":
+        responses["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    if name in _BODIES:
+        operation["requestBody"]["content"]["application/json"]["example"] = _BODIES[name]
+    if name in _ONCE:
+        operation.setdefault("parameters", []).append(_KEY)
+        responses[str(KEY_REUSED)] = _problem(KEY_REUSED)
+    if name == "create_topic":
+        content = responses["201"]["content"]
+        for status_text, description in _CREATED.items():
+            responses[status_text] = {"description": description, "content": content}
+        responses["201"]["headers"] = {"Location": _header("Path of the topic")}
+    for parameter in operation.get("parameters", ()):
+        schema = parameter["schema"]
+        is_text = "string" in str(schema.get("type", schema.get("oneOf", schema.get("anyOf"))))
+        if parameter["name"] in _PARAMETERS and is_text and "enum" not in schema:
+            parameter["example"] = _PARAMETERS[parameter["name"]]
+
+
+def _statuses(path: str, *, is_open: bool, is_read: bool) -> tuple[int, ...]:
+    if is_open:
+        return (503,) if path.endswith("ready") else ()
+    if is_read:
+        return (*_ALWAYS, 404) if path.startswith("/v1") else _ALWAYS
+    return (*_ALWAYS, *_OF_WRITES)
+
+
+def _problem(status: int) -> dict[str, Any]:
+    content = {PROBLEM: {"schema": _PROBLEM_REF, "example": _PROBLEM}}
+    return {"description": HTTPStatus(status).phrase, "content": content}
+
+
+def _header(description: str) -> dict[str, Any]:
+    return {"description": description, "schema": {"type": "string"}}
+
 
 BODY_BYTES_MAX = 1 << 20
 """Room for a manual assignment of tens of thousands of partitions; parsing takes about 20 ms."""
@@ -124,7 +238,7 @@ def build_worker_app(why_not: health.WhyNot, archive_error: health.WhyNot, metri
 @cache
 def _routes(has_simulated_brokers: bool, names: tuple[str, ...]) -> Litestar:
     """The routes of a controller or gateway, which all services of a process share: building them takes 0.1 s."""
-    handlers = _handlers(writes, topics, reads, log_heads)
+    handlers = _handlers(writes, topics, reads)
     if not has_simulated_brokers:
         handlers = [each for each in handlers if each not in writes.OF_SIMULATED_BROKERS]
     description = "Create topics, and see why every topic is as it is, now and in the past."
@@ -160,7 +274,7 @@ def _litestar(versioned: Sequence[HTTPRouteHandler], names: tuple[str, ...], tit
     """The routes, given the names of the objects that `_with_parts` provides."""
     routes: list[HTTPRouteHandler | Router] = [describe, *_handlers(health), Router("/v1", route_handlers=versioned)]
     if "site" in names:
-        pages = _handlers(frame, read_pages, change_pages)
+        pages = _handlers(frame, page_handlers)
         routes.append(Router("/", route_handlers=pages, include_in_schema=False))
     return Litestar(
         route_handlers=routes,

@@ -1,4 +1,4 @@
-"""Submit the changes of HTTP clients and wait for their answers. The handlers in `paths/writes` and the pages use it.
+"""Submit the changes of HTTP clients and wait for their answers. The handlers in `writes` and the pages use it.
 
 With an `Idempotency-Key` header (draft-ietf-httpapi-idempotency-key-header), each change is made only once. A client
 that got no answer does not know whether its change was made. If it sent a key, it may retry: the request id is derived

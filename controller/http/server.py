@@ -21,10 +21,10 @@ from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.gate import Hosts, Logins
 from controller.http.metrics import OPEN_PATHS, Metrics, states
-from controller.http.paths.log_heads import head_gauges
-from controller.http.paths.writes import BrokerControl
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads
+from controller.http.reads import head_gauges
+from controller.http.writes import BrokerControl
 from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode

@@ -43,8 +43,8 @@ from projections.queries.proving import unsigned
 from projections.queries.query import Queries
 
 if TYPE_CHECKING:
-    from controller.http.paths.writes import BrokerControl
     from controller.http.server import HttpServer
+    from controller.http.writes import BrokerControl
 
 
 MakeHandlers = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]

@@ -18,7 +18,7 @@ from projections.queries.events import newest_of_cluster, starts
 from projections.queries.query import Ends, NotFound, Queries
 from projections.queries.requests import RequestFilter, scan_requests, summary_of
 from projections.queries.topics import Counted, counted_at
-from projections.views.brokers import BrokersView
+from projections.views.brokers import BrokersView, rule_views
 from projections.views.events import event_view
 from projections.views.overviews import (
     BrokerDetailView,
@@ -29,7 +29,6 @@ from projections.views.overviews import (
     SummaryView,
     WaitingView,
 )
-from projections.views.rules import rule_views
 from projections.views.view import AsOfView
 
 DAY_MS = 86_400_000

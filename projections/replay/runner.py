@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from projections.replay.log.columns import arrow_schema
 from projections.replay.log.kafka_scan import Range
-from projections.replay.log.log_ref import Ends, Ref, log_of, ranges_of
-from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.log.log_ref import RANGE_EVENTS, Ends, Ref, log_of, ranges_of, read_range
 from projections.replay.outcome import Options, ReplayError
 
 Batches = Iterator[pa.RecordBatch]

@@ -27,8 +27,7 @@ from events.names import CLUSTER_SHARD, TopicName, shard_key
 from projections.replay.log.columns import arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import KafkaRef, Range, Stored
-from projections.replay.log.log_ref import Ends, LogRef, Ref, log_of, ranges_of, stored_events
-from projections.replay.log.reading import collector_off
+from projections.replay.log.log_ref import Ends, LogRef, Ref, collector_off, log_of, ranges_of, stored_events
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
 from projections.replay.runner import Batches, Runner, Source

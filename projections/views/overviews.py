@@ -6,10 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from projections.views.brokers import BrokerView
+from projections.views.brokers import BrokerView, RulesVersionView, RuleView
 from projections.views.events import EventView
 from projections.views.requests import RequestSummary
-from projections.views.rules import RulesVersionView, RuleView
 from projections.views.view import AsOfView
 
 

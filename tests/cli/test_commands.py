@@ -122,7 +122,7 @@ def completed(line: str, tmp_path: Path) -> list[str]:
     into = tmp_path / "offered"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line))}
     env |= {"_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(into), "_ARGCOMPLETE_SHELL": "bash"}
-    subprocess.run([sys.executable, "-m", "controller.cli"], env=env, check=True, timeout=240, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "controller.cli.main"], env=env, check=True, timeout=240, cwd=ROOT)
     return [word.strip() for word in into.read_text().split("\n")]
 
 

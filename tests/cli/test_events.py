@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from controller.cli.output import Style
-from controller.cli.reads import event_lines
-from controller.cli.reads.event_lines import in_columns, in_format, joined, line_of
+from controller.cli.reads import events
+from controller.cli.reads.events import in_columns, in_format, joined, line_of
 from projections.views import lines as in_lines
 from projections.views.events import STEPS_BEFORE_GAP, CauseView, EventView, ExplanationView, StepView
 from projections.views.lines import outcome_mark
@@ -108,7 +108,7 @@ async def test_events_follow_ends_when_the_service_stops(run: Run, monkeypatch: 
         printed.append(event.offset)
         return msgspec.json.encode(event).decode()
 
-    monkeypatch.setattr(event_lines, "as_json", as_json)
+    monkeypatch.setattr(events, "as_json", as_json)
     async with service() as one:
         address = f"127.0.0.1:{one.port}"
         following = asyncio.create_task(
@@ -201,8 +201,8 @@ def test_event_lines_wrap_at_the_terminal_width() -> None:
 
 
 def test_followed_events_are_summarized_as_they_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_lines, "HELD_S", 60.0)
-    monkeypatch.setattr(event_lines, "QUIET_S", 60.0)
+    monkeypatch.setattr(events, "HELD_S", 60.0)
+    monkeypatch.setattr(events, "QUIET_S", 60.0)
     may_end = Event()
 
     def source() -> Iterator[EventView]:
@@ -227,20 +227,20 @@ def test_followed_events_are_printed_after_a_delay_limit() -> None:
         more.wait(60)
         yield from range(3, 5)
 
-    some = event_lines.bursts(source(), lambda _: True)
+    some = events.bursts(source(), lambda _: True)
     shown = next(some)
     more.set()
     assert [*shown, *(one for burst in some for one in burst)] == [*range(5)], "printed as they arrive"
 
 
 def test_bursts_of_events_are_limited_by_cause_length_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_lines, "HELD_S", 60.0)
-    monkeypatch.setattr(event_lines, "QUIET_S", 60.0)
-    assert list(event_lines.bursts(range(3), lambda one: one != 1)) == [[0, 1], [2]]
-    monkeypatch.setattr(event_lines, "BURST_MAX", 2)
-    assert list(event_lines.bursts(range(5), lambda _: True)) == [[0, 1], [2, 3], [4]]
-    monkeypatch.setattr(event_lines, "HELD_S", 0.0)
-    assert list(event_lines.bursts(range(3), lambda _: True)) == [[0], [1], [2]]
+    monkeypatch.setattr(events, "HELD_S", 60.0)
+    monkeypatch.setattr(events, "QUIET_S", 60.0)
+    assert list(events.bursts(range(3), lambda one: one != 1)) == [[0, 1], [2]]
+    monkeypatch.setattr(events, "BURST_MAX", 2)
+    assert list(events.bursts(range(5), lambda _: True)) == [[0, 1], [2, 3], [4]]
+    monkeypatch.setattr(events, "HELD_S", 0.0)
+    assert list(events.bursts(range(3), lambda _: True)) == [[0], [1], [2]]
 
 
 def test_requests_are_listed_newest_first_with_filters(offline: Run) -> None:

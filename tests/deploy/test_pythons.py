@@ -58,7 +58,7 @@ def test_modules_and_demo_run_on_each_python_with_warnings_as_errors(minor: int,
 @pytest.mark.parametrize("minor", [each for each in PYTHONS if each != HERE])
 def test_a_voter_with_open_connections_stops_on_each_python(minor: int, tmp_path: Path) -> None:
     places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
-    argv = [PYTHONS[minor], "-B", "-m", "controller.cli", "serve", "--brokers", "kraft", *places]
+    argv = [PYTHONS[minor], "-B", "-m", "controller.cli.main", "serve", "--brokers", "kraft", *places]
     with ExitStack() as open_now, Process(argv, cwd=tmp_path, env=_environment(minor)) as process:
         for address in process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=240).groups():
             host, _, port = address.rpartition(":")

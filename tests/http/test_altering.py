@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.http.paths import writes as simulated
+from controller.http import writes as simulated
 from tests.http.service import Rules, Service, service
 
 

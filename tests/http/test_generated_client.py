@@ -16,7 +16,7 @@ from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
 from controller.http import app
-from controller.http.document import completed
+from controller.http.app import completed
 from tests.http.service import Service, service
 
 PACKAGE = "generated_topicwright_client"

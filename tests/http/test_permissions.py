@@ -10,8 +10,7 @@ from itertools import product
 import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
-from controller.http import permissions
-from controller.http.paths import topics
+from controller.http import permissions, topics
 from controller.http.requests import Caller
 from events.codec import decode_event
 from events.logs.log import read_one

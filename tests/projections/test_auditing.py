@@ -27,7 +27,7 @@ from events.logs.merkle import Frontier
 from events.logs.rocksdb_database import Database
 from events.logs.tree_heads import Head, HeadSigner
 from events.names import RequestId, TopicName, shard_key
-from projections.queries.auditing import FINDINGS_MAX, Audit, audit
+from projections.queries.proving import FINDINGS_MAX, Audit, audit
 from projections.queries.query import Query
 from tests.replay.history import CLUSTER_ID, SIGNER, Day, live_a_day, open_log, signed_head
 

@@ -18,8 +18,7 @@ from events.logs.archive.manifest import segments_of
 from events.logs.archive.segment import SegmentFile
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_scan import Range
-from projections.replay.log.log_ref import LogRef
-from projections.replay.log.reading import read_range
+from projections.replay.log.log_ref import LogRef, read_range
 from tests.replay.history import open_log
 from tests.store.archive.archives import archive_all, forget_all, take_snapshot, write_a_day
 

@@ -16,8 +16,7 @@ from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.kafka_scan import Range
-from projections.replay.log.log_ref import parse_ref
-from projections.replay.log.reading import read_range
+from projections.replay.log.log_ref import parse_ref, read_range
 from tests.security.service import PASSWORDS, Secured, secured
 from tests.support.topicwright import command
 

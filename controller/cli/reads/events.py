@@ -1,21 +1,243 @@
-"""`topicwright events`: print the events of the log, or follow it; `requests`: list requests, or show one."""
+"""`topicwright events`: print the events of the log, or follow it; `requests`: list requests, or show one.
+
+A line has the topic and request of an event; related events share one. A change of a broker causes an event per
+partition. Consecutive events of this kind become one line with counts. A refusal is recorded by two events with the
+same message, the decision and the answer; they become one line too. `wide` prints every event. While events are
+followed, an event that may be joined is delayed until no other event arrives for `QUIET_S`.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from itertools import chain, islice
-from typing import Final
+from itertools import chain, groupby, islice
+from queue import Empty, Queue
+from threading import Thread
+from time import monotonic  # noqa: TID251 - how long somebody at a terminal waits
+from typing import Final, TypeVar
+
+import msgspec
 
 from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.backend import Backend
-from controller.cli.output import show, show_lines
+from controller.cli.output import Style, as_json, as_yaml, harmless, painted, show, show_lines, style_of
 from controller.cli.reads import common, text
-from controller.cli.reads.event_lines import in_format
 from projections.text.points_in_time import parse_point_in_time
+from projections.text.wording import many
 from projections.views.events import EventsView, EventView
+from projections.views.lines import place
 from projections.views.requests import RequestSummary, RequestsView, RequestView
+
+JOINED_AT_LEAST = 4
+"""The minimum number of consecutive partition changes that become one line."""
+AHEAD = 1000
+"""Lines read ahead to size the columns, unless events are followed."""
+OF_PARTITION = "PartitionChanged"
+REFUSED = frozenset(("CreateRejected", "ChangeRejected", "CreationRefused"))
+TEXT_MIN = 40
+"""The minimum width of the text column; with less room, the text goes on its own line."""
+_MARKS = {"TopicReady": "good", "BrokerUnfenced": "good", "BrokerFenced": "bad", **dict.fromkeys(REFUSED, "bad")}
+
+
+class Line(msgspec.Struct, frozen=True):
+    """The columns of one or more events. `place` is the partition and offset, `at` the time."""
+
+    place: str
+    at: str
+    type: str
+    topic: str
+    request: str
+    text: str
+
+
+def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Iterator[str]:
+    """Events in the format of the options."""
+    match options.output:
+        case "json":
+            return map(as_json, events)
+        case "yaml":
+            return (f"---\n{as_yaml(event)}".rstrip() for event in events)
+        case "name":
+            return (place(event.partition, event.offset) for event in events)
+        case _:
+            style = style_of(options)
+            together = chain.from_iterable(map(joined, bursts(events, _may_join))) if options.follow else joined(events)
+            each = map(line_of, events) if style.wide else together
+            return (harmless(line, style.colour) for line in in_columns(each, style, 0 if options.follow else AHEAD))
+
+
+def _may_join(event: EventView) -> bool:
+    return event.type == OF_PARTITION or event.type in REFUSED
+
+
+def line_of(event: EventView) -> Line:
+    topic, request = event.fields.get("topic"), event.fields.get("request_id")
+    where = place(event.partition, event.offset)
+    return Line(where, event.at, event.type, topic or "-", request or event.cause.request_id, event.text)
+
+
+def joined(events: Iterable[EventView]) -> Iterator[Line]:
+    """Lines of events, in order; related events are joined."""
+    for key, run in groupby(events, _run_of):
+        if key is None:
+            yield from _refusals_once(run)
+        else:
+            yield from _changes(run)
+
+
+def _changes(run: Iterator[EventView]) -> Iterator[Line]:
+    first = list(islice(run, JOINED_AT_LEAST))
+    if len(first) < JOINED_AT_LEAST:
+        yield from map(line_of, first)
+    else:
+        yield _counted(first, run)
+
+
+def _run_of(event: EventView) -> tuple[object, ...] | None:
+    """The key that joined events share; None for an event that is not joined."""
+    if event.type != OF_PARTITION:
+        return None
+    return event.partition, event.cause.command, event.fields.get("reason", "")
+
+
+def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
+    """One line for consecutive partition changes. There may be very many, so they are not collected in a list."""
+    topics: set[str] = set()
+    partitions: set[tuple[str, int]] = set()
+    elected, count, last = 0, 0, first[0]
+    for event in (*first, *more):
+        last = event
+        count += 1
+        topic = str(event.fields.get("topic"))
+        topics.add(topic)
+        partitions.add((topic, int(event.fields.get("partition", 0))))
+        elected += event.fields["before"]["leader"] != event.fields["after"]["leader"]
+    reason = first[0].fields.get("reason", "")
+    of_topics = f"{many(len(topics), 'topic')}" if len(topics) > 1 else next(iter(topics))
+    led = f"; {many(elected, 'leader change')}" if elected else ""
+    why = f" ({reason})" if reason else ""
+    text = (
+        f"{many(len(partitions), 'partition')} of {of_topics} changed in {count} events{led}{why}; -o wide shows each"
+    )
+    where = f"{place(last.partition, first[0].offset)}-{last.offset}"
+    topic = next(iter(topics)) if len(topics) == 1 else f"({len(topics)})"
+    return Line(where, first[0].at, "PartitionsChanged", topic, first[0].cause.request_id, text)
+
+
+def _refusals_once(events: Iterable[EventView]) -> Iterator[Line]:
+    """Lines of events; an answer that repeats a refusal only adds its delay."""
+    refused: EventView | None = None
+    for event in events:
+        if refused is not None:
+            if _repeats(refused, event):
+                yield msgspec.structs.replace(
+                    line_of(refused), text=f"{refused.text} (answered after {event.fields['waited_ms']} ms)"
+                )
+                refused = None
+                continue
+            yield line_of(refused)
+        refused = event if event.type in REFUSED else None
+        if refused is None:
+            yield line_of(event)
+    if refused is not None:
+        yield line_of(refused)
+
+
+def _repeats(refused: EventView, event: EventView) -> bool:
+    same = ("request_id", "topic", "error_code", "message")
+    return event.type == "CreateAnswered" and all(refused.fields.get(name) == event.fields.get(name) for name in same)
+
+
+def in_columns(lines: Iterable[Line], style: Style, ahead: int = AHEAD) -> Iterator[str]:
+    """Lines under a header. Columns fit the first lines and grow with later ones. On a terminal the text is wrapped,
+    and the type is left out, since the text implies it."""
+    widths = {"place": 8, "topic": 12, "request": 14}
+    shows_type = style.width is None or style.wide
+    rest = iter(lines)
+    first = list(islice(rest, ahead))
+    for number, line in enumerate(chain(first, rest)):
+        for name, width in widths.items():
+            seen = first if number == 0 and first else (line,)
+            widths[name] = max(width, *(min(40, len(getattr(one, name))) for one in seen))
+        if number == 0:
+            head = _columns(Line("OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", ""), widths, shows_type)
+            yield painted(f"{head}WHAT", "header" if style.colour else "")
+        start = _columns(line, widths, shows_type)
+        yield from _wrapped(start, line, style, shows_type)
+
+
+def _columns(line: Line, widths: dict[str, int], shows_type: bool) -> str:
+    kind = f"{line.type:<19}  " if shows_type else ""
+    return (
+        f"{line.place:>{widths['place']}}  {line.at:<24}  {kind}{line.topic:<{widths['topic']}}  "
+        f"{line.request:<{widths['request']}}  "
+    )
+
+
+def _wrapped(start: str, line: Line, style: Style, is_whole: bool) -> Iterator[str]:
+    mark = _MARKS.get(line.type, "") if style.colour else ""
+    if is_whole or style.width is None:
+        yield start + painted(line.text, mark)
+        return
+    room, indent = style.width - len(start), len(start)
+    if room < TEXT_MIN:
+        yield start.rstrip()
+        room, indent = max(TEXT_MIN, style.width - 10), 10
+        start = " " * indent
+    for number, part in enumerate(textwrap.wrap(line.text, room) or [""]):
+        yield (" " * indent if number else start) + painted(part, mark)
+
+
+QUIET_S = 0.2
+"""A service sends new events every 50 ms, so related events arrive within this time."""
+HELD_S = 1.0
+"""The maximum delay of a line."""
+BURST_MAX = 1000
+
+_T = TypeVar("_T")
+
+
+def bursts(source: Iterable[_T], may_join: Callable[[_T], bool]) -> Iterator[list[_T]]:
+    """The items of a source in bursts. An item that `may_join` waits for the next items, until an item may not join or
+    no item comes for QUIET_S. Raises what the source raises, after all its items."""
+    waiting: Queue[_T | BaseException] = Queue(BURST_MAX)
+    Thread(target=_read, args=(source, waiting), daemon=True, name="burst").start()
+    while True:
+        burst, end = _burst(waiting, may_join)
+        if burst:
+            yield burst
+        if isinstance(end, StopIteration):
+            return
+        if end is not None:
+            raise end
+
+
+def _read(source: Iterable[_T], waiting: Queue[_T | BaseException]) -> None:
+    try:
+        for each in source:
+            waiting.put(each)
+        waiting.put(StopIteration())
+    except BaseException as error:  # raised in the consumer
+        waiting.put(error)
+
+
+def _burst(waiting: Queue[_T | BaseException], may_join: Callable[[_T], bool]) -> tuple[list[_T], BaseException | None]:
+    """The next burst, and the error that ended the source if it is the last: StopIteration if there was none."""
+    burst: list[_T] = []
+    following, until_s = waiting.get(), monotonic() + HELD_S
+    while not isinstance(following, BaseException):
+        burst.append(following)
+        wait_s = min(QUIET_S, until_s - monotonic())
+        if not may_join(following) or len(burst) == BURST_MAX or wait_s <= 0:
+            return burst, None
+        try:
+            following = waiting.get(timeout=wait_s)
+        except Empty:
+            return burst, None
+    return burst, following
+
 
 NO_REQUEST: Final = (
     "no event belongs to request {!r}: the index has requests of clients, the takeover of a cluster, and decisions of "

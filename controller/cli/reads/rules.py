@@ -16,10 +16,10 @@ from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 from controller.policy.rules_file import checked_file, rules_text
+from projections.views.brokers import RuleView
 from projections.views.events import EventsView, EventView
 from projections.views.lines import when
 from projections.views.overviews import PoliciesView
-from projections.views.rules import RuleView
 
 VERSIONS_PER_PAGE = 20
 """A page is short, because each version has the whole text of its rules."""
@@ -78,7 +78,7 @@ def test(options: argparse.Namespace) -> int:
 
 def apply(options: argparse.Namespace, backend: Backend) -> int:
     """Replace the effective rules by the rules of a file; without a file, remove all rules."""
-    from controller.http.paths.writes import RulesAppliedView, RulesBody  # imports the HTTP framework
+    from controller.http.writes import RulesAppliedView, RulesBody  # imports the HTTP framework
 
     body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
     before = backend.get(PoliciesView, "/policies").version

@@ -52,7 +52,7 @@ def demo(_: argparse.Namespace) -> int:
 
 @contextmanager
 def _serving(folder: Path) -> Iterator[tuple[str, str]]:
-    argv = [sys.executable, "-m", "controller.cli", "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    argv = [sys.executable, "-m", "controller.cli.main", "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     argv += ["--data", str(folder / "data")]
     for setting in SETTINGS:
         argv += ["--set", setting]
@@ -97,7 +97,7 @@ class _Demo:
         self._await(lambda: all(min(one.replicas) > 0 for one in self._refunds()))
         self._show_partitions(self._refunds())
         _announce("topicwright explain pay.refunds")
-        argv = [sys.executable, "-m", "controller.cli", "explain", "pay.refunds", "--http", self._http]
+        argv = [sys.executable, "-m", "controller.cli.main", "explain", "pay.refunds", "--http", self._http]
         print(_indented(subprocess.run(argv, capture_output=True, text=True, check=True).stdout))
         _announce("Done. `make run` serves on 127.0.0.1:9092; README.md has the rest.")
 

@@ -37,8 +37,7 @@ from events.logs.tree_heads import (
     read_proof,
     read_public_key,
 )
-from projections.queries.auditing import Findings, against_head, audit, wrong_snapshots
-from projections.queries.proving import LEAVES_MAX, Consistency, Leaves
+from projections.queries.proving import LEAVES_MAX, Consistency, Findings, Leaves, against_head, audit, wrong_snapshots
 from projections.queries.query import Query
 from projections.text.points_in_time import iso
 from projections.views.events import event_view

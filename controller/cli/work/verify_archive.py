@@ -41,8 +41,7 @@ from events.logs.log import Commit, LogCorrupted
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, log_name
-from projections.queries.auditing import NONE_SIGNED, Findings, against_head, audit
-from projections.queries.proving import signed_head
+from projections.queries.proving import NONE_SIGNED, Findings, against_head, audit, signed_head
 from projections.queries.query import Query
 
 _PROGRESS_EVERY = 10_000

@@ -1,7 +1,7 @@
 """Shared parts of the HTML pages: JSON handlers called in-process, templates, security headers, and the login page.
 
 A page calls the handler of the JSON request, so both return the same data under the same permissions. Templates are
-rendered in query threads, where JSON is encoded too. `pages/reads` and `pages/changes` use this module.
+rendered in query threads, where JSON is encoded too. `pages/handlers` uses this module.
 """
 
 from __future__ import annotations

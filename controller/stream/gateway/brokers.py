@@ -30,7 +30,7 @@ SIMULATED = "simulated-"
 
 
 class GatewayBrokers:
-    """The workers' simulated brokers, for the HTTP API. Implements `controller.http.paths.writes.BrokerControl`."""
+    """The workers' simulated brokers, for the HTTP API. Implements `controller.http.writes.BrokerControl`."""
 
     def __init__(self, node: GatewayNode) -> None:
         self._node = node

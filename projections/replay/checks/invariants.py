@@ -17,11 +17,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from projections.replay.checks.checking import Events, Result, check_growth, check_here, check_in_buckets
-from projections.replay.checks.growth import Shards, ends_of_runs, read_checkpoint, rules_hash, write_checkpoint
+from projections.replay.checks.checking import (
+    Events,
+    Result,
+    Shards,
+    check_growth,
+    check_here,
+    check_in_buckets,
+    ends_of_runs,
+    read_checkpoint,
+    rules_hash,
+    write_checkpoint,
+)
 from projections.replay.checks.history import COLUMNS
 from projections.replay.checks.rules import Found, Invariant, across_topics, invariants, read_invariants, together
-from projections.replay.export.export import check_export, export, exported
+from projections.replay.export import check_export, export, exported
 from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
 from projections.replay.runner import Batches, InProcess, Runner, events_of

@@ -3,23 +3,29 @@
 A data directory is one log. An events topic has one log for each of its partitions (`log_partition`), each with its own
 offsets from 0 on; a replay never mixes them. `open_ref` returns a `Ref`, the input of most other functions. It scans a
 topic once, so everything read through the ref ends at the same events. A task reads one `Range` of the offsets of a log
-partition.
+partition, as Arrow batches with the columns of `columns` (`read_range`).
 """
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from events.codec import decode_event
 from events.logs.archive.manifest import archive_status
 from projections.replay.log import kafka_scan
+from projections.replay.log.columns import Columns, arrow_schema, shard_of
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
-from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, Range, end_at_time, scan
+from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, Range, decoded, end_at_time, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import ReplayError
 from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
@@ -197,3 +203,80 @@ def open_range(log: LogRef, wanted: Range) -> Iterator[FrozenLog]:
                 f"{log.path} is shorter than before: it ended at offset {wanted.end}, and now ends at {end}"
             )
         yield opened
+
+
+RANGE_EVENTS = 50_000
+"""The maximum number of events that one task reads."""
+_BATCH_ROWS = 10_000
+_BATCH_BYTES = 4 << 20
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Turn off Python's garbage collector: events and states have no cycles, and a search for cycles takes half of the
+    time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def read_range(
+    log: LogRef | KafkaTopic, wanted: Range, names: Sequence[str], shards: frozenset[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The events of a range, of some shards (None: all): archived events as the columns in the archive, others decoded.
+
+    Raises LogError, EventDecodeError; LogCorrupted if an event is missing.
+    """
+    with collector_off():
+        if isinstance(log, KafkaTopic) or wanted.start == wanted.end:
+            yield from _decoded(log, stored_events(log, wanted), wanted.partition, names, shards)
+            return
+        with open_range(log, wanted) as opened:
+            here = min(max(wanted.start, opened.start_offset), wanted.end)
+            if wanted.start < here:
+                yield from _archived(opened, wanted.start, here, wanted.partition, names, shards)
+            yield from _decoded(log, opened.read(here, wanted.end), wanted.partition, names, shards)
+
+
+def _decoded(
+    log: LogRef | KafkaTopic,
+    stored: Iterable[tuple[int, bytes]],
+    partition: int,
+    names: Sequence[str],
+    shards: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    columns, room = Columns(names, partition), _BATCH_BYTES
+    decode = decode_event if isinstance(log, LogRef) else partial(decoded, log, partition)
+    for offset, value in stored:
+        recorded = decode(offset, value)
+        if shards is not None and shard_of(recorded.event) not in shards:
+            continue
+        columns.add(recorded, value)
+        room -= len(value)
+        if room <= 0 or len(columns) >= _BATCH_ROWS:
+            yield columns.batch()
+            room = _BATCH_BYTES
+    if len(columns):
+        yield columns.batch()
+
+
+def _archived(
+    log: FrozenLog, start: int, end: int, partition: int, names: Sequence[str], shards: frozenset[str] | None
+) -> Iterator[pa.RecordBatch]:
+    from events.logs.archive.segment import SegmentFile
+
+    schema = arrow_schema(tuple(dict.fromkeys((*names, "shard"))))
+    for segment in log.archive.segments(start, end):
+        file = SegmentFile(segment, log.archive.content(segment))
+        for batch in file.batches(start, end, schema):
+            chosen = batch
+            if shards is not None:
+                chosen = batch.filter(pc.is_in(batch.column("shard"), pa.array(sorted(shards), pa.string())))
+            if "log_partition" in names and partition:
+                at = schema.get_field_index("log_partition")
+                chosen = chosen.set_column(at, schema[at], pa.repeat(pa.scalar(partition, pa.int32()), len(chosen)))
+            yield chosen.select(list(names))

@@ -27,7 +27,7 @@ from projections.replay.log.log_ref import Ends, Ref, as_of, offsets_row
 from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.explaining import Excerpt
-from projections.replay.rebuild.folds import state_hash
+from projections.replay.rebuild.rebuild import state_hash
 from projections.replay.runner import Runner
 from projections.replay.shards import STORED, fold_shards, rows_of, stored_rows
 from projections.text.names import topic_id_text

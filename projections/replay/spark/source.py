@@ -39,8 +39,7 @@ from events.names import shard_key
 from projections.replay.log.columns import arrow_schema, column_names
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import Range, scan
-from projections.replay.log.log_ref import LogRef, Ref, ends_of, parse_ref, ranges_of
-from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.log.log_ref import RANGE_EVENTS, LogRef, Ref, ends_of, parse_ref, ranges_of, read_range
 from projections.replay.outcome import ReplayError
 
 FORMAT = "topicwright"

@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 from events.catalog import CreateRequested, CreationRefused, Recorded, TopicCreated, TopicVanished
 from events.codec import decode_event
 from projections.replay.checks import checking
-from projections.replay.checks.checking import Result, check, check_here, check_in_buckets
-from projections.replay.checks.growth import joined
+from projections.replay.checks.checking import Result, check, check_here, check_in_buckets, joined
 from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.checks.invariants import CHECKS, run_invariants
 from projections.replay.checks.rules import COLUMNS as VIOLATION

@@ -14,7 +14,7 @@ from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.errors import UserError
 from events.names import shard_key
 from projections.replay.checks.invariants import run_invariants
-from projections.replay.export.export import exported, run_export
+from projections.replay.export import exported, run_export
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import KafkaRef, scan
@@ -24,7 +24,7 @@ from projections.replay.rebuild.explaining import explained
 from projections.replay.rebuild.rebuild import rebuilt, run_rebuild
 from projections.replay.redecide.backtest import run_backtest
 from projections.replay.redecide.redecide import run_redecide
-from projections.replay.report.report import run_report
+from projections.replay.report import run_report
 from projections.replay.runner import InProcess
 from projections.replay.runner import events_of as columns_of
 from projections.text.points_in_time import iso

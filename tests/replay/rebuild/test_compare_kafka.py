@@ -20,8 +20,7 @@ from projections.replay.log.kafka_scan import KafkaRef, scan
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, ReplayError
-from projections.replay.rebuild.compare import run_compare
-from projections.replay.rebuild.compare_gateway import GatewayTopics
+from projections.replay.rebuild.compare import GatewayTopics, run_compare
 from projections.replay.runner import InProcess
 from tests.replay.damage import put_view
 from tests.replay.history import open_log

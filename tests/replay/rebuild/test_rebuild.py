@@ -39,8 +39,7 @@ from projections.queries.query import Query
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options
-from projections.replay.rebuild.folds import REQUESTS, hash_rows, request_rows, state_hash
-from projections.replay.rebuild.rebuild import rebuilt, run_rebuild
+from projections.replay.rebuild.rebuild import REQUESTS, hash_rows, rebuilt, request_rows, run_rebuild, state_hash
 from projections.replay.runner import InProcess, Runner
 from projections.replay.shards import Row, Shard, fold_shards
 from projections.replay.spark.session import OnSpark
@@ -95,7 +94,7 @@ def test_only_the_last_of_overwriting_partition_changes_is_decoded(monkeypatch: 
         if epoch == 4:
             events.append(PartitionsAdded(RequestId("p"), TopicName("t"), 2, (one,), "User:a", None, (), asked))
     records = [Recorded(Offset(offset), 7, cause, event) for offset, event in enumerate(events)]
-    monkeypatch.setattr("projections.replay.rebuild.folds.decode_event", noted)
+    monkeypatch.setattr("projections.replay.rebuild.rebuild.decode_event", noted)
     assert hashes_of_shards(records) == hashes(records)
     kinds = [type(records[offset].event) for offset in decoded]
     assert kinds.count(PartitionChanged) == 4, "two partitions, before and after the third was added"
@@ -239,7 +238,7 @@ def test_a_fold_receives_each_shard_once_in_offset_order(
     schema = pa.schema([("shard", pa.string()), ("offsets", pa.list_(pa.int64()))])
     expected = list(offsets(shards_of(records)))
     for runner, buckets in ((InProcess(), 1), (OnSpark(spark), 1), (OnSpark(spark), 3)):
-        monkeypatch.setattr("projections.replay.shards.BUCKET_EVENTS", -(-end // buckets))
+        monkeypatch.setattr("projections.replay.runner.BUCKET_EVENTS", -(-end // buckets))
         rows = fold_shards(runner, history, {0: end}, offsets, schema).to_pylist()
         assert sorted((row["shard"], row["offsets"]) for row in rows) == expected
     some = fold_shards(InProcess(), history, {0: end}, offsets, schema, only=frozenset({"late_one"})).to_pylist()

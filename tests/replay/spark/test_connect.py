@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from projections.replay.export.export import exported_files
+from projections.replay.export import exported_files
 from projections.replay.log.log_ref import LogRef
 from tests.conftest import SPARK_SETTINGS
 from tests.support.processes import Process

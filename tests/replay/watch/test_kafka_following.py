@@ -18,8 +18,7 @@ from projections.replay.log.kafka_ref import TopicReader, kafka_topic
 from projections.replay.log.kafka_scan import KafkaRef
 from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import ReplayError
-from projections.replay.watch.followed import followed
-from projections.replay.watch.watch_http import Alerts, serving
+from projections.replay.watch import Alerts, followed, serving
 from tests.machine.audit.planted import at, clean
 from tests.replay.kafka_history import append, as_records, in_partitions, make_topic, url
 from tests.replay.watch.test_watch import WITHIN_S, following

@@ -25,9 +25,7 @@ from events.names import Offset, shard_key
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.log.log_ref import Ref, open_ref
 from projections.replay.outcome import ReplayError
-from projections.replay.watch.followed import followed
-from projections.replay.watch.watch import follow, stopped_by_signals
-from projections.replay.watch.watch_http import Alerts, serving
+from projections.replay.watch import Alerts, follow, followed, serving, stopped_by_signals
 from tests.machine.audit.planted import at, clean, without
 from tests.replay.history import open_log
 from tests.support.processes import Process

@@ -29,9 +29,9 @@ from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_keys import RETAINED, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
-from projections.queries.auditing import audit
 from projections.queries.events import newest_of_topic
 from projections.queries.explain import explain
+from projections.queries.proving import audit
 from projections.queries.query import Queries
 from projections.queries.requests import RequestFilter, scan_requests
 from projections.replay.log.secondary import frozen_log

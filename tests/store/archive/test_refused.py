@@ -27,7 +27,7 @@ from events.logs.archive.manifest import (
 from events.logs.archive.store import ArchiveAway, ArchiveError, BadArchiveUrl, Folder, open_store
 from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
-from projections.queries.auditing import audit
+from projections.queries.proving import audit
 from tests.replay.history import open_log
 from tests.store.archive.archives import OTHER, SEGMENT, WRITER, archive_all, archiver, live_on, query_of_log
 from tests.support.ports import free_ports

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 from msgspec.structs import replace
 
-from controller.http.paths.writes import BrokerControl
+from controller.http.writes import BrokerControl
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.errors import ErrorCode
 from controller.stream.gateway.brokers import GatewayBrokers

@@ -11,7 +11,8 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from projections.replay.report.figures import (
+from projections.replay.report import page
+from projections.replay.report_figures import (
     BUCKETS_MAX,
     OUTCOMES,
     VERMILION,
@@ -23,7 +24,6 @@ from projections.replay.report.figures import (
     span,
     wait_bins,
 )
-from projections.replay.report.report import page
 from tests.support.browser import chromium
 
 BORN_MS = 1_700_000_000_000

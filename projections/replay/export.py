@@ -45,8 +45,7 @@ from events.logs.log import read_one
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import KafkaRef, Range, event_at
-from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, log_of, ranges_of
-from projections.replay.log.reading import read_range
+from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, log_of, ranges_of, read_range
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.runner import WRITTEN, Batches, Runner, Source, check_written, new_folder

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from events.logs.log import Commit, Entry, read_one
-from projections.replay.export import export as export_module
-from projections.replay.export.export import (
+from projections.replay import export as export_module
+from projections.replay.export import (
     NOTE,
     Note,
     export,
@@ -165,7 +165,7 @@ def test_export_files_are_named_by_their_first_offset(
 
 def test_row_groups_are_small_and_typed(history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_module, "GROUP_BYTES", 1)
-    monkeypatch.setattr("projections.replay.log.reading._BATCH_ROWS", 16)
+    monkeypatch.setattr("projections.replay.log.log_ref._BATCH_ROWS", 16)
     name = "part-000000000005.parquet"
     assert export_module._write(history, Range(5, 55), tmp_path) == name
     file = pq.ParquetFile(tmp_path / name)

@@ -1,7 +1,14 @@
-"""GET handlers of the JSON API: requests, events, explanations, brokers, overviews, differences, now or in the past."""
+"""GET handlers of the JSON API: requests, events, explanations, brokers, overviews, differences and tree heads, now or
+in the past.
+
+A tree head (`/v1/log`) is the number of events and the root of the Merkle tree over them (RFC 9162), for auditors who
+check that the log was not changed. Handlers return heads, inclusion proofs of events, and leaves. They need Describe on
+the topic or the cluster, as for the events. An event with a secret appears only as its hash.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Literal
@@ -11,7 +18,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
-from controller.http.errors import HttpRequest
+from controller.http.errors import HttpRequest, invalid
 from controller.http.following import Followers, ndjson, server_sent
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import (
@@ -28,11 +35,24 @@ from controller.http.requests import (
     To,
 )
 from controller.machine.readiness import progress_text
+from events.logs.log import LogError
+from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews
 from projections.queries.differences import difference
 from projections.queries.events import EventFilter, Window, events_page, timeline_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
-from projections.queries.query import NotFound, NoTopic
+from projections.queries.proving import (
+    LEAVES_MAX,
+    Consistency,
+    Leaves,
+    Sign,
+    head_of,
+    head_since,
+    leaves,
+    part_of,
+    prove,
+)
+from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
 from projections.queries.topics import Counted
 from projections.text.names import Outcome
@@ -234,3 +254,84 @@ async def quorum(reader: _Reader) -> QuorumView:
     if api.quorum is None:
         raise NotFound("this service is not a voter of a controller quorum: that needs serve --brokers kraft, or join")
     return api.quorum()
+
+
+NewestHead = Callable[[Query, int], Head]
+"""Returns the tree head for the inclusion proof of an event, given the event's partition and offset."""
+_Sign = NamedDependency[Sign]
+
+
+@get("/log/head")
+async def log_head(
+    reader: _Reader,
+    sign: _Sign,
+    partition: Partition = None,
+    since: Annotated[
+        int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events")
+    ] = None,
+) -> Response[Consistency]:
+    """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
+    service has a key."""
+    reader.require()
+    now_ms = reader.api.controller.now_ms()
+    return await reader.threads.answer(head_since, part_of(reader.queries, partition), now_ms, since, sign)
+
+
+@get("/log/proof")
+async def log_proof(
+    reader: _Reader,
+    newest_head: NamedDependency[NewestHead],
+    offset: Annotated[int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove this event")] = None,
+    topic: FromQuery[str | None] = None,
+    request_id: Annotated[str | None, QueryParameter(name="request")] = None,
+    start: FromOffset = 0,
+    limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX, description="Maximum number of results")] = 100,
+    partition: Partition = None,
+    size: Annotated[
+        int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events")
+    ] = None,
+) -> Response[Proof]:
+    """An inclusion proof for one event, or for those of a topic or a request. Check it with the public key of the
+    service, or with a head of the log."""
+    if [offset, topic, request_id].count(None) != 2:
+        raise invalid("give exactly one of offset, topic and request")
+    if request_id is not None:
+        await reader.require_request(request_id)
+    else:
+        reader.require(topic)
+    which, first = EventFilter(topic, request_id), start if offset is None else offset
+    return await reader.answer(prove, which, first, limit, partition, size, newest_head)
+
+
+@get("/log/leaves")
+async def log_leaves(
+    reader: _Reader,
+    start: FromOffset = 0,
+    limit: Annotated[int, QueryParameter(ge=1, le=LEAVES_MAX, description="Maximum number of results")] = 100,
+    partition: Partition = None,
+) -> Response[Leaves]:
+    """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
+    reader.require()
+    return await reader.threads.answer(leaves, part_of(reader.queries, partition), start, limit)
+
+
+def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:
+    """The tree head of the first partition as gauges for `/metrics`."""
+    part = queries.parts[0]
+    try:
+        head = head_of(part, 0)
+    except LogError:
+        return []
+    return [
+        ("log_head_size", "Events that the head of the log covers.", head.size),
+        (
+            "log_head_root",
+            "The first six bytes of the root as a number; equal logs of equal size have equal roots.",
+            int(head.root[:12], 16),
+        ),
+        (
+            "log_head_timestamp_seconds",
+            "Time of the newest event that the head covers.",
+            (part.as_of(head.size).at_ms or 0) / 1000,
+        ),
+    ]

@@ -1,9 +1,9 @@
 """Writes a report: `topicwright replay report LOG --to FILE.html`, one HTML page that loads no other files.
 
-SQL on the events of a log and the views of `checks/views.sql` computes the numbers. page.html
-includes the figures (`figures`) with Plotly's library, and below each figure its numbers in a table, which need no
-script. Everything from the log is escaped, and the page's Content-Security-Policy forbids it to load anything. Spark is
-not needed.
+SQL on the events of a log and the views of `checks/views.sql` computes the numbers. report.html
+includes the figures (`report_figures`) with Plotly's library, and below each figure its numbers in a table, which need
+no script. Everything from the log is escaped, and the page's Content-Security-Policy forbids it to load anything. Spark
+is not needed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from markupsafe import Markup
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
+from projections.replay import report_figures
 from projections.replay.checks.checking import check
 from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import Found, invariants, together
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.report import figures
-from projections.replay.report.figures import OUTCOMES, WAIT_EDGES_MS, Report, Row, bucket_ms, requests, wait_bins
+from projections.replay.report_figures import OUTCOMES, WAIT_EDGES_MS, Report, Row, bucket_ms, requests, wait_bins
 from projections.replay.runner import events_of
 from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
@@ -45,17 +45,17 @@ def page(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters["number"] = "{:,}".format
-    return environment.get_template("page.html").render(
+    return environment.get_template("report.html").render(
         report=report,
         outcome_rows=[(name.replace("-", " "), words, requests(report, name)) for name, (words, _) in OUTCOMES.items()],
-        wait_rows=[(figures.bin_text(one), one.count) for one in report.wait_bins],
+        wait_rows=[(report_figures.bin_text(one), one.count) for one in report.wait_bins],
         broker_rows=[(one.broker_id, one.rack or "", one.status, one.replicas, one.leaders) for one in report.brokers],
         refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
         health_rows=[(iso(at_ms), *counts) for at_ms, *counts in (vars(one).values() for one in report.health)],
         lane_rows=[(one.broker_id, one.status, iso(one.since_ms), iso(one.until_ms)) for one in report.lanes],
         brokers_next_to_waits=BROKERS_NEXT_TO_WAITS,
         plotly=Markup(get_plotlyjs()),
-        **{"as_of": as_of, "drawn": _drawn, "figures": figures, "iso": iso, "many": many, "requests": requests},
+        **{"as_of": as_of, "drawn": _drawn, "figures": report_figures, "iso": iso, "many": many, "requests": requests},
     )
 
 

@@ -22,8 +22,8 @@ from events.catalog import (
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
-from projections.replay.report.figures import OUTCOMES, Report, requests
-from projections.replay.report.report import gather, run_report
+from projections.replay.report import gather, run_report
+from projections.replay.report_figures import OUTCOMES, Report, requests
 from projections.text.names import error_name_and_code
 from projections.views.requests import RequestView, request_view
 from tests.machine.audit.planted import at, without

@@ -1,1 +1,0 @@
-"""Events exported to Parquet, and read from there."""

@@ -1,1 +1,0 @@
-"""The history of a log as one HTML page."""
