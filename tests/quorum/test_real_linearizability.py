@@ -1,5 +1,6 @@
 """Clients create, delete and describe one topic while leaders of three Topicwright voters are killed. The answers must
-be linearizable. Creates need a live broker: here one that only sends heartbeats.
+be linearizable. Other clients create and grow topics while rules are applied; decisions must match the rules before
+them. Creates need a live broker: here one that only sends heartbeats.
 
 `python -m tests.quorum.test_real_linearizability KILLS` runs it for longer.
 """
@@ -16,8 +17,9 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -28,13 +30,17 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.errors import ErrorCode
+from events.catalog import RulesApplied
+from events.codec import decode_event
 from tests.brokers.kraft.guarded import call_over
 from tests.reference.cases import topic
 from tests.support.linearizability import ABSENT, PRESENT, Operation, unexplained
+from tests.support.partition_limits import apply_limit, wrong_verdicts
 from tests.support.ports import free_ports
 from tests.support.processes import Node, Process
+from tests.support.quorum_logs import assert_one_history, events_at
 from tests.support.real_brokers import until
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import COMMAND, command
 from tests.support.wire import Wire
 
 TOPIC: Final = "orders"
@@ -43,6 +49,8 @@ CONFIG: Final = "retention.ms"
 CLUSTER: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 CLIENTS: Final = 3
 REPLY_S: Final = 5.0
+RULES: Final = 10
+"""Versions of the rules."""
 
 
 class Voter(Node):
@@ -54,15 +62,17 @@ class Voter(Node):
         if first is not None:
             self._argv = [COMMAND, "join", "--bootstrap-controller", first, "--listen", self.kafka]
         self._argv += ["--http", self.http, "--data", folder / str(node_id), "--set", f"node.id={node_id}"]
+        self._argv += ["--set", "controller.quorum.fetch.timeout.ms=1000"]
         if first is None:
             self._argv += ["--set", f"cluster.id={CLUSTER}", "--set", "kraft.version=1"]
         self._folder = folder
         self.process: Process | None = None
 
-    def start(self, ending: ExitStack) -> None:
-        """Start the voter; `ending` stops it at the latest."""
+    def start(self, ending: ExitStack, *, wait: bool = True) -> None:
+        """Start the voter; `ending` stops it at the latest. With `wait`, returns when it is ready."""
         self.process = ending.enter_context(Process(self._argv, cwd=self._folder))
-        self.process.wait_for_line("^ready ", within_s=240)
+        if wait:
+            self.process.wait_for_line("^ready ", within_s=240)
 
 
 class Quorum:
@@ -71,6 +81,8 @@ class Quorum:
     def __init__(self, voters: list[Voter]) -> None:
         self.voters = voters
         self.history: list[Operation] = []
+        self.codes: Counter[int] = Counter()
+        """Error codes of the answers to `limited`."""
         self.is_over = threading.Event()
         self._numbers = itertools.count(1_000_000)
 
@@ -149,6 +161,17 @@ class Quorum:
         self.history.append(Operation("describe", began, ended, topic))
         return True
 
+    def limited(self, leader: Voter, wire: Wire) -> bool:
+        """Create a topic and add partitions to it; rules may refuse either."""
+        name, most = f"limited-{next(self._numbers)}", random.randint(1, 5)
+        topic = {"name": name, "num_partitions": most, "replication_factor": 1, "assignments": [], "configs": []}
+        created = wire.call("CreateTopics", 7, topics=[topic], validate_only=False, timeout_ms=2000)["topics"]
+        more = [{"name": name, "count": most + 1, "assignments": None}]
+        grown = wire.call("CreatePartitions", 3, topics=more, validate_only=False, timeout_ms=2000)["results"]
+        codes = [each["error_code"] for each in (*created, *grown)]
+        self.codes.update(codes)
+        return ErrorCode.NOT_CONTROLLER not in codes
+
     # --- the broker
 
     def broker(self, leader: Voter, wire: Wire) -> bool:
@@ -172,8 +195,12 @@ class Quorum:
     _broker_epoch = 0
 
 
-def history_of(folder: Path, kills: int) -> list[Operation]:
-    """Kill leaders and return the clients' operations."""
+Client = Callable[[Quorum], Callable[[Voter, Wire], bool]]
+
+
+@contextmanager
+def quorum_under_load(folder: Path, client: Client) -> Iterator[tuple[Quorum, ExitStack]]:
+    """Three voters, of which one leads, a broker, and clients until the end of the block."""
     with ExitStack() as ending:
         voters: list[Voter] = []
         ports = list(free_ports(6))
@@ -183,22 +210,28 @@ def history_of(folder: Path, kills: int) -> list[Operation]:
             voters[-1].start(ending)
         quorum = Quorum(voters)
         quorum.wait_for_leader()
-        turns = [(quorum.broker, 0.1), *[(quorum.client, 0.02)] * CLIENTS]
+        turns = [(quorum.broker, 0.1), *[(client(quorum), 0.02)] * CLIENTS]
         threads = [threading.Thread(target=quorum.run, args=each) for each in turns]
         for each in threads:
             each.start()
         try:
-            for _ in range(kills):
-                _answers(quorum, 20)
-                leader = quorum.wait_for_leader()
-                leader.kill()
-                _answers(quorum, 20)
-                leader.start(ending)
-            _answers(quorum, 20)
+            yield quorum, ending
         finally:
             quorum.is_over.set()
             for each in threads:
                 each.join(60)
+
+
+def history_of(folder: Path, kills: int) -> list[Operation]:
+    """Kill leaders and return the clients' operations."""
+    with quorum_under_load(folder, lambda quorum: quorum.client) as (quorum, ending):
+        for _ in range(kills):
+            _answers(quorum, 20)
+            leader = quorum.wait_for_leader()
+            leader.kill()
+            _answers(quorum, 20)
+            leader.start(ending)
+        _answers(quorum, 20)
     return quorum.history
 
 
@@ -221,6 +254,34 @@ def test_responses_across_failovers_are_linearizable(tmp_path: Path) -> None:
     stale = replace(describes[-1], before=first)
     assert stale != describes[-1]
     assert unexplained([stale if each is describes[-1] else each for each in history]), "a stale describe at the end"
+
+
+def test_decisions_match_the_recorded_rules_across_failovers(tmp_path: Path) -> None:
+    with quorum_under_load(tmp_path, lambda quorum: quorum.limited) as (quorum, ending):
+        for version in range(1, RULES + 1):
+            leader, limit = quorum.wait_for_leader(), 1 + version % 4
+
+            def applied(limit: int = limit) -> int | None:
+                with suppress(OSError):
+                    return apply_limit(quorum.wait_for_leader().http, limit)
+                return None
+
+            with ThreadPoolExecutor() as threads:
+                threads.submit(apply_limit, leader.http, limit)  # the killed leader may have recorded it or not
+                time.sleep(random.uniform(0, 0.02))
+                leader.kill()
+            assert until(applied, 240, "rules are applied, or found applied") == version
+            quorum.codes.clear()
+            until(lambda: quorum.codes[0] and quorum.codes[ErrorCode.POLICY_VIOLATION], 240, "both verdicts")
+            leader.start(ending, wait=False)
+    folders = [tmp_path / str(node_id) for node_id in (1, 2, 3)]
+    assert_one_history(folders)
+    for folder in folders:
+        records = [decode_event(offset, value) for offset, value in enumerate(events_at(folder))]
+        assert sum(isinstance(record.event, RulesApplied) for record in records) == RULES
+        assert wrong_verdicts(records) == []
+        again = command("replay", "redecide", folder, "--local")
+        assert again.returncode == 0, again.stdout + again.stderr
 
 
 if __name__ == "__main__":

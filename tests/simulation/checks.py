@@ -15,6 +15,7 @@ from tests.machine.rig import fold, topics_of
 from tests.simulation.virtual_time import virtual_loop
 from tests.simulation.witness import Witness
 from tests.simulation.world import World
+from tests.support.partition_limits import wrong_verdicts
 
 
 def check_with_brokers_down(world: World, witness: Witness) -> None:
@@ -36,10 +37,13 @@ def check_at_rest(world: World, witness: Witness) -> None:
 
 
 def check_log(records: list[Recorded]) -> None:
-    """Check the log: the auditor and the life cycles accept it, and its timestamps never decrease."""
+    """Check the log: the auditor and the life cycles accept it, decisions match the rules before them, and timestamps
+    never decrease."""
     violations = audit(records, settled=True)
     assert not violations, "the auditor found:\n" + "\n".join(map(str, violations[:10]))
     Lives().see_all(records)
+    wrong = wrong_verdicts(records)
+    assert not wrong, "decisions differ from the rules:\n" + "\n".join(wrong[:10])
     times = [record.at_ms for record in records]
     late = [offset for offset in range(1, len(times)) if times[offset] < times[offset - 1]]
     assert not late, f"the timestamp decreases at offset {late[0]}"

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from controller.kafka.codec.codec import decode_response, encode_response
 from controller.kafka.messages import ApiKey, Message, configs, topics
+from controller.machine.decision import Answer
 from tests.simulation.plan import Plan
 from tests.simulation.witness import Witness
 from tests.simulation.world import ConnectionLost
+from tests.support.partition_limits import limit_of
 
 POOL = (*(f"t{number}" for number in range(12)), "a.b", "a_b", "bad-name", "odd-name", "moody", "moody-name", "no/name")
 TIMEOUTS_MS = (-1, 0, 1, 20, 300, 2_000, 30_000)
@@ -26,9 +28,11 @@ Habit = Callable[[], Awaitable[None]]
 
 
 class Answers(Protocol):
-    """A process that answers requests; `call` raises ConnectionLost."""
+    """A process that answers requests; both methods raise ConnectionLost."""
 
     def call(self, client: str, api_key: int, version: int, request: Message) -> Coroutine[Any, Any, Message]: ...
+
+    def apply_rules(self, text: str) -> Coroutine[Any, Any, Answer]: ...
 
 
 class Served(Protocol):
@@ -76,6 +80,7 @@ class Client:
             self._alter_configs,
             self._list_all,
             self._look_up,
+            self._apply_rules,
         )
 
     async def _call(self, api: ApiKey, version: int, request: Message) -> Any:
@@ -157,6 +162,12 @@ class Client:
         answer: configs.IncrementalAlterConfigsResponse = await self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         for result in answer.responses:
             self._world.counts[f"IncrementalAlterConfigs {result.error_code}"] += 1
+
+    async def _apply_rules(self) -> None:
+        answer = await self._world.process.apply_rules(limit_of(self._rng.choice((0, 1, 2, 3, 5))))
+        self._world.counts[f"ApplyRules {answer.code}"] += 1
+        if answer.code == 0:
+            self._witness.check_rules(answer.number)
 
     def _config(self) -> tuple[str, str]:
         return "retention.ms", str(self._rng.randint(1, 10**6))

@@ -5,7 +5,7 @@ An answer or a view may depend only on events that were durable when it was sent
 
 from __future__ import annotations
 
-from events.catalog import CreateAnswered, Event, TopicCreated, TopicDeleted, TopicReady
+from events.catalog import CreateAnswered, Event, RulesApplied, TopicCreated, TopicDeleted, TopicReady
 from events.codec import decode_event
 from events.logs.memory_log import InMemoryLog
 
@@ -24,6 +24,8 @@ class Witness:
         self.answered: set[tuple[bytes, int]] = set()
         """(topic id, error code) of each answered create that created a topic."""
         self._ids: dict[tuple[str, str], bytes] = {}
+        self.rules = 0
+        """The newest version of the rules."""
 
     def look(self) -> None:
         """Read the events that have become durable since the last call."""
@@ -44,6 +46,8 @@ class Witness:
                 self.ready.add(self.alive[event.topic])
             case CreateAnswered() if (event.request_id, event.topic) in self._ids:
                 self.answered.add((self._ids[event.request_id, event.topic], event.error_code))
+            case RulesApplied():
+                self.rules = max(self.rules, event.number)
             case _:
                 pass
 
@@ -58,6 +62,11 @@ class Witness:
         """Check after a client got NONE for a delete."""
         self.look()
         assert topic_id in self.deleted, f"the deletion of {name} was answered NONE, but it is not durable"
+
+    def check_rules(self, number: int) -> None:
+        """Check after a client got NONE for new rules; `number` is their version."""
+        self.look()
+        assert self.rules >= number, f"version {number} of the rules was answered, but it is not durable"
 
     def check_shown(self, name: str, topic_id: bytes) -> None:
         """Check after a response to a client listed a topic."""

@@ -28,6 +28,8 @@ from controller.engine.reports import Reports
 from controller.kafka.handling import NO_RESPONSE, ClientConnection, RequestContext
 from controller.kafka.messages import Message
 from controller.kafka.server import eager
+from controller.machine.commands.access import ApplyRules
+from controller.machine.decision import Answer
 from events.catalog import Endpoint, Recorded
 from events.codec import decode_event
 from events.logs.log import LogError
@@ -56,6 +58,7 @@ class Unheard:
 class Serving:
     """A process that serves Kafka's requests. Its tasks and timers belong to process `number` and end with it."""
 
+    api: ControllerApi
     handlers: HandlerTable
 
     def __init__(self, number: int) -> None:
@@ -80,9 +83,18 @@ class Serving:
 
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
         """Handle one request as a connection does. Raises ConnectionLost."""
+        answer: Message = await self._answer(self._begin, client, api_key, version, request)
+        return answer
+
+    async def apply_rules(self, text: str) -> Answer:
+        """Apply rules as `POST /v1/rules` does. Raises ConnectionLost."""
+        answer: Answer = await self._answer(lambda: asyncio.ensure_future(self._applied(text)))
+        return answer
+
+    async def _answer(self, begin: Callable[..., Any], *args: Any) -> Any:
         if not self.alive:
             raise ConnectionLost("nobody listens")
-        given = self.run(self._begin, client, api_key, version, request)
+        given = self.run(begin, *args)
         if isinstance(given, Message):
             return given
         try:
@@ -93,8 +105,12 @@ class Serving:
             raise ConnectionLost("the process is gone")
         if isinstance(given.exception(), LogError):
             raise ConnectionLost("the handler could not read") from given.exception()
-        answer: Message = given.result()
-        return answer
+        return given.result()
+
+    async def _applied(self, text: str) -> Answer:
+        controller = self.api.controller
+        command = ApplyRules(request_id=controller.new_request_id(), at_ms=controller.now_ms(), text=text)
+        return (await self.api.submit([command])).answers[0]
 
     def _begin(self, client: str, api_key: int, version: int, request: Message) -> Any:
         context = RequestContext(api_key, version, 0, client, ClientConnection(peer=client))

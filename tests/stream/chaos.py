@@ -1,6 +1,6 @@
-"""Fault injection on a real Kafka: workers under load are killed, rebalanced, and stopped beyond their session
-(zombies). Gateways are killed under requests of real clients. One Kafka broker is killed, then all of them for a
-minute.
+"""Fault injection on a real Kafka: workers under load are killed, also while rules are applied, rebalanced, and stopped
+beyond their session (zombies). Gateways are killed under requests of real clients. One Kafka broker is killed, then all
+of them for a minute.
 
 `python -m tests.stream.chaos` runs the full plan, the test a small one. Workers of both drivers share a group. Workers
 must decide every command exactly once and in order, and answer every request once. The answers of clients must match
@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
 from itertools import cycle
@@ -27,6 +28,7 @@ from tempfile import TemporaryDirectory
 from tests.stream.checking import Found, check_topics, next_source
 from tests.stream.gateway.load import Changes, ClientReport, decided_otherwise, shown_otherwise
 from tests.stream.load import Arrivals, Load, read_topic
+from tests.support.partition_limits import apply_limit
 from tests.support.ports import free_ports
 from tests.support.processes import Process, ProcessFailure
 from tests.support.reference_kafka import KafkaCluster, ReferenceKafka, kafka_cluster
@@ -51,6 +53,7 @@ class Supervised:
         self._wanted = False
         self._lock = threading.Lock()
         self.process: Process | None = None
+        self.http = ""
         self.outputs: list[str] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -62,7 +65,7 @@ class Supervised:
             self.process = process = Process(self._argv, cwd=self._cwd)
             self._wanted = True
         if wait:
-            process.wait_for_line(READY, within_s=READY_S)
+            self.http = process.wait_for_line(READY, within_s=READY_S)[1]
 
     def running(self) -> Process:
         """Returns the live process; waits for the restart if it has just ended."""
@@ -114,6 +117,9 @@ class Plan:
     broker_kills: int = 2
     outages: int = 1
     """Outages of all Kafka brokers, `OUTAGE_S` each."""
+    rules: int = 0
+    """Versions of the rules; while each is applied, one of three workers is killed. Only without `gateway_kills`,
+    because the clients of gateways expect that no rule refuses their requests."""
     rate: float = 100.0
     """Commands a second."""
     session_s: float = 6.0
@@ -181,7 +187,10 @@ class Chaos:
         self._kafka = kafka.bootstrap
         self._chance = random.Random(plan.seed)
         self._names = f"chaos-{time.time_ns()}"
-        self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2)] if plan.gateway_kills else []
+        self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2 if plan.gateway_kills else min(plan.rules, 1))]
+        self._lasting = 3 if plan.rules else 2
+        """The number of workers that do not join and leave."""
+        self._version = 0
         settings = {"stream.session.timeout.ms": str(int(plan.session_s * 1000))}
         if isinstance(kafka, KafkaCluster):
             settings["stream.replication.factor"] = "3"
@@ -196,13 +205,13 @@ class Chaos:
     def run(self) -> Outcome:
         """Run the plan, then check both topics."""
         try:
-            for each in (*self._workers[:2], *self._gateways):
+            for each in (*self._workers[: self._lasting], *self._gateways):
                 each.start()
             arrivals = Arrivals(self._kafka, f"{self._names}.events", PARTITIONS)
             load = Load(self._kafka, f"{self._names}.commands", PARTITIONS, self.plan.rate, self.plan.seed)
             clients = [
                 Changes(f"client-{n}", ",".join(self._addresses), 2, 0.2, kept=3, by_brokers=False)
-                for n in range(CLIENTS if self._gateways else 0)
+                for n in range(CLIENTS if self.plan.gateway_kills else 0)
             ]
             for thread in (arrivals, load, *clients):
                 thread.start()
@@ -213,7 +222,7 @@ class Chaos:
             self._wait_until_decided()
             arrivals.end()
             wrong = [each for address in self._addresses for each in shown_otherwise(reports, address)]
-            codes = [each.leave() for each in (*self._gateways, *self._workers[:2])]
+            codes = [each.leave() for each in (*self._gateways, *self._workers[: self._lasting])]
             assert not any(codes), f"SIGTERM: ended with {codes}"
         finally:
             for each in (*self._workers, *self._gateways):
@@ -252,6 +261,7 @@ class Chaos:
             self._kill_gateway: plan.gateway_kills,
             self._kill_broker: plan.broker_kills,
             self._kafka_gone: plan.outages,
+            self._apply_rules: plan.rules,
         }
         steps = [(step, self._workers[number % 2]) for step, count in counts.items() for number in range(count)]
         self._chance.shuffle(steps)
@@ -299,6 +309,18 @@ class Chaos:
         time.sleep(self._chance.uniform(1, 3))
         gateway.start()
         time.sleep(1)
+
+    def _apply_rules(self, _: Supervised) -> None:
+        """Kill a worker while rules are applied. They must become effective in all partitions without it."""
+        self._version += 1
+        worker = self._workers[self._version % 3]
+        with ThreadPoolExecutor() as threads:
+            applied = threads.submit(apply_limit, self._gateways[0].http, 1 + self._version % 4)
+            time.sleep(self._chance.uniform(0, 0.1))
+            self._mark("kill -9 while rules are applied")
+            worker.kill()
+            assert applied.result() == self._version, "each version is applied once"
+        worker.start(wait=False)
 
     def _kafka_gone(self, _: Supervised) -> None:
         """Kill all Kafka brokers, and start them again a minute later."""

@@ -17,11 +17,12 @@ from controller.machine.apply import apply
 from controller.machine.commands.commands import AUTO_CREATION, CreateTopic, TopicCommand
 from controller.machine.state import DictTopics, State
 from controller.stream.log.codec import CommandError, CommandFromNewerVersion, decode_answers, decode_command
-from events.catalog import CreateAnswered, Recorded
+from events.catalog import CreateAnswered, Recorded, RulesApplied
 from events.codec import decode_event
 from events.logs.events_topic import CountedRecord, Fence, PartitionReader, decode_record
 from events.logs.rocksdb_log import RocksDbLog
 from tests.machine.audit.auditor import audit
+from tests.support.partition_limits import wrong_verdicts
 
 
 @dataclass
@@ -86,12 +87,14 @@ def _check_partition(
     found.counts["ignored"] += reader.ignored
     found.counts["commands"] += len(sent)
     found.counts["events"] += len(records)
+    found.counts["versions of rules"] += sum(isinstance(record.event, RulesApplied) for record in records)
+    found.counts["refused by rules"] += sum(getattr(r.event, "rule", "").startswith("policy:rules/") for r in records)
     found.counts["lost"] += len(set(range(len(sent))) - set(sources))
     found.counts["decided twice"] += len(sources) - len(set(sources))
     found.counts["out of order"] += sources != sorted(sources)
     decided = [value for offset, value in enumerate(sent) if offset not in faulty]
     _check_requests(found, partition, decided, records, answered, state)
-    found.wrong += [f"partition {partition}: {violation}" for violation in audit(records)]
+    found.wrong += [f"partition {partition}: {each}" for each in (*audit(records), *wrong_verdicts(records))]
     return records
 
 

@@ -76,7 +76,7 @@ def assert_alike(partitions: Mapping[int, Path], watermark: int) -> int:
 
 def assert_one_history(folders: Sequence[Path]) -> int:
     """Check that the event logs of stopped voters are equal up to the end of the shortest; returns its length."""
-    histories = [_events(each) for each in folders]
+    histories = [events_at(each) for each in folders]
     shortest = min(map(len, histories))
     for folder, other in zip(folders[1:], histories[1:], strict=True):
         differing = [at for at in range(shortest) if histories[0][at] != other[at]]
@@ -84,7 +84,8 @@ def assert_one_history(folders: Sequence[Path]) -> int:
     return shortest
 
 
-def _events(folder: Path) -> list[bytes]:
+def events_at(folder: Path) -> list[bytes]:
+    """The events of a stopped voter."""
     log = RocksDbLog(folder, cluster_id=None, new_cluster_id=lambda: "")
     try:
         return [value for _, value in log.read()]

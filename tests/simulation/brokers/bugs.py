@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.membership import Membership
 from controller.engine.tasks import Reconciler
+from controller.machine.commands.commands import CreateTopic
 from controller.machine.partitions import changes, requests
 from controller.machine.partitions.changes import Election, Reconciliation
+from controller.machine.rules import judging
 from events.names import NO_LEADER
 from tests.simulation.planting import Bugs
 
@@ -38,6 +40,13 @@ def _reconciled_without_leader(self: Any, partition: Any, min_isr: int) -> bool:
 
 _is_reconciled = Reconciliation._is_reconciled
 
+_judge_decision = judging.judge_decision
+
+
+def _creates_alone_judged(state: Any, command: Any, decision: Any) -> Any:
+    return _judge_decision(state, command, decision) if isinstance(command, CreateTopic) else judging.ALLOWED
+
+
 BUGS: Final[Bugs] = {
     "a fenced broker stays leader": [(Reconciler, "on_events", _nothing)],
     "an outdated report of an in-sync set counts": [(requests, "refusal", _of_any_epoch)],
@@ -47,6 +56,7 @@ BUGS: Final[Bugs] = {
     ],
     "a heartbeat of an old incarnation counts": [(Membership, "broker", _any_incarnation)],
     "every restart of a broker counts as clean": [(Membership, "shut_down_cleanly", lambda *_: True)],
+    "rules do not apply to new partitions": [(judging, "judge_decision", _creates_alone_judged)],
     "a replica of a leaderless partition stays eligible after an unclean restart": [
         (Reconciliation, "_is_reconciled", _reconciled_without_leader)
     ],

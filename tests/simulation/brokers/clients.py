@@ -74,3 +74,10 @@ class LifeClient(Client):
         answer: cluster.UnregisterBrokerResponse = await self._call(ApiKey.UNREGISTER_BROKER, 0, request)
         self._world.counts[f"UnregisterBroker {answer.error_code}"] += 1
         return answer.error_code
+
+
+class RulesClient(LifeClient):
+    """A client that also applies rules."""
+
+    def habits(self) -> tuple[Habit, ...]:
+        return (*super().habits(), self._apply_rules)

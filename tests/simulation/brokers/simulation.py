@@ -8,7 +8,7 @@ import random
 from tests.simulation import virtual_time
 from tests.simulation.brokers.broker import Broker
 from tests.simulation.brokers.checks import check_at_rest
-from tests.simulation.brokers.clients import LifeClient
+from tests.simulation.brokers.clients import LifeClient, RulesClient
 from tests.simulation.brokers.faults import Faults
 from tests.simulation.brokers.world import World, probed
 from tests.simulation.lives import Outcome, named
@@ -19,24 +19,28 @@ LIFE_S = 30.0
 REST_S = 25.0
 """Longer than a session, than replicas need to rejoin the ISR, and than any timeout of a client."""
 WATCH_S = 0.1
+RULES_EVERY = 4
+"""In each series of this many seeds, clients apply rules in the last. Rules refuse topics, so other faults are found
+more easily without them."""
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     """Run one seed and its checks. Raises AssertionError with the seed in a note."""
     rng = random.Random(seed)
     worlds: list[World] = []
+    kind = RulesClient if seed % RULES_EVERY == RULES_EVERY - 1 else LifeClient
     with named("brokers", seed), chance_from(rng), probed(worlds):
-        return virtual_time.run(_live(rng, plan or Plan(), worlds))
+        return virtual_time.run(_live(rng, plan or Plan(), worlds, kind))
 
 
-async def _live(rng: random.Random, plan: Plan, worlds: list[World]) -> Outcome:
+async def _live(rng: random.Random, plan: Plan, worlds: list[World], kind: type[LifeClient]) -> Outcome:
     world = World(rng, plan)
     worlds.append(world)
     virtual_time.virtual_loop().thread_s = lambda: world.sync_s * (0.5 + rng.random())
     await world.boot()
     for machine in world.machines.values():
         Broker(machine).start()
-    clients = [LifeClient(f"c{number}", world, world.witness) for number in range(rng.randint(1, 4))]
+    clients = [kind(f"c{number}", world, world.witness) for number in range(rng.randint(1, 4))]
     faults = Faults(world, LifeClient("operator", world, world.witness))
     watching = asyncio.ensure_future(_watch(world))
     async with asyncio.TaskGroup() as group:

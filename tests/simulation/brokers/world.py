@@ -12,6 +12,7 @@ from unittest import mock
 
 from controller.brokers.kraft import readiness
 from controller.kafka.messages import Message
+from controller.machine.decision import Answer
 from controller.settings.load import load_settings
 from events.catalog import Endpoint, Recorded
 from events.codec import decode_event
@@ -23,7 +24,7 @@ from tests.simulation.brokers.probes import Probe
 from tests.simulation.brokers.witness import LifeWitness
 from tests.simulation.faulty_log import Disk
 from tests.simulation.plan import Plan
-from tests.simulation.world import BORN_MS
+from tests.simulation.world import BORN_MS, ConnectionLost
 
 ELIGIBLE_SINCE = 27
 """From this metadata.version on, new clusters have eligible leader replicas (KIP-966)."""
@@ -109,6 +110,12 @@ class World:
         if line is None:
             line = self._lines[client] = Line(self.door, client)
         return await line.call(api_key, version, request)
+
+    async def apply_rules(self, text: str) -> Answer:
+        """Apply rules over HTTP. Raises ConnectionLost."""
+        if self.controller is None:
+            raise ConnectionLost("nobody listens")
+        return await self.controller.apply_rules(text)
 
     def next_number(self) -> int:
         self._numbers += 1

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
+from controller.machine import decide
+from controller.machine.commands.commands import CopyClusterState
+from controller.machine.configs import changes
+from controller.machine.decision import Decision
+from controller.machine.state import State
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.codec import RecentRequests
 from controller.stream.log.partition import PartitionState
@@ -52,14 +57,14 @@ _claim_partition = Engine._claim_partition
 
 
 def _of_any_epoch(reader: PartitionReader, record: Decided) -> CountedRecord | None:
-    return _decided(reader, msgspec.structs.replace(record, epoch=reader.epoch))
+    return _decided(reader, replace(record, epoch=reader.epoch))
 
 
 _decided = PartitionReader._decided
 
 
 def _of_any_fence(reader: PartitionReader, fence: Fence) -> CountedRecord | None:
-    return _fenced(reader, msgspec.structs.replace(fence, epoch=reader.epoch + 1))
+    return _fenced(reader, replace(fence, epoch=reader.epoch + 1))
 
 
 _fenced = PartitionReader._fenced
@@ -73,6 +78,13 @@ def _without_gaps(reader: PartitionReader, kafka_offset: int, value: bytes) -> C
 _take = PartitionReader.read
 
 
+def _copy_older_rules(state: State, command: CopyClusterState) -> Decision:
+    held = state.cluster.rules
+    if held is None or command.rules is None or command.rules.number >= held.number:
+        return changes.copy(state, command)
+    return changes.copy(State(state.topics, replace(state.cluster, rules=None)), command)
+
+
 BUGS: Final[Bugs] = {
     "a decision is kept although its record has another offset": [(Engine, "_find_own", _accept_every_record)],
     "a duplicate command is decided": [(PartitionState, "is_duplicate", lambda *_: False)],
@@ -81,6 +93,9 @@ BUGS: Final[Bugs] = {
     "a partition is taken over without a fence": [(Engine, "_claim_partition", _without_a_fence)],
     "records of an older epoch count": [(PartitionReader, "_decided", _of_any_epoch)],
     "an offset without a record is treated as a loss": [(PartitionReader, "read", _without_gaps)],
+    "a copy of older rules replaces newer ones": [
+        (decide, "_DECIDERS", {**decide._DECIDERS, CopyClusterState: _copy_older_rules})
+    ],
     "every fence counts": [(PartitionReader, "_fenced", _of_any_fence)],
     "Faust's driver starts from the committed offset": [(FaustDriver, "_positions", lambda _: {})],
     "a gateway does not notice that no worker decides": [(GatewayNode, "_time_is_up", _nothing)],

@@ -153,8 +153,8 @@ class GatewayProcess(Serving):
             command_failed=lambda kind: world.failures.append(AssertionError(f"{kind} could not be sent")),
         )
         self._follower = SimulatedFollower(self.link, self.node.offsets, self.node.take)
-        gateway = StreamGateway(self.node, members, advertised=Endpoint("PLAINTEXT", data.name, 9092))
-        self.handlers = controller_listener(gateway, {})
+        self.api = StreamGateway(self.node, members, advertised=Endpoint("PLAINTEXT", data.name, 9092))
+        self.handlers = controller_listener(self.api, {})
         self._tasks = [self.run(asyncio.ensure_future, each) for each in (self._follower.run(), self._announce())]
 
     async def _announce(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
+from controller.machine.state import RulesVersion
 from controller.stream.worker.owner_tasks import PartitionBrokers
 from events.codec import decode_event
 from events.logs.events_topic import PartitionReader
@@ -123,8 +124,15 @@ def _rests(world: StreamWorld) -> bool:
             and not worker.engine._states[number].state.waiting
             for number, worker in owned
         )
+        and len(_versions(world)) == 1
         and all(gateway.node.offsets == list(map(_end, world.kafka.events)) for gateway in gateways)
     )
+
+
+def _versions(world: StreamWorld) -> set[RulesVersion | None]:
+    """The versions of the rules in the partitions."""
+    owned = ((worker, number) for worker in world.workers.values() for number in worker.engine.leaders)
+    return {worker.engine._states[number].state.cluster.rules for worker, number in owned}
 
 
 def _check(world: StreamWorld) -> None:
@@ -133,6 +141,7 @@ def _check(world: StreamWorld) -> None:
     world.witness.look()
     owned = Counter(partition for worker in world.workers.values() for partition in worker.engine.leaders)
     assert owned == Counter(range(world.partitions)), f"each partition must have one owner: {dict(owned)}"
+    assert len(_versions(world)) == 1, f"partitions have different rules: {_versions(world)}"
     for number, (commands, written) in enumerate(zip(world.kafka.commands, world.kafka.events, strict=True)):
         reader, events = _folded(number, written)
         assert reader.next_source == len(commands), f"partition {number}: some commands are not decided"

@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 from controller.kafka.messages import Message
+from controller.machine.decision import Answer
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.owner_tasks import PartitionBrokers
 from events.catalog import Configs
@@ -42,6 +43,7 @@ class StreamWitness(Witness):
         self.events = 0
         self.created, self.alive, self._ids = {}, {}, {}
         self.deleted, self.ready, self.answered = set(), set(), set()
+        self.rules = 0
 
     def look(self) -> None:
         """Read the events since the last call."""
@@ -95,11 +97,18 @@ class StreamWorld:
 
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
         """Send a request to a random gateway. Raises ConnectionLost."""
+        return await (await self._gateway()).call(client, api_key, version, request)
+
+    async def apply_rules(self, text: str) -> Answer:
+        """Apply rules at a random gateway. Raises ConnectionLost."""
+        return await (await self._gateway()).apply_rules(text)
+
+    async def _gateway(self) -> GatewayProcess:
         gateways = [gateway for _, gateway in sorted(self.gateways.items()) if gateway.alive and gateway.node.caught_up]
         if not gateways:
             await asyncio.sleep(0.1)
             raise ConnectionLost("no gateway listens")
-        return await self.rng.choice(gateways).call(client, api_key, version, request)
+        return self.rng.choice(gateways)
 
     def start_worker(self, name: str) -> None:
         """Start the worker of a folder, unless it is running."""
