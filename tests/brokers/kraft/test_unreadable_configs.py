@@ -15,10 +15,6 @@ from events.names import RequestId, TopicId, TopicName
 MIN_ISR, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
 
-def discovered(name: str, *configs: tuple[str, str]) -> TopicDiscovered:
-    return TopicDiscovered(TopicName(name), TopicId(bytes(16)), (), configs, "")
-
-
 @pytest.mark.parametrize(
     ("kind", "config", "text", "is_found"),
     [
@@ -53,7 +49,8 @@ def test_unreadable_configs_follow_the_events() -> None:
     of_all: Configs = ((MIN_ISR, " 3"),)
     changed = ResourceConfigsChanged(RequestId("r"), BROKERS, "", of_all, "User:kafka", None)
     with structlog.testing.capture_logs() as logs:
-        found.on_event(discovered("t", (MIN_ISR, " 2"), (UNCLEAN, " true")))
+        configs = (MIN_ISR, " 2"), (UNCLEAN, " true")
+        found.on_event(TopicDiscovered(TopicName("t"), TopicId(bytes(16)), (), configs, ""))
         found.on_event(changed)
         found.on_event(changed)
     assert found.count == 3

@@ -63,7 +63,7 @@ def page(gateway: Topicwright, path: str, fields: Mapping[str, str] | None = Non
 
 def test_pages_cover_the_logs_of_all_partitions(running: Stream) -> None:
     gateway = running.gateways[0]
-    until("the gateway is ready", lambda: is_ready(gateway))
+    until("the gateway is ready", lambda: fetch(gateway.http, "/health/ready")[0] == 200)
     token = page(gateway, "/policies").token
     for name in ("paged.a", "paged.b", "paged.c", "paged.d"):
         assert name in page(gateway, "/topics", {"token": token, "name": name, "do": "create"}).text
@@ -206,10 +206,6 @@ def test_a_gateway_or_worker_that_waits_for_kafka_stops_on_sigterm(tmp_path: Pat
         process.wait_for_line("waiting for Kafka", within_s=60)
         assert process.popen.poll() is None
         assert process.stop(within_s=120) == 0
-
-
-def is_ready(gateway: Topicwright) -> bool:
-    return fetch(gateway.http, "/health/ready")[0] == 200
 
 
 def created(address: str, name: str) -> bool:

@@ -3,7 +3,7 @@ from its events or the archive. `verify` finds changes outside the tree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class Changing:
         pairs = dict(self._pairs)
         change(pairs)
         writer = ManifestWriter(self.place, read_manifest(self.place).writer)
-        return write_base(writer, self.base, ordered(pairs))
+        return write_base(writer, self.base, iter(sorted(pairs.items())))
 
     def put_with_another_tree(self) -> Head:
         """Upload the base with another tree; returns the original tree head."""
@@ -93,10 +93,6 @@ class Changing:
             )
             self.put(lambda pairs: with_another_tree(pairs, log))
             return head
-
-
-def ordered(pairs: Pairs) -> Iterator[tuple[bytes, bytes]]:
-    return iter(sorted(pairs.items()))
 
 
 async def test_base_with_another_tree_is_rejected(based: Partitions, tmp_path: Path) -> None:

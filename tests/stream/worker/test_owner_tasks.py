@@ -50,10 +50,6 @@ def stop(broker_id: int) -> FenceBroker:
     return FenceBroker(request_id=RequestId("u"), at_ms=BORN_MS, broker_id=BrokerId(broker_id), reason="stopped")
 
 
-def start(broker_id: int) -> UnfenceBroker:
-    return UnfenceBroker(request_id=RequestId("u"), at_ms=BORN_MS, broker_id=BrokerId(broker_id), reason="started")
-
-
 async def test_brokers_are_registered_in_every_partition_and_topics_become_ready(
     kafka: MemoryKafka, claimed: Claimed
 ) -> None:
@@ -139,7 +135,7 @@ async def test_a_restarted_broker_rejoins_the_isr(kafka: MemoryKafka, claimed: C
     await worker.settle()
     topic = topic_of(worker, "a")
     assert all(set(each.isr) == {2, 3} and each.leader in (2, 3) for each in topic.partitions)
-    kafka.put(start(1))
+    kafka.put(UnfenceBroker(request_id=RequestId("u"), at_ms=BORN_MS, broker_id=BrokerId(1), reason="started"))
     await worker.settle()
     assert all(set(each.isr) == {1, 2, 3} for each in topic_of(worker, "a").partitions)
     check_all_decided(kafka)
