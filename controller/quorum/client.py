@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from controller.kafka.connections import Security
 from controller.kafka.messages import Message
 from controller.kafka.messages import quorum as quorum_messages
 from controller.kafka.messages.cluster import (
@@ -23,7 +24,6 @@ from controller.kafka.messages.cluster import (
     DescribeClusterResponse,
 )
 from controller.kafka.messages.message import CONTROLLER_ENDPOINTS
-from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
 from controller.quorum.features import KRAFT_VERSION, Features, priority_of
 from controller.quorum.log.batches import BrokenBatch, RecordBatch, decode_batches, scan_batches, whole_batches

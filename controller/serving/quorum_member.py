@@ -24,10 +24,10 @@ from controller.brokers.kraft.applier import ReplicatedLog
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
+from controller.kafka.connections import Security
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.kafka.messages.message import Listener
-from controller.kafka.security import Security
 from controller.quorum.client import QuorumClient, QuorumError
 from controller.quorum.features import unsupported_feature
 from controller.quorum.files import LogCorrupted, QuorumFiles

@@ -11,6 +11,7 @@ import pytest
 from controller.apis.cluster import with_api_versions
 from controller.brokers.kraft.registration import controller_record
 from controller.cli.work import quorum as cli_quorum
+from controller.kafka.connections import Security
 from controller.kafka.handling import Answer, ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ZERO_UUID, ApiKey, quorum
 from controller.kafka.messages.cluster import (
@@ -20,7 +21,6 @@ from controller.kafka.messages.cluster import (
     FinalizedFeatureKey,
 )
 from controller.kafka.messages.message import Feature, Listener
-from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
 from controller.quorum import client as client_module
 from controller.quorum.client import QuorumClient, QuorumError

@@ -12,11 +12,11 @@ import pytest
 
 from controller.apis.cluster import with_api_versions
 from controller.kafka.codec.codec import encode_response
+from controller.kafka.connections import Security, security_of
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 from controller.kafka.messages.quorum import FetchRequest, FetchResponse, VoteRequest, VoteResponse
-from controller.kafka.security import Security, security_of
 from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.tls import Tls, TlsSettings
 from controller.quorum import peers as peers_of

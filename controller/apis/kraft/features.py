@@ -4,7 +4,7 @@ ApiVersions returns."""
 from __future__ import annotations
 
 from controller.apis import cluster
-from controller.apis.kraft.broker_reports import broker_error
+from controller.apis.kraft.broker_requests import broker_error
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi

@@ -1,5 +1,5 @@
 """Checks BrokerRegistration requests like `ClusterControlManager.registerBroker` (KIP-631), for
-`apis.kraft.broker_life`.
+`apis.kraft.broker_requests`.
 
 Controllers register too (KIP-919): this module makes their request and record. These registrations are in the metadata
 log only; Kafka's leader reads them before it raises a feature.

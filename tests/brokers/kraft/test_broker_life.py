@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from controller.apis.kraft.broker_life import heartbeat, register_broker
-from controller.apis.kraft.broker_reports import assign_replicas_to_dirs
+from controller.apis.kraft.broker_requests import assign_replicas_to_dirs, heartbeat, register_broker
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.registration import refusal
 from controller.controller_api import ControllerApi

@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from controller.kafka.sasl.conversation import AuthenticationFailed
-from controller.kafka.sasl.scram import DIGESTS, ScramConversation, keys_of, salted_password
+from controller.kafka.sasl import DIGESTS, AuthenticationFailed, ScramConversation, keys_of, salted_password
 from controller.machine.state import ScramCredential
 from tests.kafka.sasl.users import MemoryUsers, ScramClient, credential_of
 
