@@ -28,8 +28,7 @@ import msgspec
 
 from controller.controller_api import ControllerApi, Node
 from controller.machine.configs.changes import LISTS, OpType, altered, check_ops
-from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
-from controller.machine.configs.topic_configs import local_retention, values_in_force
+from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS, local_retention, values_in_force
 from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_from, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.errors import ErrorCode, Rejection

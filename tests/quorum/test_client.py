@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.apis.cluster import with_api_versions
-from controller.brokers.kraft.registration import controller_record
+from controller.brokers.kraft.membership import controller_record
 from controller.cli.work import quorum as cli_quorum
 from controller.kafka.connections import Security
 from controller.kafka.handling import Answer, ApiHandler, Handler, RequestContext
@@ -24,12 +24,12 @@ from controller.kafka.messages.message import Feature, Listener
 from controller.machine.errors import ErrorCode
 from controller.quorum import client as client_module
 from controller.quorum.client import QuorumClient, QuorumError
+from controller.quorum.features import without_limits
 from controller.quorum.log.batches import Pair, encode_batch
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.log.metadata_records import RegisterControllerRecord
 from controller.quorum.raft.role import topics_of
 from controller.quorum.raft.voters import Voter
-from controller.quorum.registered import without_limits
 from controller.serving.quorum_member import Joining, Member
 from controller.settings.load import load_settings
 from tests.kafka.server.listener import serving

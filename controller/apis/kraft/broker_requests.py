@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from controller.brokers.kraft import registration
+from controller.brokers.kraft import membership
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.projection import details_of, endpoints_of
 from controller.brokers.kraft.readiness import Confirmations
@@ -188,7 +188,7 @@ async def register_broker(
     """Answer BrokerRegistration with the broker epoch, when the registration is durable."""
     broker_id = BrokerId(request.broker_id)
     has_session = members.has_session(broker_id)
-    rejected = registration.refusal(request, members.cluster, api.cluster_id, has_session=has_session)
+    rejected = membership.refusal(request, members.cluster, api.cluster_id, has_session=has_session)
     if rejected is not None:
         code, why = rejected
         logger.warning("broker rejected", broker=broker_id, peer=context.peer, code=int(code), why=why)

@@ -14,8 +14,13 @@ from functools import lru_cache
 
 import msgspec
 
-from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS, TopicConfig
-from controller.machine.configs.topic_configs import operators_default, values_in_force
+from controller.machine.configs.topic_configs import (
+    BY_NAME,
+    TOPIC_CONFIGS,
+    TopicConfig,
+    operators_default,
+    values_in_force,
+)
 from controller.machine.configs.values import Bad, ConfigType, value_text
 from controller.machine.state import in_force
 from events.catalog import Configs
