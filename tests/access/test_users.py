@@ -30,7 +30,7 @@ from controller.access.users import (
 from controller.kafka.sasl import salted_password
 from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
-from tests.kafka.sasl.users import credential_of
+from tests.kafka.sasl_users import credential_of
 
 HERE = "10.0.0.1"
 SECRET = bytes(range(32))

@@ -13,7 +13,7 @@ from controller.access.users import Users, add_token, set_password
 from controller.machine.state import Cluster
 from tests.http.pages.story import story
 from tests.http.service import POLICY, Half, Judge, Service, owned, service
-from tests.kafka.sasl.users import SALT, credential_of
+from tests.kafka.sasl_users import SALT, credential_of
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.tls import Tls, TlsSettings
 from controller.quorum import peers as peers_of
 from controller.quorum.peers import BACKOFF_S_MAX, Peers
-from tests.kafka.sasl.users import rules
+from tests.kafka.sasl_users import rules
 from tests.kafka.server.listener import serving
 from tests.security.certificates import Authority
 from tests.support.ports import free_ports

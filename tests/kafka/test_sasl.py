@@ -9,7 +9,7 @@ import pytest
 
 from controller.kafka.sasl import DIGESTS, AuthenticationFailed, ScramConversation, keys_of, salted_password
 from controller.machine.state import ScramCredential
-from tests.kafka.sasl.users import MemoryUsers, ScramClient, credential_of
+from tests.kafka.sasl_users import MemoryUsers, ScramClient, credential_of
 
 mechanisms = pytest.mark.parametrize("mechanism", list(DIGESTS))
 
