@@ -22,9 +22,9 @@ from benchmarks.figures import Figure, show
 from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
 from controller.serving.archiving import archiver_of
-from controller.store.archived import retention
-from controller.store.archived.bases import check_tree
+from controller.store import retention
 from controller.store.recorder import Recorder
+from controller.store.recovering import check_tree
 from controller.store.store import TopicStore
 from controller.store.tree import range_root
 from events.logs.archive.base import download_base, write_base

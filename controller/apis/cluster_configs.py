@@ -22,11 +22,10 @@ from controller.apis.limits import slices
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
-from controller.kafka.connections import CLIENT_ID, Address, ClusterUnreachable
+from controller.kafka.connections import CLIENT_ID, Address, ClusterUnreachable, NotAuthenticated
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import ApiKey, Message, configs
 from controller.kafka.messages.cluster import ApiVersion
-from controller.kafka.security import NotAuthenticated
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId
 

@@ -10,8 +10,13 @@ from typing import NamedTuple
 
 from controller.access.authorizer import Operation
 from controller.apis import Origin, errors_of, origin_of
-from controller.apis.broker_configs import cluster_wide_config, entries_of_brokers, entries_of_loggers, refused_change
-from controller.apis.broker_table import BROKER_CONFIGS
+from controller.apis.broker_configs import (
+    BROKER_CONFIGS,
+    cluster_wide_config,
+    entries_of_brokers,
+    entries_of_loggers,
+    refused_change,
+)
 from controller.apis.limits import RESPONSE_BYTES_MAX, in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext

@@ -17,7 +17,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.controller_api import ControllerApi
-from controller.kafka.connections import Address, ClusterUnreachable
+from controller.kafka.connections import Address, ClusterUnreachable, NotAuthenticated
 from controller.kafka.handling import (
     JAVA,
     LIBRDKAFKA,
@@ -32,7 +32,6 @@ from controller.kafka.handling import (
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest
-from controller.kafka.security import NotAuthenticated
 from events.names import BrokerId
 
 PassOn = Callable[[bytes, float, Address | None], Awaitable[bytes]]

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from controller.apis import acls, cluster, configs, records, topics, users
+from controller.apis import access, cluster, configs, records, topics
 from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
 from controller.apis.cluster_configs import to_brokers
-from controller.apis.describe_topic_partitions import describe_topic_partitions
 from controller.apis.forwarding import forwarding_rows, metadata_then_close, produce_closes, to_broker
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
+from controller.apis.topics import describe_topic_partitions
 from controller.brokers.cluster.link import ClusterLink
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.sasl.gate import UNEXPECTED_SASL
+from controller.kafka.sasl_gate import UNEXPECTED_SASL
 from controller.machine.configs.groups import GROUPS
 from controller.machine.state import BROKERS
 from controller.quorum.features import METADATA_VERSION_MAX, SUPPORTED, features_at
@@ -69,14 +69,14 @@ def administration(
         ApiKey.CREATE_PARTITIONS: partial(topics.create_partitions, api),
         ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
-        ApiKey.CREATE_ACLS: partial(acls.create_acls, api),
-        ApiKey.DELETE_ACLS: partial(acls.delete_acls, api),
-        ApiKey.ALTER_CLIENT_QUOTAS: partial(users.alter_client_quotas, api),
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(users.alter_user_scram_credentials, api),
+        ApiKey.CREATE_ACLS: partial(access.create_acls, api),
+        ApiKey.DELETE_ACLS: partial(access.delete_acls, api),
+        ApiKey.ALTER_CLIENT_QUOTAS: partial(access.alter_client_quotas, api),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(access.alter_user_scram_credentials, api),
     }
     return {
         **{key: bounded(api, key, handle) for key, handle in changes.items()},
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(users.describe_user_scram_credentials, api),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(access.describe_user_scram_credentials, api),
     }
 
 
@@ -84,8 +84,8 @@ def descriptions(api: ControllerApi) -> dict[int, Handler]:
     """The handlers that every listener has: configs, ACLs and quotas."""
     return {
         ApiKey.DESCRIBE_CONFIGS: partial(configs.describe_configs, api),
-        ApiKey.DESCRIBE_ACLS: partial(acls.describe_acls, api),
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(users.describe_client_quotas, api),
+        ApiKey.DESCRIBE_ACLS: partial(access.describe_acls, api),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(access.describe_client_quotas, api),
     }
 
 

@@ -47,8 +47,7 @@ from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
-from controller.policy.chain import JudgedCommand, request_of
-from controller.policy.runner import PolicyJudge
+from controller.policy.chain import JudgedCommand, PolicyJudge, request_of
 from events.catalog import Event, PartitionsAdded, Recorded, TopicCreated, TopicDiscovered
 from events.logs.log import LogError
 

@@ -44,7 +44,7 @@ from controller.machine.errors import ErrorCode
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.rule import RulesError
 from controller.machine.state import State
-from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
+from controller.policy.chain import PolicyJudge, PolicyRunnerClosed
 from controller.store.recorder import WITHOUT_METADATA_LOG, Projector
 from controller.store.store import TopicStore
 from events.catalog import Configs, Recorded, RulesApplied

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from controller.brokers.port import EventTypes
-from controller.policy.runner import PolicyJudge
+from controller.policy.chain import PolicyJudge
 from events import access, catalog
 from events.catalog import Recorded
 from events.names import Offset

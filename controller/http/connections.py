@@ -31,8 +31,7 @@ from uvicorn.server import ServerState
 
 from controller.http.requests import API
 from controller.kafka.server.server import ConnectionCounts
-from controller.kafka.server.tls import Tls
-from controller.kafka.server.tls_accept import TlsAccept
+from controller.kafka.server.tls import Tls, TlsAccept
 from controller.kafka.session import normal_host
 
 CONNECTIONS_MAX: Final = 1000

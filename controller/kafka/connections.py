@@ -1,4 +1,8 @@
-"""A client for single Kafka brokers, for requests that must reach a given broker or be forwarded byte for byte.
+"""Connects to Kafka nodes: authentication at a cluster, and a client for requests that must reach a given broker or be
+forwarded byte for byte.
+
+Most requests to a cluster go through librdkafka. `Security` has its properties; Topicwright's own sockets authenticate
+as the same user, with TLS, SASL PLAIN or SCRAM.
 
 A connection carries one request at a time, so a slow request delays no other and correlation ids stay unchanged. Failed
 connections are closed; the others return to a pool. Forwarding, the target cluster and the quorum client use it.
@@ -7,16 +11,85 @@ connections are closed; the others return to a pool. Forwarding, the target clus
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
+
+import msgspec
 
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.messages import ApiKey, Message, access
-from controller.kafka.security import NotAuthenticated, Security
+from controller.kafka.sasl import Exchange, ScramFailed, prove_password
 from events.errors import UserError
+
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class BadCredentials(Exception):
+    """Invalid connection properties; the message names the error and what is allowed."""
+
+
+class NotAuthenticated(Exception):
+    """The cluster rejected the credentials."""
+
+
+class Security(msgspec.Struct, frozen=True):
+    """Connection properties with librdkafka's names. `mechanism` is the SASL mechanism, empty without SASL."""
+
+    properties: Mapping[str, str] = {}
+    tls: bool = False
+    mechanism: str = ""
+
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context; None without TLS. Raises BadCredentials for unreadable files."""
+        if not self.tls:
+            return None
+        given = self.properties
+        try:
+            context = ssl.create_default_context(cafile=given.get("ssl.ca.location"))
+            if "ssl.certificate.location" in given:
+                key = given.get("ssl.key.location")
+                context.load_cert_chain(given["ssl.certificate.location"], key, given.get("ssl.key.password"))
+        except (OSError, ssl.SSLError) as error:
+            raise BadCredentials(f"invalid TLS files for the cluster: {error}") from error
+        if given.get("ssl.endpoint.identification.algorithm", "https") == "none":
+            context.check_hostname = False
+        if given.get("enable.ssl.certificate.verification", "true") == "false":
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+    async def authenticate(self, exchange: Exchange) -> None:
+        """Send the SASL tokens of the login through `exchange`, after the SaslHandshake. Raises NotAuthenticated."""
+        user, password = self.properties["sasl.username"], self.properties["sasl.password"]
+        if self.mechanism == "PLAIN":
+            await exchange(b"\0" + user.encode() + b"\0" + password.encode())
+        else:
+            try:
+                await prove_password(exchange, self.mechanism, user, password)
+            except ScramFailed as failure:
+                raise NotAuthenticated(str(failure)) from None
+
+
+def security_of(properties: Mapping[str, str]) -> Security:
+    """Parse librdkafka properties. Raises BadCredentials."""
+    protocol = properties.get("security.protocol", "plaintext").lower()
+    if protocol not in PROTOCOLS:
+        raise BadCredentials(f"security.protocol={protocol} is not allowed; allowed: {', '.join(PROTOCOLS)}")
+    tls = protocol.endswith("ssl")
+    if not protocol.startswith("sasl"):
+        return Security(properties, tls)
+    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
+    if mechanism not in MECHANISMS:
+        raise BadCredentials(f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(MECHANISMS)}")
+    for key in ("sasl.username", "sasl.password"):
+        if not properties.get(key):
+            raise BadCredentials(f"{key} is missing; {mechanism} needs it")
+    return Security(properties, tls, mechanism)
+
 
 Address = tuple[str, int]
 M = TypeVar("M", bound=Message)

@@ -7,8 +7,8 @@
             if "." not in request.topic:
                 raise PolicyViolation(f"topic name '{request.topic}' does not begin with its team, as in 'pay.orders'")
 
-`interface` is for authors of policies; `loading` imports classes by name; `chain` combines several policies; `runner`
-runs them outside the event loop. Rules in a file need no code: see `controller.machine.rules`.
+`interface` is for authors of policies; `loading` imports classes by name and reads files of rules; `chain` combines
+several policies and runs them outside the event loop. Rules in a file need no code: see `controller.machine.rules`.
 """
 
 from controller.policy.interface import (

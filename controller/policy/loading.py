@@ -1,9 +1,14 @@
-"""Loads the policies that `create.topic.policy.class.name` and `alter.config.policy.class.name` name, as a chain.
+"""Loads what the operator configures about policies: policy classes as a chain, and files of rules.
 
-A name is `module.Class`; several are separated by commas and called in this order. Modules are imported from Python's
-path (including PYTHONPATH), then from the working folder, so that a file there cannot replace a module of the standard
-library. Classes are checked at the start, not when the first client creates a topic. Errors name what is allowed.
+`create.topic.policy.class.name` and `alter.config.policy.class.name` name the classes. A name is `module.Class`;
+several are separated by commas and called in this order. Modules are imported from Python's path (including
+PYTHONPATH), then from the working folder, so that a file there cannot replace a module of the standard library. Classes
+are checked at the start, not when the first client creates a topic. Errors name what is allowed.
+
+Files of rules for topic changes (docs/policies.md) are read for the server and for replays with other rules.
 """
+
+from __future__ import annotations
 
 import importlib
 import inspect
@@ -11,11 +16,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import cast
 
+from controller.machine.rules.reading import BYTES_MAX, read_rules
+from controller.machine.rules.rule import RulesError
 from controller.policy.chain import LoadedPolicy, PolicyChain, close_all, error_text
 from events.errors import UserError
+from events.logs.log import read_text
 
 SETTING = "create.topic.policy.class.name"
 ALTER_SETTING = "alter.config.policy.class.name"
@@ -175,3 +184,24 @@ def _where() -> str:
 
 def _methods() -> str:
     return f"a policy has {_call('validate')}, and may have {_call('configure')} and {_call('close')}"
+
+
+def rules_text(path: Path) -> str:
+    """Returns the text of a file without a byte order mark; the rules are not checked. Raises RulesError."""
+    try:
+        return read_text(path, BYTES_MAX).removeprefix("\ufeff")
+    except OSError as error:
+        problem = RulesError(f"cannot be read: {error.strerror}", "a TOML file of rules")
+    except UnicodeDecodeError as error:
+        problem = RulesError(f"is not UTF-8 at byte {error.start}", "TOML in UTF-8")
+    raise problem.in_file(path)
+
+
+def checked_file(path: Path) -> str:
+    """Returns the text of a file after checking its rules. Raises RulesError, which names the file."""
+    text = rules_text(path)
+    try:
+        read_rules(text)
+    except RulesError as error:
+        raise error.in_file(path) from None
+    return text

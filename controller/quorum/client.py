@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from controller.kafka.connections import Security
 from controller.kafka.messages import Message
 from controller.kafka.messages import quorum as quorum_messages
 from controller.kafka.messages.cluster import (
@@ -23,15 +24,13 @@ from controller.kafka.messages.cluster import (
     DescribeClusterResponse,
 )
 from controller.kafka.messages.message import CONTROLLER_ENDPOINTS
-from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
-from controller.quorum.features import KRAFT_VERSION, Features, priority_of
+from controller.quorum.features import KRAFT_VERSION, Features, Registered, fold, limits, priority_of, without_limits
 from controller.quorum.log.batches import BrokenBatch, RecordBatch, decode_batches, scan_batches, whole_batches
 from controller.quorum.log.metadata_codec import MalformedRecord
 from controller.quorum.peers import API_VERSIONS, Peers
 from controller.quorum.raft.role import Change, topics_of
 from controller.quorum.raft.voters import Address, Voter
-from controller.quorum.registered import Registered, fold, limits, without_limits
 from events.errors import UserError
 
 PURPOSE: Final = "join"

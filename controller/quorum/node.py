@@ -14,11 +14,10 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from controller.kafka.connections import Address
+from controller.kafka.connections import Address, Security
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import SupportedFeatureKey
 from controller.kafka.messages.quorum import VoteRequest
-from controller.kafka.security import Security
 from controller.quorum.features import priority_of
 from controller.quorum.log.batches import Pair
 from controller.quorum.peers import API_VERSIONS, Peers

@@ -14,10 +14,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from controller.kafka.connections import Address, BrokerConnection, ClusterUnreachable
+from controller.kafka.connections import (
+    Address,
+    BadCredentials,
+    BrokerConnection,
+    ClusterUnreachable,
+    NotAuthenticated,
+    Security,
+)
 from controller.kafka.messages import APIS, Api, ApiKey, Message
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from controller.kafka.security import BadCredentials, NotAuthenticated, Security
 from controller.release import RELEASE
 
 BACKOFF_S: Final = 0.05

@@ -158,7 +158,7 @@ class Archiving:
             self._lines.info("archived", events=f"{segment.start} to {segment.end - 1}", bytes=segment.events.size)
 
     async def _drop(self) -> None:
-        from controller.store.archived.retention import clean_up, drop, next_to_clean_up  # imports pyarrow
+        from controller.store.retention import clean_up, drop, next_to_clean_up  # imports pyarrow
 
         log, settings = self._log, self._settings
         old = [one for one in self._segments if one.end <= log.durable_offset - self._retained_events]

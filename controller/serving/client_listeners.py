@@ -22,8 +22,7 @@ import msgspec
 import structlog
 
 from controller.access.authorizer import Authorizer, StandardAuthorizer
-from controller.access.users import SECRET_BYTES
-from controller.access.users_file import UsersFileError
+from controller.access.users import SECRET_BYTES, UsersFileError
 from controller.apis.tables import HandlerTable, cluster_listener, controller_listener
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.port import Brokers, InternalCommands, stamp

@@ -22,9 +22,8 @@ import structlog
 from controller.access.users import Users
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
-from controller.kafka.sasl.conversation import StartConversation, check_plain
-from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.sasl.scram import ScramConversation
+from controller.kafka.sasl import ScramConversation, StartConversation, check_plain
+from controller.kafka.sasl_gate import SaslRules
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaServer, Limits
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
 from controller.machine.state import Cluster

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from controller.access.users import SALT_BYTES
 from controller.brokers.kraft.projector import MetadataProjector
-from controller.kafka.sasl.scram import keys_of, salted_password
+from controller.kafka.sasl import keys_of, salted_password
 from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
 from controller.machine.commands.commands import AnyCommand, ChangeSettings
 from controller.machine.decide import decide

@@ -35,10 +35,8 @@ import structlog
 
 from controller.controller_api import new_topic_ids
 from controller.http.metrics import Metrics
-from controller.policy.chain import PolicyChain, PolicyProbe
-from controller.policy.loading import load_policies
-from controller.policy.rules_file import checked_file
-from controller.policy.runner import PolicyRunner
+from controller.policy.chain import PolicyChain, PolicyProbe, PolicyRunner
+from controller.policy.loading import checked_file, load_policies
 from controller.settings.load import ServeSettings
 from projections.text.names import topic_id_text
 

@@ -21,15 +21,15 @@ import structlog
 
 from controller.apis.kraft.quorum import quorum_view
 from controller.brokers.kraft.applier import ReplicatedLog
+from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector
-from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
+from controller.kafka.connections import Security
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.kafka.messages.message import Listener
-from controller.kafka.security import Security
 from controller.quorum.client import QuorumClient, QuorumError
-from controller.quorum.features import unsupported_feature
+from controller.quorum.features import unsupported_feature, without_limits
 from controller.quorum.files import LogCorrupted, QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
 from controller.quorum.log.batches import CONTROLLER_LISTENER, BrokenBatch
@@ -38,7 +38,6 @@ from controller.quorum.node import QuorumNode
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import NotLeader, Options, RoleChanged
 from controller.quorum.raft.voters import Address, Voter
-from controller.quorum.registered import without_limits
 from controller.quorum.snapshotting import Snapshotting
 from controller.release import RELEASE
 from controller.serving.process import wall_ms

@@ -15,8 +15,7 @@ import msgspec
 from controller.brokers.cluster.actions import History
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
 from controller.brokers.cluster.target_cluster import RECENT_EVENTS
-from controller.kafka.connections import ClusterUnreachable
-from controller.kafka.security import BadCredentials, NotAuthenticated, Security, security_of
+from controller.kafka.connections import BadCredentials, ClusterUnreachable, NotAuthenticated, Security, security_of
 from controller.serving.process import reached
 from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.properties import PropertiesError, read_values

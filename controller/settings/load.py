@@ -19,8 +19,12 @@ from pathlib import Path
 
 import msgspec
 
-from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
-from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
+from controller.machine.configs.topic_configs import (
+    BROKER_SYNONYMS,
+    BY_NAME,
+    TIERED_STORAGE_KEY,
+    contradicting_defaults,
+)
 from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_text, read_value, value_text
 from controller.settings.properties import PropertiesError, read_file
 from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, Setting

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from controller.machine.configs.table import KAFKA_VERSION, TOPIC_CONFIGS, TopicConfig
-from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY
+from controller.machine.configs.topic_configs import KAFKA_VERSION, TIERED_STORAGE_KEY, TOPIC_CONFIGS, TopicConfig
 from controller.machine.configs.values import allowed_text
 from controller.settings.security import Setting
 from controller.settings.server import POLICY_PREFIXES, SETTINGS

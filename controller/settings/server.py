@@ -1,7 +1,7 @@
 """The settings of `topicwright serve`, `worker` and `gateway`. Settings that Kafka has too use Kafka's keys.
 
 Broker-level settings with defaults for topics (`log.retention.hours`, …) are settings too. These are declared in
-`controller.machine.configs.table`, with the topic configs that they are defaults of.
+`controller.machine.configs.topic_configs`, with the topic configs that they are defaults of.
 """
 
 from __future__ import annotations

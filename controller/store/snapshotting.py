@@ -25,8 +25,7 @@ from contextlib import closing
 from itertools import pairwise
 
 from controller.machine.apply import apply
-from controller.store.access_state import ACL, QUOTA, RULES, SCRAM
-from controller.store.keys import Puts
+from controller.store.keys import ACL, QUOTA, RULES, SCRAM, Puts
 from controller.store.store import CLUSTER, WAITING, TopicStore
 from controller.store.stored_topics import TOPIC, is_creation_key
 from events.catalog import Cause

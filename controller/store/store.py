@@ -19,8 +19,7 @@ import msgspec
 from controller.machine.access.bucket_map import BucketMap
 from controller.machine.partitions.blocks import Span
 from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
-from controller.store.access_state import put_access, stored_access
-from controller.store.keys import Puts, inverted, put_entries, shard_keys
+from controller.store.keys import Puts, inverted, put_access, put_entries, shard_keys, stored_access
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
 from controller.store.topic_indexes import UNHEALTHY, HealthIndex, of_broker, placeholders, put_replicas
 from events.catalog import Configs

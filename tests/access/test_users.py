@@ -17,13 +17,20 @@ import pytest
 from argon2 import PasswordHasher
 
 from controller.access import users as module
-from controller.access import users_file
-from controller.access.users import NICENESS, THREADS, FairThreadPool, FakeCredentials, Users, network_of
-from controller.access.users_file import matches, set_password
-from controller.kafka.sasl.scram import salted_password
+from controller.access.users import (
+    NICENESS,
+    THREADS,
+    FairThreadPool,
+    FakeCredentials,
+    Users,
+    matches,
+    network_of,
+    set_password,
+)
+from controller.kafka.sasl import salted_password
 from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
-from tests.kafka.sasl.users import credential_of
+from tests.kafka.sasl_users import credential_of
 
 HERE = "10.0.0.1"
 SECRET = bytes(range(32))
@@ -34,7 +41,7 @@ SCRAM = "SCRAM-SHA-256"
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A users file with cheap hashes, in which carol and dave have passwords; dave also has a SCRAM credential."""
     path = tmp_path_factory.mktemp("users") / "users"
-    with patch.object(users_file, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)):
+    with patch.object(module, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)):
         for name in ("carol", "dave"):
             set_password(path, name, f"{name}-right")
     return path

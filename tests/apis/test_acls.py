@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import users as users_api
+from controller.apis import access as users_api
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.access import (

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
+from controller.apis import access as users_api
 from controller.apis import limits
-from controller.apis import users as users_api
 from controller.apis.limits import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.handling import Disconnect

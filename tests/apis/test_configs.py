@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.apis.broker_table import BROKER_CONFIGS
+from controller.apis.broker_configs import BROKER_CONFIGS
 from controller.apis.cluster_configs import RESOURCES_PER_REQUEST, to_brokers
 from controller.kafka.codec.codec import encode_response, parse_header, read_request
 from controller.kafka.connections import ClusterUnreachable
@@ -25,7 +25,7 @@ from controller.kafka.messages.configs import (
 from controller.kafka.session import Session
 from controller.machine.configs.changes import LISTS, OpType
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS
-from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
+from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
 from controller.machine.configs.values import ConfigType
 from events.catalog import PartitionChanged, ResourceConfigsChanged
 from tests.apis.rig import Rig, rig

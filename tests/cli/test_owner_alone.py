@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.access.users_file import set_password
+from controller.access.users import set_password
 from controller.cli.main import main
 from controller.serving.process import warn_of_readers
 from controller.settings.load import load_settings

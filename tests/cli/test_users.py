@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.access.users_file import UsersFileError, matches, read_users
+from controller.access.users import UsersFileError, matches, read_users
 from tests.cli.commands import Run, columns
 from tests.support.topicwright import topicwright
 

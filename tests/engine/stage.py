@@ -24,7 +24,7 @@ from controller.machine.commands.commands import (
 )
 from controller.machine.decision import Answer
 from controller.machine.state import DictTopics, State, Topic
-from controller.policy.runner import PolicyJudge
+from controller.policy.chain import PolicyJudge
 from events.catalog import CreateAnswered, Recorded
 from events.codec import decode_event
 from events.names import RequestId, TopicId, TopicName

@@ -6,8 +6,8 @@ import asyncio
 import random
 from collections.abc import Sequence
 
+from controller.policy.chain import Verdicts
 from controller.policy.interface import Request
-from controller.policy.runner import Verdicts
 from events.access import RequestsRefused
 from events.catalog import CreateRequested, TopicCreated
 from tests.engine.stage import POLICY, Stage, codes, on_stage

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from controller.access import users_file
-from controller.access.users import Users
-from controller.access.users_file import add_token, set_password
+from controller.access import users as module
+from controller.access.users import Users, add_token, set_password
 from controller.machine.state import Cluster
 from tests.http.pages.story import story
 from tests.http.service import POLICY, Half, Judge, Service, owned, service
-from tests.kafka.sasl.users import SALT, credential_of
+from tests.kafka.sasl_users import SALT, credential_of
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ async def eventful() -> AsyncIterator[Service]:
 def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Users]:
     """alice has a SCRAM credential. carol is in the users file and has a token, which is stored next to it. The hashes
     are cheap."""
-    monkeypatch.setattr(users_file, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    monkeypatch.setattr(module, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     path = tmp_path / "users"
     set_password(path, "carol", "carol-PLANTED")
     (tmp_path / "token").write_text(add_token(path, "carol"))

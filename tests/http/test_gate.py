@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from controller.access.users import Users
-from controller.access.users_file import set_password
+from controller.access.users import Users, set_password
 from controller.http.gate import Hosts, Logins
 from controller.kafka.session import normal_host
 from tests.http.service import Rules, Service, service

@@ -21,7 +21,7 @@ PURE = {
 }  # fmt: skip
 """Standard library modules that the machine may import: none reads a clock, draws random values or does I/O."""
 ALSO = {
-    "controller/machine/configs/table.py": {"importlib.resources"},  # reads constant tables of the package
+    "controller/machine/configs/topic_configs.py": {"importlib.resources"},  # reads constant tables of the package
     "controller/machine/configs/groups.py": {"importlib.resources"},
     "controller/machine/rules/expression.py": {"logging"},  # silences the CEL library
 }

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from controller.policy import PolicyViolation, RequestMetadata
-from controller.policy.chain import ALLOWED, LoadedPolicy, PolicyChain, PolicyProbe
-from controller.policy.runner import PolicyRunner, PolicyRunnerClosed
+from controller.policy.chain import ALLOWED, LoadedPolicy, PolicyChain, PolicyProbe, PolicyRunner, PolicyRunnerClosed
 from tests.policy.requests import request
 
 LONG_S = 30.0

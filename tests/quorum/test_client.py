@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from controller.apis.cluster import with_api_versions
-from controller.brokers.kraft.registration import controller_record
+from controller.brokers.kraft.membership import controller_record
 from controller.cli.work import quorum as cli_quorum
+from controller.kafka.connections import Security
 from controller.kafka.handling import Answer, ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ZERO_UUID, ApiKey, quorum
 from controller.kafka.messages.cluster import (
@@ -20,16 +21,15 @@ from controller.kafka.messages.cluster import (
     FinalizedFeatureKey,
 )
 from controller.kafka.messages.message import Feature, Listener
-from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
 from controller.quorum import client as client_module
 from controller.quorum.client import QuorumClient, QuorumError
+from controller.quorum.features import without_limits
 from controller.quorum.log.batches import Pair, encode_batch
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.log.metadata_records import RegisterControllerRecord
 from controller.quorum.raft.role import topics_of
 from controller.quorum.raft.voters import Voter
-from controller.quorum.registered import without_limits
 from controller.serving.quorum_member import Joining, Member
 from controller.settings.load import load_settings
 from tests.kafka.server.listener import serving

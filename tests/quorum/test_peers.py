@@ -12,16 +12,16 @@ import pytest
 
 from controller.apis.cluster import with_api_versions
 from controller.kafka.codec.codec import encode_response
+from controller.kafka.connections import Security, security_of
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 from controller.kafka.messages.quorum import FetchRequest, FetchResponse, VoteRequest, VoteResponse
-from controller.kafka.security import Security, security_of
 from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.tls import Tls, TlsSettings
 from controller.quorum import peers as peers_of
 from controller.quorum.peers import BACKOFF_S_MAX, Peers
-from tests.kafka.sasl.users import rules
+from tests.kafka.sasl_users import rules
 from tests.kafka.server.listener import serving
 from tests.security.certificates import Authority
 from tests.support.ports import free_ports

@@ -6,9 +6,9 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+from controller.quorum.features import Registered, fold
 from controller.quorum.folder import META_PROPERTIES, read_properties
 from controller.quorum.log.batches import BrokenBatch, decode_batches
-from controller.quorum.registered import Registered, fold
 from tests.support.kafka_quorum import KafkaQuorum, kafka_quorum
 from tests.support.kafka_tools import kafka_tools
 from tests.support.real_brokers import until

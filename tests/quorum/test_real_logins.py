@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller.access import users_file
+from controller.access import users
 from tests.security.certificates import Authority
 from tests.support.kafka_quorum import kafka_quorum
 from tests.support.ports import free_ports
@@ -36,7 +36,7 @@ def test_a_voter_authenticates_over_sasl_ssl_in_both_directions(tmp_path: Path) 
         "super.users": "User:controller",
     }
     (port,) = free_ports(1)
-    users_file.set_password(tmp_path / "users", "controller", PASSWORD)
+    users.set_password(tmp_path / "users", "controller", PASSWORD)
     ours = {
         "node.id": str(VOTER),
         "listeners": f"CONTROLLER://127.0.0.1:{port}",

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from controller.cli.main import main
-from controller.store.archived import retention
+from controller.store import retention
 from events.logs.archive.manifest import segments_of
 from events.logs.archive.segment import SegmentFile
 from projections.replay.log.columns import COLUMNS, arrow_schema

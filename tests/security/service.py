@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from controller.access.users_file import add_token, set_password
+from controller.access.users import add_token, set_password
 from controller.serving.offline_users import offline_users
 from controller.settings.load import load_settings
 from tests.security.certificates import Authority, Files

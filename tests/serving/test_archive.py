@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.main import main
-from controller.store.archived.recovering import archived
+from controller.store.recovering import archived
 from events.logs.archive.manifest import read_manifest, segments_of
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog

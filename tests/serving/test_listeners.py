@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.access.users_file import set_password
+from controller.access.users import set_password
 from controller.http.metrics import Metrics
 from controller.machine.state import Cluster
 from controller.serving.client_listeners import Address, ClientListeners, hosts_of, is_open, refuse_open_http, warnings

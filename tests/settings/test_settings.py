@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.machine.configs.table import BROKER_SYNONYMS
-from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, validate_topic_configs
+from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TIERED_STORAGE_KEY, validate_topic_configs
 from controller.machine.configs.values import Bad, read_value
 from controller.machine.configs.views import ConfigSource, effective_configs
 from controller.machine.state import Settings, settings_from_pairs

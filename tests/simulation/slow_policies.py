@@ -6,9 +6,8 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from controller.policy.chain import ALLOWED
+from controller.policy.chain import ALLOWED, PolicyRunnerClosed, Verdicts
 from controller.policy.interface import Request
-from controller.policy.runner import PolicyRunnerClosed, Verdicts
 from events.catalog import Verdict
 
 MOODY = 0.3

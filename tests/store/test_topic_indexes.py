@@ -9,7 +9,7 @@ import pytest
 
 from controller.brokers.kraft import projector
 from controller.machine.apply import apply
-from controller.store import access_state, request_index, store, stored_topics, topic_indexes, tree
+from controller.store import keys, request_index, store, stored_topics, topic_indexes, tree
 from controller.store.store import TopicStore
 from controller.store.topic_indexes import Health, Tallies, placeholders
 from controller.stream.log import partition
@@ -113,11 +113,11 @@ OF_A_LOG = {
     "ids": store.TOPIC_ID,
     "waiting": store.WAITING,
     "cluster": store.CLUSTER,
-    "rules": access_state.RULES,
+    "rules": keys.RULES,
     "counts": store.COUNTS,
-    "users": access_state.SCRAM,
-    "entries": access_state.ACL,
-    "quotas": access_state.QUOTA,
+    "users": keys.SCRAM,
+    "entries": keys.ACL,
+    "quotas": keys.QUOTA,
     "replicas": topic_indexes.REPLICAS,
     "requests": request_index.REQUEST,
     "facets": request_index.FACET,

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from controller.stream.gateway.node import NO_KAFKA
-from tests.stream.gateway.test_service import NOT_CONTROLLER, created, described, is_ready
+from tests.stream.gateway.test_service import NOT_CONTROLLER, created, described
 from tests.stream.requests import create_with_messages, get, until
 from tests.stream.worker.test_service import group_of
 from tests.support.processes import Process
@@ -30,14 +30,14 @@ def gateway_reports_lost_kafka_and_recovers(kafka: KafkaCluster, folder: Path) -
         until("a topic is created", lambda: created(gateway.kafka, "before"))
         kafka.processes[1].popen.send_signal(signal.SIGSTOP)
         try:
-            until("the gateway is not ready", lambda: not is_ready(gateway))
+            until("the gateway is not ready", lambda: fetch(gateway.http, "/health/ready")[0] == 503)
             assert "does not receive its own heartbeats" in get(gateway, "/health/ready", 503)["reason"]
             # A heartbeat that Kafka returned before may arrive late, and a command produced then may still be decided.
             until("requests are refused", lambda: refused_at_once(gateway.kafka, tried))
             assert described(gateway.kafka, "before") == 0, "the gateway still serves what it has read"
         finally:
             kafka.processes[1].popen.send_signal(signal.SIGCONT)
-        until("the gateway is ready again", lambda: is_ready(gateway))
+        until("the gateway is ready again", lambda: fetch(gateway.http, "/health/ready")[0] == 200)
         until("requests are decided again", lambda: created(gateway.kafka, "after"))
         assert described(gateway.kafka, tried[-1]) == 3, "a refused command was not produced"
 

@@ -4,7 +4,7 @@ ApiVersions returns."""
 from __future__ import annotations
 
 from controller.apis import cluster
-from controller.apis.kraft.broker_reports import broker_error
+from controller.apis.kraft.broker_requests import broker_error
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
@@ -12,13 +12,20 @@ from controller.kafka.handling import RequestContext
 from controller.kafka.messages import cluster as messages
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
-from controller.quorum.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
+from controller.quorum.features import (
+    KRAFT_VERSION,
+    PRIORITY,
+    SUPPORTED,
+    FeatureRange,
+    Registered,
+    RegisteredControllers,
+    why_unsupported,
+)
 from controller.quorum.log.batches import KRAFT_VERSION_MAX, BrokenBatch
 from controller.quorum.log.metadata_codec import MalformedRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.effects import NotLeader, Refused
-from controller.quorum.registered import Registered, RegisteredControllers, why_unsupported
 
 UPGRADE = 1
 """The upgrade type of a feature update that may not lower the level; version 0 has only `allow_downgrade`."""

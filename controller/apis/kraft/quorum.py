@@ -10,13 +10,14 @@ from typing import Any, Final
 import structlog
 
 from controller.brokers.kraft.catch_up import EventPages
-from controller.brokers.kraft.registration import NAMED_MAX, controller_record
+from controller.brokers.kraft.membership import NAMED_MAX, controller_record
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import Message, cluster
 from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse, FetchRequest, FetchResponse
 from controller.machine.errors import ErrorCode
+from controller.quorum.features import RegisteredControllers
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import METADATA_TOPIC, BrokenBatch
@@ -24,7 +25,6 @@ from controller.quorum.log.metadata_codec import MalformedRecord, encode_record
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.effects import NotLeader
-from controller.quorum.registered import RegisteredControllers
 from projections.text.points_in_time import iso
 from projections.views.overviews import QuorumView, VoterView
 

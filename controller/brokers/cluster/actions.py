@@ -25,8 +25,7 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import Action, brokers_of, open_work_of
 from controller.brokers.port import CommandSink
-from controller.kafka.connections import ClusterUnreachable
-from controller.kafka.security import NotAuthenticated
+from controller.kafka.connections import ClusterUnreachable, NotAuthenticated
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic

@@ -34,6 +34,7 @@ from controller.kafka.connections import (
     ClusterUnreachable,
     Connections,
     M,
+    Security,
     decode_message,
 )
 from controller.kafka.messages import ApiKey, Message, clients, configs
@@ -42,7 +43,6 @@ from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsRes
 from controller.kafka.messages.message import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
-from controller.kafka.security import Security
 from controller.machine.commands.commands import ObservedPartition
 from controller.machine.errors import ErrorCode
 from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX

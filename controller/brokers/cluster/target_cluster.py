@@ -21,8 +21,7 @@ from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import ACTED_ON, Action, Change, action_of, unfinished_topics
 from controller.brokers.cluster.watch import ClusterWatch, Owns
 from controller.brokers.port import Brokers, CommandSink, EventTypes, stamp
-from controller.kafka.connections import ClusterUnreachable
-from controller.kafka.security import NotAuthenticated
+from controller.kafka.connections import ClusterUnreachable, NotAuthenticated
 from controller.machine.commands.commands import DryRunResult, FinishChange, RefuseCreation
 from controller.settings.load import ServeSettings
 from events.catalog import Recorded, TopicDeleted

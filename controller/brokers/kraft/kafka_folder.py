@@ -19,8 +19,9 @@ from typing import Final
 
 import msgspec
 
-from controller.brokers.kraft.registration import controller_record
+from controller.brokers.kraft.membership import controller_record
 from controller.machine.state import QuorumLeader
+from controller.quorum.features import limits, read_registered, without_limits
 from controller.quorum.files import SEGMENT, QuorumFiles
 from controller.quorum.folder import (
     LOCK,
@@ -47,7 +48,6 @@ from controller.quorum.log.batches import (
 )
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.raft.log import QuorumState, SnapshotId
-from controller.quorum.registered import limits, read_registered, without_limits
 from controller.quorum.snapshot_files import CHECKPOINT
 from events.catalog import QuorumEpochBegun
 from events.files import sync_folder

@@ -21,10 +21,9 @@ import msgspec
 import structlog
 
 from controller.brokers.port import CommandSink, stamp
-from controller.kafka.connections import ClusterUnreachable, Connections, M
+from controller.kafka.connections import ClusterUnreachable, Connections, M, Security
 from controller.kafka.messages import ApiKey, Message, clients
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from controller.kafka.security import Security
 from controller.machine.commands.commands import ConfirmMetadata
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster

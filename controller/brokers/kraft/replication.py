@@ -20,6 +20,7 @@ from controller.brokers.kraft.catch_up import EventPages
 from controller.brokers.kraft.projector import MARK, MetadataProjector
 from controller.brokers.port import LeadLost
 from controller.machine.state import QuorumLeader as Known
+from controller.quorum.features import RegisteredControllers
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_codec import encode_record
@@ -27,7 +28,6 @@ from controller.quorum.node import QuorumNode
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import NotLeader, Role, RoleChanged
 from controller.quorum.raft.log import SnapshotId
-from controller.quorum.registered import RegisteredControllers
 from controller.store.recorder import Recorder
 from events.catalog import Recorded, SettingsChanged
 from events.logs.log import Commit, LogDiskFull, LogError

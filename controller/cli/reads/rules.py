@@ -15,7 +15,7 @@ from controller.cli.arguments import DONE, NEGATIVE
 from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
-from controller.policy.rules_file import checked_file, rules_text
+from controller.policy.loading import checked_file, rules_text
 from projections.views.brokers import RuleView
 from projections.views.events import EventsView, EventView
 from projections.views.lines import when

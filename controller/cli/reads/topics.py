@@ -99,7 +99,7 @@ def _alter(options: argparse.Namespace, backend: Backend) -> int:
 
 def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
     """Raise Misuse for a config that is unknown to Kafka and not set on the topic. Kafka would silently accept it."""
-    from controller.machine.configs.table import BY_NAME  # few commands need it
+    from controller.machine.configs.topic_configs import BY_NAME  # few commands need it
 
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:

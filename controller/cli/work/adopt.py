@@ -20,7 +20,7 @@ from controller.brokers.kraft.kafka_folder import (
     refuse_if_in_use,
     write_folder,
 )
-from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
+from controller.brokers.kraft.kraft_brokers import UnreadableConfigs
 from controller.cli.folder import NO_LOG
 from controller.machine.state import QuorumLeader
 from controller.quorum.files import QuorumFiles

@@ -68,7 +68,7 @@ def backup(options: argparse.Namespace) -> int:
 
 def recover(options: argparse.Namespace) -> int:
     """Create a data folder from a backup or an archive; returns the exit code."""
-    from controller.store.archived.recovering import recover as recovered
+    from controller.store.recovering import recover as recovered
     from events.logs.archive.manifest import read_manifest
     from events.logs.archive.store import open_store
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from controller.access import users_file
+from controller.access.users import add_token, read_users, remove_user, set_password
 from controller.cli.arguments import DONE, Negative
 from controller.cli.folder import open_log
 from controller.cli.output import show
@@ -40,12 +40,12 @@ def add(options: argparse.Namespace) -> int:
     if options.token:
         if options.file is None:
             raise UserError("--token needs --file: tokens exist only in users files")
-        print(users_file.add_token(options.file, options.name))
+        print(add_token(options.file, options.name))
         print(f"this token is shown only once; it logs in as User:{options.name}", file=sys.stderr)
         return DONE
     password = _password(options.name)
     if options.file is not None:
-        known = users_file.set_password(options.file, options.name, password)
+        known = set_password(options.file, options.name, password)
         print(f"{'changed' if known else 'added'} {options.name} in {options.file}")
         return DONE
     if options.data is not None:
@@ -60,7 +60,7 @@ def add(options: argparse.Namespace) -> int:
 
 def remove(options: argparse.Namespace) -> int:
     if options.file is not None:
-        if not users_file.remove_user(options.file, options.name):
+        if not remove_user(options.file, options.name):
             raise Negative(f"there is no user {options.name} in {options.file}")
         print(f"removed {options.name}")
         return DONE
@@ -80,7 +80,7 @@ def _kind(options: argparse.Namespace) -> Any:
 def list_(options: argparse.Namespace) -> int:
     users: list[tuple[str, str, int | None]]
     if options.file is not None:
-        known = users_file.read_users(options.file)
+        known = read_users(options.file)
         users = [(name, "password", None) for name in known.passwords]
         users += [(name, "token", None) for name in known.tokens.values()]
     elif options.data is not None:

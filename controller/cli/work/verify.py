@@ -18,7 +18,7 @@ from controller.cli.arguments import DONE, NEGATIVE, Negative, http_address
 from controller.cli.backend import Backend, HttpBackend, Refusal, read_access
 from controller.cli.folder import holds_log, open_log, partitions_in
 from controller.cli.output import harmless, progress_to
-from controller.store.archived.bases import wrong_state
+from controller.store.recovering import wrong_state
 from controller.store.snapshotting import StateRebuild
 from controller.store.store import TopicStore
 from events.codec import EventDecodeError, decode_event

@@ -19,8 +19,7 @@ from tempfile import TemporaryDirectory
 from msgspec.structs import replace
 
 from controller.cli.output import progress_to
-from controller.store.archived.bases import check_tree, wrong_state
-from controller.store.archived.recovering import archived, segment_files
+from controller.store.recovering import archived, check_tree, segment_files, wrong_state
 from controller.store.snapshotting import StateRebuild
 from controller.store.store import TopicStore
 from events.catalog import HeadSigned, Recorded

@@ -25,7 +25,7 @@ from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ForwardedRequest, ForwardedResponse
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
-from controller.kafka.sasl.gate import SaslGate
+from controller.kafka.sasl_gate import SaslGate
 from controller.machine.errors import ErrorCode
 
 Outcome = Literal[

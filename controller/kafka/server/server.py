@@ -17,11 +17,10 @@ from typing import Final
 import structlog
 
 from controller.kafka.handling import ApiHandler
-from controller.kafka.sasl.gate import OnLogin, SaslRules
+from controller.kafka.sasl_gate import OnLogin, SaslRules
 from controller.kafka.server.connection import Connection
 from controller.kafka.server.protocol import Limits, OnRequest
-from controller.kafka.server.tls import Tls
-from controller.kafka.server.tls_accept import TlsAccept
+from controller.kafka.server.tls import Tls, TlsAccept
 
 __all__ = ["UNLIMITED", "ConnectionCounts", "KafkaServer", "Limits", "OnRequest"]
 

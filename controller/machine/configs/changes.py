@@ -25,7 +25,7 @@ from enum import IntEnum
 from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
 from controller.machine.configs import topic_configs
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, invalid_group_configs
-from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
+from controller.machine.configs.topic_configs import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
 from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection

@@ -14,8 +14,13 @@ from functools import lru_cache
 
 import msgspec
 
-from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS, TopicConfig
-from controller.machine.configs.topic_configs import effective_values, operators_default
+from controller.machine.configs.topic_configs import (
+    BY_NAME,
+    TOPIC_CONFIGS,
+    TopicConfig,
+    effective_values,
+    operators_default,
+)
 from controller.machine.configs.values import Bad, ConfigType, value_text
 from controller.machine.state import merged_defaults
 from events.catalog import Configs

@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from controller.machine.commands import commands
 from controller.machine.commands.access import ApplyRules
 from controller.machine.configs.changes import altered
-from controller.machine.configs.table import BY_NAME
-from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, effective_values, operators_default
+from controller.machine.configs.topic_configs import BY_NAME, MIN_INSYNC_REPLICAS, effective_values, operators_default
 from controller.machine.configs.values import Bad, Value
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
-from controller.machine.configs.table import BY_NAME, TopicConfig
+from controller.machine.configs.topic_configs import BY_NAME, TopicConfig
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text
 from controller.machine.rules.expression import Expression, ExpressionError, Message
 from controller.machine.rules.rule import (

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from controller.machine.configs.table import BY_NAME
+from controller.machine.configs.topic_configs import BY_NAME
 from controller.machine.configs.values import Bad, Value, value_text
 from controller.machine.rules.expression import Expression, ExpressionFailed, Message, Variables
 from controller.patterns import Pattern

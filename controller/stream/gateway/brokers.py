@@ -17,8 +17,7 @@ import structlog
 
 from controller.brokers.port import stamp
 from controller.brokers.simulated import SimulatedBroker, UnknownBroker, rack_of
-from controller.kafka.connections import ClusterUnreachable
-from controller.kafka.security import NotAuthenticated, Security
+from controller.kafka.connections import ClusterUnreachable, NotAuthenticated, Security
 from controller.machine.commands.commands import FenceBroker, RegisterBroker, UnfenceBroker
 from controller.machine.state import Broker, Cluster
 from controller.serving.process import reached

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.engine.tasks import Background
 from controller.http.metrics import Metrics
-from controller.kafka.security import Security
+from controller.kafka.connections import Security
 from controller.serving.archiving import Archiving, LogSnapshots, archive_store, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.listeners import reachable

@@ -15,7 +15,7 @@ from typing import IO
 
 import structlog
 
-from controller.store.archived.bases import check_tree
+from controller.store.recovering import check_tree
 from events.logs.archive.manifest import Base
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import LogCorrupted, LogError

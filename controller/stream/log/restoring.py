@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from controller.kafka.security import Security
+from controller.kafka.connections import Security
 from controller.release import RELEASE
 from controller.settings.load import ServeSettings
 from controller.stream.log.folder import lock_folder

@@ -15,7 +15,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaError, KafkaTimeoutError
 
-from controller.kafka.security import Security
+from controller.kafka.connections import Security
 from controller.stream.log.partition import RECORD_BYTES_MAX
 from controller.stream.log.topics import KafkaUnavailable, Topics
 

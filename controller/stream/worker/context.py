@@ -10,7 +10,7 @@ import msgspec
 
 from controller.access.refusals import Stamps
 from controller.brokers.port import Brokers
-from controller.policy.runner import PolicyJudge
+from controller.policy.chain import PolicyJudge
 from controller.settings.load import ServeSettings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import Topics

@@ -18,7 +18,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from controller.kafka.security import Security
+from controller.kafka.connections import Security
 from controller.stream.log.transport import NO_SECURITY, aiokafka_security, close_client
 from controller.stream.worker.engine import Engine, PartitionsLost
 from controller.stream.worker.partition_decider import Sourced

@@ -19,7 +19,7 @@ from typing import Any
 
 import faust
 
-from controller.kafka.security import Security
+from controller.kafka.connections import Security
 from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, RETRY_S, DriverEnded, Group
 from controller.stream.worker.engine import Engine, IsCurrent, PartitionsLost
 from controller.stream.worker.faust_seam import FaustTransport, crash_of

@@ -26,7 +26,7 @@ from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
+from controller.policy.chain import PolicyJudge, PolicyRunnerClosed
 from controller.stream.log.codec import CommandError, decode_command, partition_of_command
 from controller.stream.log.partition import PartitionState
 from events.catalog import Recorded

@@ -28,8 +28,7 @@ from controller.engine.tasks import Background
 from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
-from controller.kafka.connections import ClusterUnreachable
-from controller.kafka.security import Security
+from controller.kafka.connections import ClusterUnreachable, Security
 from controller.release import RELEASE
 from controller.serving.archiving import archive_store, head_signer
 from controller.serving.client_listeners import Address, hosts_of, is_open

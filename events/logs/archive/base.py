@@ -10,7 +10,7 @@ a snapshot file in the log's folder (`events.logs.snapshots`).
 A copy is one Parquet file or several, with the columns `key` and `value`; the manifest lists these files.
 
 Non-goal: authenticity, unless the manifest is signed. Whoever can write to the store can change what empty folders
-start with, as whoever can write to a data folder can. `controller.store.archived.bases` checks a base against its
+start with, as whoever can write to a data folder can. `controller.store.recovering` checks a base against its
 archive and its events, and `open_snapshot` a snapshot against the log.
 """
 

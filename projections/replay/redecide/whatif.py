@@ -15,13 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.machine.configs import values
-from controller.machine.configs.table import BROKER_SYNONYMS
-from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
+from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TIERED_STORAGE_KEY, contradicting_defaults
 from controller.machine.state import Cluster, RulesVersion
 from controller.policy.chain import PolicyChain
 from controller.policy.loading import SETTING as POLICY_SETTING
-from controller.policy.loading import load_policies
-from controller.policy.rules_file import checked_file
+from controller.policy.loading import checked_file, load_policies
 from projections.replay.outcome import ReplayError
 from projections.replay.redecide.recorded import Timeline
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.apis.kraft.envelope import UnreadablePrincipal, forward, read_principal
+from controller.apis.kraft.listener import UnreadablePrincipal, forward, read_principal
 from controller.kafka.codec import codec
 from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from controller.apis.kraft.envelope import FORWARDABLE
+from controller.apis.kraft.listener import FORWARDABLE
 from controller.kafka.codec import codec
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message, access

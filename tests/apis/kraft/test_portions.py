@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from controller.apis.kraft.broker_reports import alter_partition, assign_replicas_to_dirs
+from controller.apis.kraft.broker_requests import alter_partition, assign_replicas_to_dirs
 from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders
 from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions
 from controller.kafka.handling import RequestContext

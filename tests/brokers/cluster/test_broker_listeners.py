@@ -13,11 +13,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-from controller.kafka.connections import Connections
+from controller.kafka.connections import Connections, Security
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
-from controller.kafka.security import Security
 from tests.brokers.cluster.served import until
 from tests.kafka.server.listener import serving
 from tests.support.kafka_tools import kafka_tools

@@ -22,7 +22,7 @@ from controller.brokers.cluster.reconciliation import Action
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
-from controller.kafka.security import Security
+from controller.kafka.connections import Security
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
 from controller.settings.load import load_settings

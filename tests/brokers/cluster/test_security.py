@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs d
 )
 
 from controller.brokers.cluster.link import ClusterLink
-from controller.kafka.security import BadCredentials, NotAuthenticated, security_of
+from controller.kafka.connections import BadCredentials, NotAuthenticated, security_of
 from controller.serving.reach_cluster import client_properties
 from controller.settings.load import SettingsError
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka

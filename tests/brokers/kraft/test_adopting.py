@@ -19,12 +19,13 @@ import pytest
 
 from controller.brokers.kraft.adopting import Adopted, adopted
 from controller.brokers.kraft.kafka_folder import read_folder
+from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector, acl_ids
-from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.cli.main import main
 from controller.kafka.messages.message import Listener
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
+from controller.quorum.features import limits, read_registered
 from controller.quorum.folder import PARTITION
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
@@ -39,7 +40,6 @@ from controller.quorum.log.metadata_records import (
     UserScramCredentialRecord,
 )
 from controller.quorum.raft.voters import Voter, VoterSet, leader_change_record
-from controller.quorum.registered import limits, read_registered
 from controller.serving.kraft import kraft_brokers
 from controller.serving.quorum_member import Member
 from controller.settings.load import SettingsError, load_settings

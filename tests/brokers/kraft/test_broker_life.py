@@ -12,10 +12,8 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from controller.apis.kraft.broker_life import heartbeat, register_broker
-from controller.apis.kraft.broker_reports import assign_replicas_to_dirs
-from controller.brokers.kraft.membership import Membership
-from controller.brokers.kraft.registration import refusal
+from controller.apis.kraft.broker_requests import assign_replicas_to_dirs, heartbeat, register_broker
+from controller.brokers.kraft.membership import Membership, refusal
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.cluster import (

@@ -14,7 +14,7 @@ import pytest
 from controller.apis.kraft.features import update_features
 from controller.apis.kraft.quorum import register_controller
 from controller.brokers.kraft import projector
-from controller.brokers.kraft.registration import controller_registration
+from controller.brokers.kraft.membership import controller_registration
 from controller.brokers.port import LeadLost
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext

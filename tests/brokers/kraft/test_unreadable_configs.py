@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
+from controller.brokers.kraft.kraft_brokers import UnreadableConfigs
 from controller.machine.configs.changes import TOPICS, repair, unreadable
 from controller.machine.configs.groups import GROUPS
 from controller.machine.state import BROKERS

@@ -18,7 +18,7 @@ from controller.kafka.codec import codec
 from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, Disconnect, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from controller.kafka.sasl.gate import UNEXPECTED_SASL, SaslRules
+from controller.kafka.sasl_gate import UNEXPECTED_SASL, SaslRules
 from controller.kafka.server.server import ConnectionCounts, KafkaServer, Limits, OnRequest
 from controller.kafka.server.tls import Tls
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.machine.configs import table, topic_configs
-from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME, TOPIC_CONFIGS
+from controller.machine.configs import topic_configs
+from controller.machine.configs.topic_configs import BROKER_SYNONYMS, BY_NAME, TOPIC_CONFIGS
 from controller.machine.configs.values import (
     Bad,
     ConfigType,
@@ -25,7 +25,7 @@ from controller.machine.errors import ErrorCode, Rejection
 from tests.machine.configs.kafka_golden import KAFKA, SynonymRow, TableRow, Together
 
 
-def _kafkas_row(row: table.TopicConfig) -> TableRow:
+def _kafkas_row(row: topic_configs.TopicConfig) -> TableRow:
     synonyms = tuple(SynonymRow(each.name, each.kind.name, each.default, each.unit) for each in row.synonyms)
     limits = range_text(row.allowed)
     return TableRow(row.name, row.kind.name, row.default, limits, row.internal, False, synonyms)
@@ -33,7 +33,7 @@ def _kafkas_row(row: table.TopicConfig) -> TableRow:
 
 def test_topic_config_table_has_kafkas_configs_in_order() -> None:
     assert [row.name for row in TOPIC_CONFIGS] == [row.name for row in KAFKA.table]
-    assert KAFKA.kafka.startswith(table.KAFKA_VERSION)
+    assert KAFKA.kafka.startswith(topic_configs.KAFKA_VERSION)
 
 
 @pytest.mark.parametrize("kafkas", KAFKA.table, ids=lambda row: row.name)
@@ -42,7 +42,7 @@ def test_each_topic_config_equals_kafkas(kafkas: TableRow) -> None:
 
 
 @pytest.mark.parametrize("row", TOPIC_CONFIGS, ids=lambda row: row.name)
-def test_each_topic_config_default_is_valid_and_documented(row: table.TopicConfig) -> None:
+def test_each_topic_config_default_is_valid_and_documented(row: topic_configs.TopicConfig) -> None:
     assert row.documentation.endswith(".")
     if not row.internal:
         assert row.default is not None
@@ -113,7 +113,7 @@ def test_topic_config_rejection_messages(line: str) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in TOPIC_CONFIGS if row.kind is not ConfigType.STRING or row.allowed])
-def test_config_rejections_name_key_value_and_allowed_values(row: table.TopicConfig) -> None:
+def test_config_rejections_name_key_value_and_allowed_values(row: topic_configs.TopicConfig) -> None:
     rejection = topic_configs.validate_topic_configs(((row.name, "no-such-value"),))
     assert rejection is not None
     assert row.name in rejection.message
@@ -240,7 +240,7 @@ def test_validation_of_any_configs_returns_or_rejects(
 
 
 @given(st.sampled_from(TOPIC_CONFIGS), _TEXTS)
-def test_described_configs_parse_to_the_same_value(row: table.TopicConfig, text: str) -> None:
+def test_described_configs_parse_to_the_same_value(row: topic_configs.TopicConfig, text: str) -> None:
     value = read_value(row.name, row.kind, row.allowed, text)
     if not isinstance(value, Bad):
         shown = value_text(value)
@@ -294,7 +294,7 @@ def test_digits_outside_the_bmp_are_invalid() -> None:
 
 
 @given(st.sampled_from(TOPIC_CONFIGS), _TEXTS, st.text(alphabet="\t\n\r ", max_size=3))
-def test_canonical_config_texts_preserve_the_value(row: table.TopicConfig, text: str, blanks: str) -> None:
+def test_canonical_config_texts_preserve_the_value(row: topic_configs.TopicConfig, text: str, blanks: str) -> None:
     value = read_value(row.name, row.kind, row.allowed, blanks + text + blanks)
     canonical = canonical_text(row.name, row.kind, row.allowed, blanks + text + blanks)
     if isinstance(value, Bad):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.configs.table import BY_NAME, TOPIC_CONFIGS
+from controller.machine.configs.topic_configs import BY_NAME, TOPIC_CONFIGS
 from controller.machine.configs.values import ConfigType
 from controller.machine.configs.views import ConfigEntry, ConfigSource, described_configs, effective_configs
 from events.catalog import Configs

@@ -11,7 +11,7 @@ import pytest
 from controller.machine.rules import reading_values
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.rule import RulesError
-from controller.policy.rules_file import checked_file, rules_text
+from controller.policy.loading import checked_file, rules_text
 from tests.policy.requests import rows
 
 # The keys of a rule named r (`;` for a new line), and the error after the file's name.

@@ -15,7 +15,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from controller.store.archived import retention
+from controller.store import retention
 from projections.replay.log.kafka_scan import KafkaRef
 from projections.replay.log.log_ref import LogRef
 from tests.conftest import SPARK_SETTINGS

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
+from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector
-from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
+from controller.kafka.connections import Security
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.message import Listener
-from controller.kafka.security import Security
 from controller.quorum.log.batches import CONTROLLER_LISTENER, RecordBatch
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.node import QuorumNode

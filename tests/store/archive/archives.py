@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from controller.serving.archiving import archiver_of
-from controller.store.archived import retention
+from controller.store import retention
 from controller.store.snapshotting import StateRebuild
 from controller.store.store import TopicStore
 from controller.store.tree import root_over

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.store.archived import retention
+from controller.store import retention
 from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog

@@ -17,7 +17,7 @@ import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
 from controller.serving.archiving import archiver_of
-from controller.store.archived import retention
+from controller.store import retention
 from controller.store.request_index import IndexedRequest, RequestIndex, requests_between
 from controller.store.tree import range_root
 from events.catalog import Cause, CreateAnswered, Recorded

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from controller.access.users_file import set_password
+from controller.access.users import set_password
 from controller.machine.errors import ErrorCode
 from tests.security.service import shown_by_scram, users
 from tests.stream.requests import create, until

@@ -10,7 +10,7 @@ from typing import Any
 
 from controller.engine.requests import Stamps
 from controller.machine.commands.commands import AnyCommand
-from controller.policy.runner import PolicyJudge
+from controller.policy.chain import PolicyJudge
 from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.context import WorkerContext

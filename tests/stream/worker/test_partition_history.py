@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from controller.serving.archiving import archive_store
 from controller.settings.load import ServeSettings, load_settings
-from controller.store.archived.recovering import archived
+from controller.store.recovering import archived
 from controller.store.request_index import FACET, REQUEST
 from controller.stream.log.folder import FirstRecordsDeleted
 from controller.stream.log.partition import POSITION, PartitionState

@@ -7,9 +7,16 @@ import hashlib
 import hmac
 from functools import partial
 
-from controller.kafka.sasl.conversation import StartConversation, check_plain
-from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.sasl.scram import DIGESTS, ITERATIONS, ScramConversation, keys_of, salted_password
+from controller.kafka.sasl import (
+    DIGESTS,
+    ITERATIONS,
+    ScramConversation,
+    StartConversation,
+    check_plain,
+    keys_of,
+    salted_password,
+)
+from controller.kafka.sasl_gate import SaslRules
 from controller.machine.state import ScramCredential
 
 SALT = b"salt of the tests"
@@ -27,7 +34,7 @@ def credential_of(mechanism: str, password: str, salt: bytes, iterations: int = 
 
 
 class MemoryUsers:
-    """Implements `controller.kafka.sasl.conversation.Users`."""
+    """Implements `controller.kafka.sasl.Users`."""
 
     def __init__(self, passwords: dict[str, str]) -> None:
         self._passwords = passwords

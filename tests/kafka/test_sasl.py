@@ -7,10 +7,9 @@ import re
 
 import pytest
 
-from controller.kafka.sasl.conversation import AuthenticationFailed
-from controller.kafka.sasl.scram import DIGESTS, ScramConversation
+from controller.kafka.sasl import DIGESTS, AuthenticationFailed, ScramConversation
 from controller.machine.state import ScramCredential
-from tests.kafka.sasl.users import MemoryUsers, ScramClient, credential_of
+from tests.kafka.sasl_users import MemoryUsers, ScramClient, credential_of
 
 mechanisms = pytest.mark.parametrize("mechanism", list(DIGESTS))
 

@@ -1,5 +1,7 @@
-"""AlterClientQuotas and DescribeClientQuotas (KIP-546), AlterUserScramCredentials and DescribeUserScramCredentials
-(KIP-554): their handlers, which `tables` gives to listeners.
+"""The handlers of APIs for access, which `tables` gives to listeners: CreateAcls, DescribeAcls and DeleteAcls (KIP-140,
+KIP-290), AlterClientQuotas and DescribeClientQuotas (KIP-546), AlterUserScramCredentials and
+DescribeUserScramCredentials (KIP-554). Changes become commands for the state machine; descriptions come from its
+durable state.
 
 Clients send salted passwords. The stored key and the server key are derived here and go into the log; the salted
 password is not stored.
@@ -9,20 +11,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from functools import partial
+from itertools import chain, groupby, starmap
+from typing import Final
 
+from controller.access.authorizer import Operation
 from controller.apis import errors_of, origin_of
-from controller.apis.acls import DENIED
 from controller.apis.limits import in_turns, slices
 from controller.controller_api import ControllerApi
-from controller.kafka.handling import RequestContext
+from controller.kafka.handling import Disconnect, RequestContext
 from controller.kafka.messages import access
-from controller.kafka.sasl.scram import keys_of
+from controller.kafka.sasl import keys_of
+from controller.machine.access import acls as codes
+from controller.machine.access.acls import ALLOW, PREFIXED, Pattern, pattern_of
 from controller.machine.access.credentials import MECHANISMS
+from controller.machine.access.permissions import OPERATIONS
 from controller.machine.access.quotas import CLIENT_ID, IP, USER, canonical_entity
 from controller.machine.commands.access import (
+    AclFilter,
     AlterClientQuotas,
     AlterUserScramCredentials,
+    CreateAcls,
+    DeleteAcls,
     QuotaAlteration,
     ScramRemoval,
     ScramUpsert,
@@ -30,7 +40,130 @@ from controller.machine.commands.access import (
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Cluster
-from events.access import QuotaEntity
+from events.access import Acl, QuotaEntity
+
+DISABLED: Final = Detail(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+DENIED: Final = Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+PATTERNS_PER_SLICE: Final = 500
+"""The number of patterns of a long response that one slice encodes."""
+
+
+async def create_acls(
+    api: ControllerApi, context: RequestContext, request: access.CreateAclsRequest
+) -> access.CreateAclsResponse:
+    """Answer CreateAcls. Raises Disconnect for unknown codes, because Kafka cannot parse such a request."""
+    for one in request.creations:
+        _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
+    wrong = _denial(api, context, "Alter")
+    if wrong is not None:
+        return access.CreateAclsResponse(
+            results=(access.AclCreationResult(**errors_of(wrong)),) * len(request.creations)
+        )
+    acls = tuple(
+        Acl(
+            one.resource_type,
+            one.resource_pattern_type,
+            one.resource_name,
+            one.principal,
+            one.host,
+            one.operation,
+            one.permission_type,
+        )
+        for one in request.creations
+    )
+    details = await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls), len(acls))
+    return access.CreateAclsResponse(results=tuple(access.AclCreationResult(**errors_of(each)) for each in details))
+
+
+async def describe_acls(
+    api: ControllerApi, context: RequestContext, request: access.DescribeAclsRequest
+) -> access.DescribeAclsResponse:
+    """Answer DescribeAcls with the ACLs that match a filter. Raises Disconnect for unknown codes."""
+    requested = _filter(request)
+    wrong = _denial(api, context, "Describe")
+    if wrong is not None:
+        return access.DescribeAclsResponse(**errors_of(wrong))
+    found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(requested), key=pattern_of)]
+    resources = await in_turns(api, context, found, PATTERNS_PER_SLICE, partial(starmap, _resource))
+    return access.DescribeAclsResponse(resources=resources)
+
+
+def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> access.DescribeAclsResource:
+    kind, pattern_type, name = pattern
+    return access.DescribeAclsResource(
+        resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=tuple(map(_described, acls))
+    )
+
+
+async def delete_acls(
+    api: ControllerApi, context: RequestContext, request: access.DeleteAclsRequest
+) -> access.DeleteAclsResponse:
+    """Answer DeleteAcls: remove the ACLs that match filters. Raises Disconnect for unknown codes."""
+    filters = tuple(_filter(one) for one in request.filters)
+    wrong = _denial(api, context, "Alter")
+    if wrong is not None:
+        return access.DeleteAclsResponse(
+            filter_results=(access.DeleteAclsFilterResult(**errors_of(wrong)),) * len(filters)
+        )
+    details = await api.submit_cluster(DeleteAcls(**origin_of(api, context), filters=filters), len(filters))
+    return access.DeleteAclsResponse(
+        filter_results=tuple(
+            access.DeleteAclsFilterResult(**errors_of(each), matching_acls=tuple(map(_matching, each.acls)))
+            for each in details
+        )
+    )
+
+
+def _denial(api: ControllerApi, context: RequestContext, operation: Operation) -> Detail | None:
+    if not api.grants(context, operation):
+        return DENIED
+    return DISABLED if api.authorizer is None else None
+
+
+def _filter(requested: access.DescribeAclsRequest | access.DeleteAclsFilter) -> AclFilter:
+    _check_codes(
+        requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
+    )
+    return AclFilter(
+        requested.resource_type_filter,
+        requested.pattern_type_filter,
+        requested.resource_name_filter,
+        requested.principal_filter,
+        requested.host_filter,
+        requested.operation,
+        requested.permission_type,
+    )
+
+
+def _check_codes(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
+    """Raises Disconnect for unknown codes."""
+    for what, code, most in (
+        ("resource type", resource_type, codes.USER),
+        ("pattern type", pattern_type, PREFIXED),
+        ("operation", operation, OPERATIONS[-1]),
+        ("permission type", permission, ALLOW),
+    ):
+        if not 1 <= code <= most:
+            raise Disconnect(f"unknown {what} {code} in a request about ACLs; known are 1 to {most}")
+
+
+def _described(acl: Acl) -> access.AclDescription:
+    return access.AclDescription(
+        principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+    )
+
+
+def _matching(acl: Acl) -> access.DeleteAclsMatchingAcl:
+    return access.DeleteAclsMatchingAcl(
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
 
 ENTITIES_PER_SLICE = 500
 """Number of entities that one slice of a long request or response has."""

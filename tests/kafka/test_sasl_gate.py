@@ -13,7 +13,7 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.access import SaslAuthenticateRequest, SaslHandshakeRequest
 from controller.kafka.messages.cluster import ApiVersionsRequest
 from controller.kafka.server.server import Limits
-from tests.kafka.sasl.users import MemoryUsers, ScramClient, rules
+from tests.kafka.sasl_users import MemoryUsers, ScramClient, rules
 from tests.kafka.server.listener import (
     Client,
     Seen,

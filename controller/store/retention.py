@@ -32,6 +32,7 @@ from events.logs.snapshots import newest_snapshot, snapshot_offsets
 if TYPE_CHECKING:
     from events.logs.archive.segment import SegmentIndex
 
+
 Run = tuple[bytes, range]
 """An index key, and a range of offsets whose events the index lists under this key."""
 EVENTS_PER_SLICE = 1000

@@ -37,7 +37,7 @@ from controller.kafka.messages.access import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from controller.kafka.sasl.conversation import AuthenticationFailed, Conversation, StartConversation, Step, Users
+from controller.kafka.sasl import AuthenticationFailed, Conversation, StartConversation, Step, Users
 from controller.machine.errors import ErrorCode
 
 REAUTHENTICATION_EVERY_S: Final = 1.0

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from controller.apis.kraft.features import update_features
 from controller.apis.kraft.quorum import register_controller, unregister_controller
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
-from controller.brokers.kraft.registration import controller_record, controller_registration
+from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
@@ -32,7 +32,16 @@ from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
-from controller.quorum.features import METADATA_VERSION_MAX, features_at
+from controller.quorum.features import (
+    LEVEL_MAX,
+    METADATA_VERSION_MAX,
+    Registered,
+    RegisteredControllers,
+    features_at,
+    fold,
+    limits,
+    without_limits,
+)
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
@@ -41,7 +50,6 @@ from controller.quorum.log.metadata_records import NoOpRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.voters import Voter
-from controller.quorum.registered import LEVEL_MAX, Registered, RegisteredControllers, fold, limits, without_limits
 from controller.settings.load import load_settings
 from events.catalog import SupportedFeature
 from events.names import BrokerId

@@ -1,1 +1,0 @@
-"""SASL of the server: a conversation for each mechanism, and the gate that admits requests after a login."""
