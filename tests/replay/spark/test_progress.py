@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from projections.replay.spark import progress as module
+from projections.replay.spark import session as module
 from projections.replay.spark.session import progress
 
 
