@@ -238,7 +238,7 @@ def test_a_fold_receives_each_shard_once_in_offset_order(
     schema = pa.schema([("shard", pa.string()), ("offsets", pa.list_(pa.int64()))])
     expected = list(offsets(shards_of(records)))
     for runner, buckets in ((InProcess(), 1), (OnSpark(spark), 1), (OnSpark(spark), 3)):
-        monkeypatch.setattr("projections.replay.runner.BUCKET_EVENTS", -(-end // buckets))
+        monkeypatch.setattr("projections.replay.shards.BUCKET_EVENTS", -(-end // buckets))
         rows = fold_shards(runner, history, {0: end}, offsets, schema).to_pylist()
         assert sorted((row["shard"], row["offsets"]) for row in rows) == expected
     some = fold_shards(InProcess(), history, {0: end}, offsets, schema, only=frozenset({"late_one"})).to_pylist()
