@@ -40,7 +40,7 @@ class Service:
 
 @pytest.fixture(autouse=True)
 def _garbage_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.serving.process.settle", lambda: None)
+    monkeypatch.setattr("controller.serving.process.tune_interpreter", lambda: None)
 
 
 async def test_run_service_stops_on_the_stop_event(capsys: pytest.CaptureFixture[str]) -> None:
