@@ -79,7 +79,8 @@ def _offset(
 async def offset_fetch(
     api: ControllerApi, context: RequestContext, request: clients.OffsetFetchRequest
 ) -> clients.OffsetFetchResponse:
-    """No offset is committed, nor of missing topics, as in Kafka. Version 1 has no error for the whole request."""
+    """Answer OffsetFetch: offset -1 for every partition, also of missing topics, as in Kafka. Version 1 has no error
+    field for the whole request."""
     denied = _denial(api, context, request.group_id)
 
     def results(

@@ -1,7 +1,7 @@
 """Simulated brokers in this process, for `serve --brokers N` and tests: they register, apply metadata, lead and follow,
 and they delay, fail and restart on demand.
 
-They behave like real brokers without storing records. A running broker applies the metadata log `delay_ms` after it is
+They behave like Kafka brokers, but store no records. A running broker applies the metadata log `delay_ms` after it is
 durable, then confirms it; a leader reports a returning follower as in sync. Only committed events drive them, so after
 a restart of the controller they continue from the log. Brokers 1 to N run; all others of the log stay fenced.
 """

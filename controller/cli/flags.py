@@ -124,7 +124,7 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
         "--id",
         type=int,
         metavar="NODE",
-        help="node id, if the voter's folder is lost; also ends the feature limits of a former controller (KIP-919)",
+        help="node id, if the voter's folder is lost; a controller removed so no longer limits the features (KIP-919)",
     )
     leaving.set_defaults(func=later("work.quorum", "leave"))
     showing = commands.add_parser("quorum", description=COMMANDS["quorum"].description)

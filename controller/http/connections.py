@@ -50,8 +50,8 @@ WRITE_BLOCK_BYTES: Final = 32 << 10
 
 
 class ListenerConnections:
-    """Tracks and limits the connections of one listener, TLS handshakes included. Connections beyond the limit are
-    answered by the application `busy` instead of that of `config`."""
+    """Tracks and limits the connections of one listener, TLS handshakes included. The application `busy`
+    answers the connections beyond the limit, the application of `config` all others."""
 
     listener: str = API
     handshake_s_max: float = REQUEST_S

@@ -104,7 +104,7 @@ class Authenticated:
             case "basic":
                 user = await self._basic(credentials.strip(), host)
             case _:
-                raise AuthenticationFailed("Authorization is neither Bearer nor Basic")
+                raise AuthenticationFailed("the Authorization header is neither Bearer nor Basic")
         self._logins.on_login(API, scheme.lower(), "succeeded")
         return f"User:{user}"
 

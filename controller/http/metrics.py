@@ -123,10 +123,10 @@ class Metrics(Collector):
             "topicwright_policy_seconds", text, ("policy", "outcome"), buckets=SECONDS, registry=registry
         )
         self._policies = cache(policies.labels)
-        requests = histogram("request_seconds", "Kafka requests, by outcome.", ("api", "version", "outcome"))
+        requests = histogram("request_seconds", "Duration of Kafka requests.", ("api", "version", "outcome"))
         self._requests = cache(requests.labels)
-        self._logins = counter("logins", "Logins.", ("listener", "mechanism", "outcome"))
-        http = histogram("http_request_seconds", "HTTP requests.", ("method", "route", "status"))
+        self._logins = counter("logins", "Login attempts, by outcome.", ("listener", "mechanism", "outcome"))
+        http = histogram("http_request_seconds", "Duration of HTTP requests.", ("method", "route", "status"))
         self._http = cache(http.labels)
         self._failed = counter("commands_failed", "Commands that raised an exception.", ("command",))
         text = "Longest time that the event loop was blocked."
@@ -262,7 +262,7 @@ def states(api: ControllerApi) -> Iterator[tuple[str, str, float]]:
     yield "partitions_under_replicated", "Partitions with a replica out of the ISR.", partitions.under_replicated
     yield "partitions_offline", "Partitions without a leader.", partitions.offline
     yield "placeholders", "Replicas that wait for a broker to join (KIP-409).", partitions.placeholders
-    yield "topics_pending", "Topics that have not been complete yet.", status.topics_waiting
+    yield "topics_pending", "Topics that were never ready.", status.topics_waiting
     yield "requests_in_flight", "Requests that are not answered yet.", status.requests_open
     yield "brokers_registered", "Registered brokers.", len(cluster.brokers)
     yield "brokers_live", "Brokers that are not fenced.", len(cluster.live)

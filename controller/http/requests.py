@@ -4,8 +4,8 @@ An ignored misspelling would give a wrong answer that looks right (`?att=5` woul
 parameters are errors that name the allowed ones. Litestar parses bodies leniently (`"1e3"` for a config would become
 `1000.0`), so bodies are parsed here, and described here for the OpenAPI document.
 
-State changes from pages of other sites are refused twice: by the Origin header, and by a token in each form for
-browsers that send no Origin.
+Two checks refuse state changes from pages of other sites: the Origin header, and a token in each form for browsers that
+send no Origin.
 """
 
 from __future__ import annotations

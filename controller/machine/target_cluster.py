@@ -1,11 +1,12 @@
-"""Decisions of `decide` on observations of the target cluster: its topics, and changes it carried out or refused.
+"""Decides on observations of the target cluster: its topics, and the changes that it applied or refused.
 
 With a target cluster, that cluster's controller elects the leaders, and its metadata is the source of truth. The log
 records this as `has.target.cluster`, which users cannot set. Observed differences become events, so that the state
 follows the cluster. If the cluster refuses a change that is already recorded, events undo it.
 
-An observation may be stale when it is decided on. So `known` of the command has the partition count and configs in the
-state when the cluster was observed. If the state has changed since, the observation is ignored; a newer one follows.
+An observation may be stale when it is decided. So the command's field `known` has the partition count and configs that
+the state had when the cluster was observed. If they have changed since, the observation is ignored; a newer one
+follows.
 """
 
 from __future__ import annotations

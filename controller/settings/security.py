@@ -71,12 +71,12 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     super_users: tuple[str, ...] = setting(
         "",
-        "Principals that may do everything, whatever the authorizer says.",
+        "Principals that may do everything, regardless of ACLs.",
         form="TYPE:NAME, several separated by semicolons",
         parse=forms.several(forms.principal, ";"),
     )
     allow_everyone_if_no_acl_found: bool = setting(
-        False, "Whether everybody may do everything to a resource without any ACL."
+        False, "With true, everybody may do everything to a resource without any ACL."
     )
     controller_quota_window_num: int = setting(
         11, "Number of quota windows that a burst may use at once (KIP-599).", AtLeast(1)
@@ -170,7 +170,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         30_000, "Time limit for authentication, TLS handshake included.", AtLeast(1)
     )
     http_security_protocol: str = setting(
-        "PLAINTEXT", "Whether HTTP uses TLS, with the key in ssl.keystore.location.", OneOf(("PLAINTEXT", "SSL"))
+        "PLAINTEXT", "With SSL, HTTP uses TLS, with the key in ssl.keystore.location.", OneOf(("PLAINTEXT", "SSL"))
     )
     http_authentication: str = setting(
         "auto",

@@ -125,7 +125,9 @@ def check_tree(log: EventLog, base: Base, place: ArchiveStore) -> None:
         _check_own(log)
         _check_segments(log, segments)
     except (LogCorrupted, msgspec.DecodeError) as error:
-        raise ArchiveDamaged(f"{place.url}: {base} does not match its log: {error}") from None
+        raise ArchiveDamaged(
+            f"{place.url}: {base} is damaged: {error}; restore it from a copy of the archive"
+        ) from None
 
 
 def _check_own(log: EventLog) -> None:

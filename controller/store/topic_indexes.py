@@ -1,8 +1,8 @@
 """Secondary indexes on topics for `store` and queries: by broker, health, and offset range of creation.
 
 A commit writes the entries of its topics. The cost depends on the changed partitions, not on the number of all.
-`controller.store.keys` lists the keys. BROKER is the id plus 2^31, of four bytes, so the negative ids of placeholders
-(KIP-409) come first. RANGE is the offset divided by RANGE_SIZE, of eight bytes.
+`controller.store.keys` lists the keys. In these, BROKER is the broker id plus 2^31 in four bytes, so that the negative
+ids of placeholders (KIP-409) come first. RANGE is the offset divided by RANGE_SIZE, in eight bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The event log on disk, for one process: RocksDB through rocksdict.
 
-Events, their two indexes and the state keys of a commit go into one RocksDB batch, so all of them are stored or none,
-whenever the process dies.
+Events, their two indexes and the state keys of a commit go into one RocksDB batch. So either all of them are stored or
+none, even if the process is killed.
 
 Method. `write` puts the batch into RocksDB's buffers and write-ahead log, unsynced, in microseconds; `flush` syncs the
 write-ahead log and lets other threads run meanwhile (rocksdict releases the GIL there, and only there). An index entry

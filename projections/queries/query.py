@@ -52,7 +52,7 @@ Ends = tuple[int, ...]
 
 
 class NotFound(LookupError):
-    """The topic or request does not exist; the message says since or until when, if known."""
+    """The topic or request does not exist; the message has the times of its deletion and creation, if known."""
 
 
 class NoTopic(NotFound):
@@ -242,7 +242,7 @@ class Queries:
     def newest(self, after: str | None, limit: int) -> list[Topic]:
         """Up to `limit` current topics ordered by shard key, after the topic name `after`, on the writing thread.
 
-        Returns fewer if they have many partitions, so that a call is short; none only after the last topic.
+        Returns fewer if they have many partitions, so that a call is short. An empty list means no more topics.
         """
         key = None if after is None else shard_key(after)
         topics = merge(*(part.live().durable_from(key) for part in self.parts), key=lambda topic: shard_key(topic.name))

@@ -1,4 +1,4 @@
-"""Writes and reads topic rows in snapshots, for queries about the past: the state, and fields from creation events.
+"""Writes and reads topic rows in snapshots, for queries about the past: a topic's state, and fields of its creation.
 
     t SHARD_KEY             the topic's state keys (`controller.store.stored_topics`)
     t SHARD_KEY NUL FF      MessagePack of `Creation`; it sorts after the topic's state keys

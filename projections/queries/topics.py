@@ -1,9 +1,9 @@
 """Queries about topics for the HTTP API, now and at any point in time: lists, one topic, its configs, and counts.
 
 Current topics are read on the writing thread. Indexes list the unhealthy topics and the newest; any other filter scans
-all topics by name. The store keeps the current counts (`controller.store.topic_indexes`). Counts of the past are
-computed topic by topic, and only if there are few enough topics, and events since the nearest snapshot, to take some
-tenths of a second.
+all topics by name. The store keeps the current counts (`controller.store.topic_indexes`). Past counts are
+computed topic by topic, in some tenths of a second. With too many topics, or too many events since the nearest
+snapshot, there are no past counts.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def glob(text: str) -> Pattern:
 def by_name(query: Queries, which: TopicFilter, after: str | None, limit: int) -> list[Topic]:
     """Up to `limit` topics by shard key, from the first one after the name `after`. The caller must still filter them.
 
-    Returns fewer if they have many partitions, and none only after the last topic.
+    Returns fewer if they have many partitions. An empty list means that there are no more topics.
     """
     if not which.is_unhealthy:
         return query.newest(after, limit)
@@ -93,7 +93,7 @@ def by_age(query: Queries, place: Place, limit: int) -> tuple[list[Topic], Place
     """Up to `limit` topics that were created before `place`, the newest first, and the position of the next page. A
     position has an offset for each partition of the log.
 
-    Returns fewer if they have many partitions, and none only after the oldest topic.
+    Returns fewer if they have many partitions. An empty list means that there are no older topics.
     """
     found = (
         ((number, topic) for topic in part.live().durable_newest(place[number]))

@@ -87,7 +87,7 @@ def create_text(requested: catalog.CreateRequested) -> str:
     """The parameters of a create as text."""
     count, factor = requested.num_partitions, requested.replication_factor
     if requested.assignments:
-        words = [f"{many(len(requested.assignments), 'partition')} on replicas of its own choice"]
+        words = [f"{many(len(requested.assignments), 'partition')} with manual replica assignment"]
     else:
         partitions = "the default partitions" if count == -1 else many(count, "partition")
         words = [partitions, "the default factor" if factor == -1 else f"factor {factor}"]
@@ -158,7 +158,7 @@ def change_text(change: catalog.RequestedPartitions | catalog.RequestedDeletion 
     """A requested change of a topic as text."""
     match change:
         case catalog.RequestedPartitions():
-            manual = "" if change.assignments is None else " on replicas of its own choice"
+            manual = "" if change.assignments is None else " with manual replica assignment"
             return f"to have {many(change.count, 'partition')}{manual}"
         case catalog.RequestedDeletion():
             return "to be deleted"

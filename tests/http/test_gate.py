@@ -198,7 +198,7 @@ WRONG = [
     ("Basic " + base64.b64encode(b"\xff:PLANTED").decode(), "malformed Basic Authorization", ""),
     ("Bearer PLANTED\x83", "unknown token", ""),
     ("Basic " + base64.b64encode(b"PLANTED").decode(), "Basic Authorization without a user name or password", ""),
-    ("Digest PLANTED", "Authorization is neither Bearer nor Basic", ""),
+    ("Digest PLANTED", "the Authorization header is neither Bearer nor Basic", ""),
     ("Bearer " + "PLANTED" * 1000, "more than one Authorization header, or one that is too long", ""),
 ]
 

@@ -240,8 +240,8 @@ def _burst(waiting: Queue[_T | BaseException], may_join: Callable[[_T], bool]) -
 
 
 NO_REQUEST: Final = (
-    "no event belongs to request {!r}: the index has requests of clients, the takeover of a cluster, and decisions of "
-    "other controllers (controller-…, snapshot-…), but not commands of the controller itself (kraft-…, reconcile-…)"
+    "no event belongs to request {!r}: these ids can be found: requests of clients, the takeover of a cluster, and "
+    "decisions of other controllers (controller-…, snapshot-…); not commands of this controller (kraft-…, reconcile-…)"
 )
 
 

@@ -188,7 +188,7 @@ def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
     applied.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
     applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is effective; 0 for none")
     common.add_backend(applied, later("reads.rules", "apply"), may_be_stopped=False)
-    removed = add_action(verbs, "remove", "apply a version without rules")
+    removed = add_action(verbs, "remove", "remove all rules: apply a version without any")
     removed.set_defaults(file=None, after=None)
     common.add_backend(removed, later("reads.rules", "apply"), may_be_stopped=False)
     history = add_action(verbs, "history", "list all versions, the newest first")

@@ -111,7 +111,7 @@ def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordB
             records = tuple(_records(data, head.position + HEADER_BYTES, head.end, count))
         except IndexError:
             raise _broken(
-                where, head.position, f"the batch at offset {head.base_offset} is too short for its records"
+                where, head.position, f"the records of the batch at offset {head.base_offset} do not fill it exactly"
             ) from None
         for offset, (key, value) in enumerate(records if head.is_control else (), head.base_offset):
             why = _why_no_control_record(key, value)

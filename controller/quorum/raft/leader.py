@@ -182,8 +182,8 @@ class Leader(RoleState):
 
     @property
     def watermark(self) -> int:
-        """The high watermark in responses. -1 until a record of this epoch is committed: until then this node may know
-        a lower one than its followers, and a high watermark that decreases ends a Kafka process."""
+        """The high watermark in responses. -1 until a record of this epoch is committed: until then this node's may be
+        lower than its followers', and a Kafka process exits if the high watermark decreases."""
         known = self._replica.high_watermark
         return known if known > self.epoch_start else -1
 
@@ -265,7 +265,7 @@ class Leader(RoleState):
 
     def _end_for(self, delayed: DelayedFetch) -> int:
         """The end of a response: the log end for voters; the high watermark, or less (`append`), for observers.
-        With uncommitted records, a broker before Fetch 18 would learn half a second late that they are committed."""
+        A broker that got uncommitted records with a Fetch version below 18 would see the commit half a second late."""
         replica = self._replica
         if replica.voters.has(delayed.replica, delayed.part.replica_directory_id):
             return replica.log.end

@@ -1,13 +1,15 @@
 """Progress of the other replicas, recorded by the leader role from their fetches, and when to respond to each Fetch.
 
-Staggered responses. A Kafka voter starts an election when the fetch timeout has passed since its last response. Two
-voters with responses at the same time become candidates at the same time, each votes for itself, and nobody leads for
-another 1.5 seconds. So the leader spreads its responses to voters over a quarter of the fetch timeout. In addition it
-delays new records for those Kafka voters that a commit does not need: one of three voters, two of five. A delayed voter
-has a shorter log and loses its leader first. Its election fails; it then knows that the leader is lost, and votes for
-the voter that has all records.
+Staggered responses. A Kafka voter starts an election when the fetch timeout has passed since the leader's last response
+to it. If the leader answers two voters at the same time and then fails, both become candidates at the same time. Each
+votes for itself, and there is no leader for another 1.5 seconds. So the leader spreads its responses to voters over a
+quarter of the fetch timeout.
 
-The voter that had the records of the last commit first is answered first. When a commit takes too long, no voter is
+Delayed voters. The leader also delays new records for the Kafka voters that a commit does not need: one of three
+voters, two of five. If the leader fails, a delayed voter times out first. It loses its election, because its log is
+shorter. From then on it follows no leader, so it grants its vote to the voter that has all records.
+
+The voter that had the records of the last commit first is answered first. If a commit takes too long, no voter is
 delayed.
 """
 
@@ -150,7 +152,7 @@ class ResponseSchedule:
         self._majority_end = end
 
     def responded(self, now: float, node_id: int) -> None:
-        """A replica got a response."""
+        """Record a response. Staggered times count from the last response to the first voter in the order."""
         if self._order[:1] == (node_id,):
             self._first_at = now
 
@@ -168,7 +170,8 @@ class ResponseSchedule:
         return now - found.caught_up_at < self._leader.options.fetch_timeout_s
 
     def due(self, node_id: int, since: float, until: float) -> float:
-        """The time to respond to a fetch that arrived at `since` and may wait until `until`."""
+        """The time to respond to a fetch that arrived at `since` and may wait until `until`: the voter's staggered time
+        after the last response to the first voter, if that is in between; otherwise `until`."""
         own_time = self._first_at + self._stagger_s(node_id)
         return min(own_time, until) if own_time > max(since, self._first_at) else until
 

@@ -114,7 +114,7 @@ def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise FollowingFailed(
             f"partition {partition} of {topic} no longer has the records that this gateway must read next: "
-            f"{error.str()}. The topic must retain all records that no base in the archive has "
+            f"{error.str()}. The topic must retain all records that are not in a base of the archive "
             "(cleanup.policy=delete, retention.ms=-1, retention.bytes=-1). If the archive has a base, restart this "
             "gateway: it begins with the newest one"
         )

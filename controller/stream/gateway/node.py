@@ -368,4 +368,4 @@ class GatewayNode:
 
 def _log_loss(offset: int, error: KafkaError | None) -> None:
     if error is not None:
-        structlog.get_logger("topicwright").warning("unanswered command lost", why=error.str())
+        structlog.get_logger("topicwright").warning("Kafka has not acknowledged an internal command", why=error.str())

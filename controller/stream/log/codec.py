@@ -1,16 +1,16 @@
 """Encodes commands as records of the commands topic, and answers in records of the events topic. Finds duplicates.
 
 A command's value is one byte, the version in which it is written, and the MessagePack map of the command with its type.
-The key is the shard key of its topic (its name with `.` as `_`: names that collide in Kafka share it), empty for a
-command that concerns no topic or every topic. The partition is
-`partition_of` that key. Clients' commands about the cluster go to `CLUSTER_PARTITION`, and commands about brokers and
-settings to every partition. Offsets are contiguous: the topic is neither compacted nor written in transactions.
+The key is the shard key of its topic (its name with `.` as `_`: names that collide in Kafka share it). It is empty for
+a command that concerns no topic or every topic. The partition is `partition_of` of that key. Clients' commands about
+the cluster go to `CLUSTER_PARTITION`, and commands about brokers and settings to every partition. Offsets are
+contiguous: the topic is neither compacted nor written in transactions.
 
 Answers travel in the record of the decision, because some of them are not events: a dry run has no events, but has an
 answer. A topic that results from the events is not repeated: the reader has it in its own state.
 
 Duplicates. Kafka may store a command twice although an idempotent producer sent it once (when brokers are killed), and
-a program may resubmit a command whose fate it does not know. Deciding a duplicate does harm: a create that waits for
+a program may resubmit a command of unknown outcome. Deciding a command twice does harm: a create that waits for
 its topic would be answered that the topic exists, and a deletion could hit a topic that was created since. A command is
 identified by its kind, request id and topic; each request needs a unique id. The set of recent requests is rebuilt from
 the events, so the next owner of the partition detects the same duplicates: a command is recent while its last event is

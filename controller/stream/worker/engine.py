@@ -306,7 +306,10 @@ class Engine:
                     if isinstance(record, Fence) and record.epoch == epoch + 1:
                         raise KafkaUnavailable(f"events partition {partition} was taken over by {record.writer}")
         if found < len(values):
-            raise KafkaUnavailable(f"events partition {partition}: {len(values) - found} of our records did not arrive")
+            raise KafkaUnavailable(
+                f"events partition {partition}: Kafka did not store {len(values) - found} of {len(values)} records of "
+                "this worker"
+            )
         state.reader.skip(end - start - len(values))
 
 

@@ -7,8 +7,9 @@ one group and two columns.
 The index has pairs in the format of snapshots (`events.logs.snapshots`): in key order, in blocks with checksums, so
 that one key is found without reading the others. A run is a range of consecutive events of one topic or one request.
 
-    t SHARD_KEY NUL, r REQUEST_ID NUL     runs of events of that key: MessagePack of [gap, length, gap, length …]; gaps
-                                          are counted from the segment's start and from the end of the run before
+    t SHARD_KEY NUL, r REQUEST_ID NUL     runs of events of that key: MessagePack of [gap, length, gap, length …]; a gap
+                                          is the distance from the end of the previous run, the first one from the
+                                          segment's start
     s STATE_KEY                           the state keys of the requests that began in the segment, as the log had them
                                           when it was archived
 """

@@ -157,7 +157,10 @@ class Archiver:
 
 def _with_segment(store: ArchiveStore, segment: Segment, manifest: Manifest) -> Manifest:
     if manifest.end != segment.start:
-        raise ArchiveDamaged(f"{store.url} ends at offset {manifest.end} instead of {segment.start}")
+        raise ArchiveDamaged(
+            f"{store.url}: the manifest ends at offset {manifest.end}, but the next segment starts at {segment.start}: "
+            "it was changed; restore it from a copy of the archive"
+        )
     return replace(manifest, segments=(*manifest.segments, segment))
 
 
@@ -183,6 +186,6 @@ def _check_about(store: ArchiveStore, found: Manifest, cluster_id: str, history:
         )
     if found.history != history:
         raise ArchiveOfAnotherLog(
-            f"{store.url} is the archive of another history of cluster {cluster_id} ({found.history}; this log's is "
-            f"{history}), as of a log that was recovered or recreated: name another place"
+            f"{store.url} is the archive of another history of cluster {cluster_id}: {found.history}; this log's is "
+            f"{history}. A recovered or recreated log begins a new history: set another log.archive.url"
         )

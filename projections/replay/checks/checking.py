@@ -7,9 +7,9 @@ and the events that concern every topic. This process computes `OF_THE_LOG` from
 shard go to one task (the only shuffle), which checks its bucket with those views.
 
 A checkpoint stores the result of a check, so that the next check reads only the shards with new events. The violations
-of a topic without new events stay valid, and a topic with new events is checked again from its first event on. A
-checkpoint has the other inputs of the next check: the ranges of offsets (runs), the violations of topics, and the
-partitions that existed, which the checks of the log's end need.
+of a topic without new events stay valid, and a topic with new events is checked again from its first event on. So a
+checkpoint has the ranges of offsets that were read (runs), the violations of topics, and the partitions that existed at
+its end, which the checks of the log's end need.
 
 Memory: a task has the columns of one bucket, about 500 bytes an event. A shard is never divided.
 """

@@ -113,8 +113,8 @@ def create_views(
     given: Iterable[str] = (),
     only: Iterable[str] | None = None,
 ) -> None:
-    """Create the views over `stored_events`. The views in `tables` are computed at once and stored; those in `given`
-    exist.
+    """Create the views over `stored_events`. The views in `tables` are computed now and stored as tables. Those in
+    `given` exist already.
 
     The end of a log is checked only if the reconciler wrote nothing for `settle_ms` (None: never). With `only`, no
     other view is created.

@@ -3,8 +3,8 @@
 `first_difference` finds the first event that the live side of a topic does not reflect: the first after which the
 rebuilt topic is ahead of the live one. Until a topic is deleted, each of its parts only advances: every change of a
 partition raises its epoch, partitions are only added, brokers only confirm the creation, a waiting request is answered
-once, and configs are counted by their changes. So an event was missed by the live side if a part of the rebuilt topic
-is ahead of the live part, or equally far with another content.
+once, and configs are counted by their changes. So the live side missed an event if a part of the rebuilt topic is ahead
+of the live part, or is at the same epoch or count with other content.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FirstDifference(msgspec.Struct, frozen=True):
 
 SEARCHED_MAX = 500
 """For a log in Kafka, `first_difference` runs for at most so many topics."""
-NOT_SEARCHED = FirstDifference(None, f"not looked into: more than {SEARCHED_MAX} topics differ")
+NOT_SEARCHED = FirstDifference(None, f"not searched: more than {SEARCHED_MAX} topics differ")
 
 
 class History:
