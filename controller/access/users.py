@@ -254,6 +254,7 @@ class FairThreadPool:
         async with self._turns.setdefault(network, asyncio.Lock()):
             await self._free.acquire()
         if self._closed:
+            self._free.release()  # the next one that waits ends too
             raise asyncio.CancelledError
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         running.add_done_callback(lambda _: self._free.release())

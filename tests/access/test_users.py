@@ -237,14 +237,14 @@ async def test_closed_login_threads_start_no_work(threads: FairThreadPool) -> No
         return gate.wait()
 
     first = asyncio.create_task(threads.run("a", wait))
-    second = asyncio.create_task(threads.run("b", lambda: begun.append(1)))
+    waiting = [asyncio.create_task(threads.run(network, lambda: begun.append(1))) for network in "bcb"]
     await asyncio.to_thread(running.wait)
     threads.close()
     gate.set()
     assert await first
-    await asyncio.sleep(0.01)
+    await asyncio.wait(waiting, timeout=60)
+    assert [each.cancelled() for each in waiting] == [True] * 3
     assert (begun, wrong) == ([], [])
-    second.cancel()
 
 
 async def test_an_exception_in_a_login_thread_is_raised_to_the_caller(threads: FairThreadPool) -> None:
