@@ -190,7 +190,7 @@ class Inbox:
         self._interrupted = False
         self._taken = self._ended = 0
         self._progress = asyncio.Event()
-        """Set and replaced whenever commands are decided or dropped."""
+        """Set for a moment whenever commands are decided or dropped, which wakes everyone who waits."""
 
     def enqueue(self, commands: Iterable[AnyCommand]) -> None:
         self._commands.extend(commands)
@@ -239,5 +239,5 @@ class Inbox:
 
     def _end(self, count: int) -> None:
         self._ended, self._taken = self._ended + count, 0
-        progress, self._progress = self._progress, asyncio.Event()
-        progress.set()
+        self._progress.set()
+        self._progress.clear()
