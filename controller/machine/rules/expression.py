@@ -143,9 +143,8 @@ def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
             raise ExpressionError(f"unknown {what} '{unknown[0]}'; allowed: {', '.join(allowed)}")
     for dot, name in _CALL.findall(_STRING.sub("''", text)):
         if name in (_CONVERSIONS if dot else _METHODS):
-            raise ExpressionError(
-                f"invalid call of {name}; allowed: {f'{name}(value)' if dot else f'text.{name}(part)'}"
-            )
+            allowed_call = f"{name}(value)" if dot else f"text.{name}(part)"
+            raise ExpressionError(f"invalid call of {name}; allowed: {allowed_call}")
     return program, names
 
 

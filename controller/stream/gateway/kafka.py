@@ -23,8 +23,8 @@ from controller.stream.log.partition import RECORD_BYTES_MAX
 from events.logs.log import grouped
 
 RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024
-"""Limits of a batch, which the loop processes in some ten milliseconds; it ends with the record that fills it. A record
-of a reconciliation has a thousand events, and as many bytes as hundreds of creates."""
+"""Limits of a batch, which the loop processes in about ten milliseconds; it ends with the record that fills it. A
+record of a reconciliation has a thousand events, and as many bytes as hundreds of creates."""
 POLL_S = 0.2
 
 Place = tuple[str, int]
