@@ -30,6 +30,7 @@ from events.names import BrokerId, TopicId
 from projections.views.overviews import QuorumView
 
 TOPIC_ID_BYTES = 16
+TOPIC_IDS_DRAWN: Final = 256
 CHANGE_TIMEOUT_MS = 30_000
 """Default time for a target cluster to carry out a change: the default `request.timeout.ms` of Kafka clients."""
 _OF_BOTH: tuple[Operation, ...] = ("Create", "Alter", "Describe", "DescribeConfigs", "AlterConfigs")
@@ -152,6 +153,7 @@ class ControllerApi:
         self.node_id = node_id
         self.advertised = advertised
         self._listener: str | None = None
+        self._topic_ids: list[TopicId] = []
         self.broker_listeners = broker_listeners
         self.authorizer = authorizer
         """None if everything is allowed, as in Kafka without `authorizer.class.name`."""
@@ -346,6 +348,16 @@ class ControllerApi:
         applied it, or with REQUEST_TIMED_OUT after the timeout."""
         carried_out = self.cluster.settings.has_target_cluster
         return self.submit(commands, max(1, timeout_ms) if carried_out else 0)
+
+    def new_topic_ids(self, count: int) -> list[TopicId]:
+        """Random topic ids (KIP-516). Many are drawn at once, because a system call releases the interpreter's lock and
+        may have to wait for it."""
+        stock = self._topic_ids
+        if len(stock) < count:
+            stock += new_topic_ids(count + TOPIC_IDS_DRAWN)
+        taken = stock[:count]
+        del stock[:count]
+        return taken
 
 
 def new_topic_ids(count: int) -> list[TopicId]:

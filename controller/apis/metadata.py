@@ -14,7 +14,7 @@ import msgspec
 
 from controller.apis import origin_of
 from controller.apis.limits import TOPICS_PER_SLICE, slices
-from controller.controller_api import ControllerApi, new_topic_ids
+from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import JAVA, LIBRDKAFKA, Handler, RequestContext
 from controller.kafka.messages import ZERO_UUID, ApiKey, Encoded
@@ -229,7 +229,7 @@ class _Response(msgspec.Struct):
                 api_version=self.context.api_version,
                 denied=self.api.denial_of_create(self.context, name),
             )
-            for name, topic_id in zip(names, new_topic_ids(len(names)), strict=True)
+            for name, topic_id in zip(names, self.api.new_topic_ids(len(names)), strict=True)
         ]
         self.api.submit(commands, AUTO_CREATION_WAIT_MS)
 

@@ -18,7 +18,7 @@ from controller.apis import errors_of, origin_of
 from controller.apis.configs import described
 from controller.apis.limits import TOPICS_PER_SLICE, in_turns, slices
 from controller.apis.metadata import failed_topic, response_topic
-from controller.controller_api import ControllerApi, new_topic_ids
+from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_array
 from controller.kafka.handling import Disconnect, RequestContext
 from controller.kafka.messages import ZERO_UUID, ApiKey, Encoded
@@ -73,7 +73,7 @@ async def create_topics(
 def _create_commands(api: ControllerApi, context: RequestContext, request: CreateTopicsRequest) -> list[CreateTopic]:
     origin = origin_of(api, context)
     topics = {topic.name: topic for topic in request.topics}
-    times = Counter([topic.name for topic in request.topics])
+    times = Counter([topic.name for topic in request.topics]) if len(topics) < len(request.topics) else {}
     may_create_all = api.allows(context, "Create")
     return [
         CreateTopic(
@@ -89,10 +89,10 @@ def _create_commands(api: ControllerApi, context: RequestContext, request: Creat
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
             api_version=context.api_version,
-            duplicate=times[topic.name] > 1,
+            duplicate=times.get(topic.name, 1) > 1,
             denied=0 if may_create_all else api.denial_of_create(context, topic.name),
         )
-        for topic, topic_id in zip(topics.values(), new_topic_ids(len(topics)), strict=True)
+        for topic, topic_id in zip(topics.values(), api.new_topic_ids(len(topics)), strict=True)
     ]
 
 

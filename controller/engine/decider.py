@@ -175,11 +175,14 @@ def _size(decision: Decision) -> int:
     """The size of a decision in events and new partitions; for a dry run, the partitions in its answers."""
     if not decision.events:
         return sum([1 if answer.topic is None else len(answer.topic.partitions) for answer in decision.answers])
-    new = [len(event.partitions) for event in decision.events if isinstance(event, _WITH_PARTITIONS)]
-    return len(decision.events) + sum(new)
+    size = len(decision.events)
+    for event in decision.events:
+        if type(event) in _WITH_PARTITIONS:
+            size += len(event.partitions)  # type: ignore[union-attr]
+    return size
 
 
-_WITH_PARTITIONS = TopicCreated, PartitionsAdded, TopicDiscovered
+_WITH_PARTITIONS = frozenset((TopicCreated, PartitionsAdded, TopicDiscovered))
 
 
 # --- approval

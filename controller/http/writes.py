@@ -15,7 +15,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
-from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi, new_topic_ids
+from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi
 from controller.http.changes import Changes
 from controller.http.errors import HttpRequest, invalid, refusal_of, refused
 from controller.http.permissions import Reader
@@ -84,7 +84,7 @@ async def create(
     by_id = replicas.items() if isinstance(replicas, dict) else enumerate(replicas)
     command = CreateTopic(
         topic=TopicName(body.name),
-        topic_id=new_topic_ids(1)[0],
+        topic_id=api.new_topic_ids(1)[0],
         num_partitions=body.num_partitions,
         replication_factor=body.replication_factor,
         assignments=tuple(Assignment(partition, tuple(map(BrokerId, given))) for partition, given in by_id),
