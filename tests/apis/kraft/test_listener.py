@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from controller.apis.kraft.listener import FORWARDABLE
+from controller.controller_api import new_topic_ids
 from controller.kafka.codec import codec
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message, access
@@ -200,6 +201,7 @@ class Raising(Granting):
     """A `ControllerApi` that raises submitted commands as an error."""
 
     controller = SimpleNamespace(new_request_id=lambda _: "q", now_ms=lambda: 0)
+    new_topic_ids = staticmethod(new_topic_ids)
 
     def allows(self, context: RequestContext, operation: str) -> bool:
         return True
