@@ -90,8 +90,14 @@ async def describe_acls(
 
 def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> access.DescribeAclsResource:
     kind, pattern_type, name = pattern
+    described = tuple(
+        access.AclDescription(
+            principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+        )
+        for acl in acls
+    )
     return access.DescribeAclsResource(
-        resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=tuple(map(_described, acls))
+        resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=described
     )
 
 
@@ -147,12 +153,6 @@ def _check_codes(resource_type: int, pattern_type: int, operation: int, permissi
             raise Disconnect(f"unknown {what} {code} in a request about ACLs; known are 1 to {most}")
 
 
-def _described(acl: Acl) -> access.AclDescription:
-    return access.AclDescription(
-        principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
-    )
-
-
 def _matching(acl: Acl) -> access.DeleteAclsMatchingAcl:
     return access.DeleteAclsMatchingAcl(
         resource_type=acl.resource_type,
@@ -194,18 +194,15 @@ async def _alter_in_slices(
     details = [Detail()] * len(request.entries)
     for entities in slices(list(together.values()), PER_SLICE):
         numbers = list(chain.from_iterable(entities))
-        command = AlterClientQuotas(
-            **origin_of(api, context),
-            alterations=tuple(_alteration(request.entries[number]) for number in numbers),
-            validate_only=request.validate_only,
+        alterations = tuple(
+            QuotaAlteration(_entity(each), tuple((op.key, None if op.remove else op.value) for op in each.ops))
+            for each in (request.entries[number] for number in numbers)
         )
+        origin, validate_only = origin_of(api, context), request.validate_only
+        command = AlterClientQuotas(**origin, alterations=alterations, validate_only=validate_only)
         for number, detail in zip(numbers, await api.submit_cluster(command, len(numbers)), strict=True):
             details[number] = detail
     return details
-
-
-def _alteration(entry: access.EntryData) -> QuotaAlteration:
-    return QuotaAlteration(_entity(entry), tuple((op.key, None if op.remove else op.value) for op in entry.ops))
 
 
 def _entity(entry: access.EntryData) -> QuotaEntity:

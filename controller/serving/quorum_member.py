@@ -268,7 +268,6 @@ class Member:
         return self.joining_step or self.replication.tree_heads.difference or leaderless
 
     def view(self) -> QuorumView:
-        """The quorum, as this node sees it."""
         assert self._files is not None, "it is open"
         return quorum_view(self.node, self._files, self.replication.applied)
 

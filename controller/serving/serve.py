@@ -259,12 +259,10 @@ class Service:
 
     @property
     def failed(self) -> asyncio.Event:
-        """Set once this process can no longer decide."""
         return self.controller.failed
 
     @property
     def ready_line(self) -> str:
-        """The lines to print once requests are accepted."""
         http = self._clients.http_address
         if self.options.joining is not None:
             return f"ready voter={self.options.settings.node_id} controller={self._clients.address} http={http}"

@@ -243,7 +243,9 @@ class Engine:
                         expected = state.reader.kafka_offset
                         batch = await self._decided(state, leader, group)
                         if batch.values:
-                            appending = asyncio.ensure_future(self.transport.append(partition, batch.values))
+                            appending: asyncio.Future[int] = asyncio.ensure_future(
+                                self.transport.append(partition, batch.values)
+                            )
                             batches.append((state, leader, expected, batch, appending))
                 for state, _, expected, batch, appending in batches:
                     if await appending != expected:
