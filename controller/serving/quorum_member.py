@@ -25,7 +25,7 @@ from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
-from controller.kafka.connections import Security
+from controller.kafka.connections import PROTOCOLS, Security
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.kafka.messages.message import Listener
@@ -54,8 +54,6 @@ FIND_S: Final = 60.0
 """How long to wait for controllers that start at the same time."""
 HAND_OVER_S: Final = 5.0
 """How long a stopping leader waits for another leader."""
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""The security protocols, in the order of Kafka's numbers (SecurityProtocol)."""
 
 
 class Joining(msgspec.Struct, frozen=True):
@@ -70,7 +68,7 @@ class Member:
 
     def __init__(self, data: Path, settings: ServeSettings, joining: Joining | None, protocol: str) -> None:
         """`protocol` is the security protocol of the listener where others reach this node."""
-        self._protocol = _PROTOCOLS.index(protocol)
+        self._protocol = PROTOCOLS.index(protocol)
         self._data, self._settings, self._joining = data, settings, joining
         self._client = None if joining is None else QuorumClient(joining.controllers, joining.security)
         self._registrar = self._client or QuorumClient((), Security({}))
@@ -218,7 +216,7 @@ class Member:
             return
         self.joining_step = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
-        self.replication.applier.on_unregistered = self._register_again
+        self.replication.on_unregistered = self._register_again
         if not node.quorum.is_voter:
             self.joining_step = "becoming a voter"
             await self._client.add(node.quorum.options.cluster_id, node.quorum.me)
