@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from controller.access.authorizer import Operation
-from controller.apis.cluster import describe_controllers, with_api_versions
+from controller.apis.cluster import describe_controllers, supported_features, with_api_versions
 from controller.apis.kraft.broker_requests import (
     allocate_producer_ids,
     alter_partition,
@@ -27,7 +27,7 @@ from controller.apis.kraft.broker_requests import (
     register_broker,
     unregister_broker,
 )
-from controller.apis.kraft.features import finalized_features, supported_features, update_features
+from controller.apis.kraft.features import finalized_features, update_features
 from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
 from controller.apis.kraft.quorum import quorum_handler, register_controller, unregister_controller
 from controller.apis.tables import administration, descriptions, rows
@@ -47,6 +47,7 @@ from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
+from controller.quorum.features import PRIORITY, SUPPORTED, FeatureRange
 
 PRINCIPAL_DESERIALIZATION_FAILURE = 97
 _VERSION = struct.Struct(">h")
@@ -208,8 +209,8 @@ def kraft_listener(
     if api.advertised.name != of_brokers_name:
         of_nodes = {*of_leader["ClusterAction"], *_OF_QUORUM, ApiKey.ENVELOPE} - {ApiKey.DESCRIBE_QUORUM}
         table = {key: handler for key, handler in table.items() if key not in of_nodes}
-    features = supported_features(priority)
-    return with_api_versions(table, supported_features=features, finalized=lambda: finalized_features(brokers))
+    features = supported_features({**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)})
+    return with_api_versions(table, supported_features=features, finalized=partial(finalized_features, brokers))
 
 
 def _guarded(

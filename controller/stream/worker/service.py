@@ -204,7 +204,10 @@ class Worker:
         metrics.watch(self._status.gauges)
         hosts = hosts_of(settings).named(options.http.host)
         self._app = build_worker_app(
-            self._status.why_not_ready, lambda: self._topic_watch and self._topic_watch.error, metrics, hosts
+            self._status.why_not_ready,
+            lambda: None if self._topic_watch is None else self._topic_watch.error,
+            metrics,
+            hosts,
         )
         self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
