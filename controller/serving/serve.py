@@ -136,13 +136,12 @@ class Service:
             replication=None if member is None else member.replication,
             clock_s=time.perf_counter,
         )
-        snapshots = self._snapshots = LogSnapshots(
+        self._snapshots = LogSnapshots(
             self.log, settings.log_snapshot_interval_events, lambda: self.controller.store, rebuild=True
         )
         self._make_api()
         self.metrics.watch(self._clients.gauges)
-        newest = "log_snapshot_offset", "The offset of the newest snapshot of the log."
-        self.metrics.watch(lambda: [(*newest, snapshots.newest)])
+        self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE, self._rules)
         if isinstance(self.brokers, KraftBrokers):
             await self._join_quorum(self.brokers)
@@ -253,6 +252,10 @@ class Service:
 
     def leads_others(self) -> bool:
         return self._member is not None and self._member.leads_others
+
+    def _gauges(self) -> list[tuple[str, str, float]]:
+        newest = 0 if self._snapshots is None else self._snapshots.newest
+        return [("log_snapshot_offset", "The offset of the newest snapshot of the log.", newest)]
 
     @property
     def failed(self) -> asyncio.Event:
