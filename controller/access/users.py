@@ -320,7 +320,6 @@ class Users:
         return cluster.scram.get((user, mechanism), fake_credential)
 
     def owner_of(self, token: str) -> str | None:
-        """Returns the user of a token, or None."""
         return self._file.tokens.get(hash_token(token))
 
     async def has_password(self, user: str, password: str, address: str) -> bool:

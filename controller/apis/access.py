@@ -44,8 +44,8 @@ from events.access import Acl, QuotaEntity
 
 DISABLED: Final = Detail(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 DENIED: Final = Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-PATTERNS_PER_SLICE: Final = 500
-"""The number of patterns of a long response that one slice encodes."""
+PER_SLICE: Final = 500
+"""The number of patterns, quota entities or users in one slice of a long request or response."""
 
 
 async def create_acls(
@@ -84,14 +84,20 @@ async def describe_acls(
     if wrong is not None:
         return access.DescribeAclsResponse(**errors_of(wrong))
     found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(requested), key=pattern_of)]
-    resources = await in_turns(api, context, found, PATTERNS_PER_SLICE, partial(starmap, _resource))
+    resources = await in_turns(api, context, found, PER_SLICE, partial(starmap, _resource))
     return access.DescribeAclsResponse(resources=resources)
 
 
 def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> access.DescribeAclsResource:
     kind, pattern_type, name = pattern
+    described = tuple(
+        access.AclDescription(
+            principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+        )
+        for acl in acls
+    )
     return access.DescribeAclsResource(
-        resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=tuple(map(_described, acls))
+        resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=described
     )
 
 
@@ -147,12 +153,6 @@ def _check_codes(resource_type: int, pattern_type: int, operation: int, permissi
             raise Disconnect(f"unknown {what} {code} in a request about ACLs; known are 1 to {most}")
 
 
-def _described(acl: Acl) -> access.AclDescription:
-    return access.AclDescription(
-        principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
-    )
-
-
 def _matching(acl: Acl) -> access.DeleteAclsMatchingAcl:
     return access.DeleteAclsMatchingAcl(
         resource_type=acl.resource_type,
@@ -165,8 +165,6 @@ def _matching(acl: Acl) -> access.DeleteAclsMatchingAcl:
     )
 
 
-ENTITIES_PER_SLICE = 500
-"""Number of entities that one slice of a long request or response has."""
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types of a filter component."""
 
@@ -194,20 +192,17 @@ async def _alter_in_slices(
     for number, entry in enumerate(request.entries):
         together.setdefault(canonical_entity(_entity(entry)), []).append(number)
     details = [Detail()] * len(request.entries)
-    for entities in slices(list(together.values()), ENTITIES_PER_SLICE):
+    for entities in slices(list(together.values()), PER_SLICE):
         numbers = list(chain.from_iterable(entities))
-        command = AlterClientQuotas(
-            **origin_of(api, context),
-            alterations=tuple(_alteration(request.entries[number]) for number in numbers),
-            validate_only=request.validate_only,
+        alterations = tuple(
+            QuotaAlteration(_entity(each), tuple((op.key, None if op.remove else op.value) for op in each.ops))
+            for each in (request.entries[number] for number in numbers)
         )
+        origin, validate_only = origin_of(api, context), request.validate_only
+        command = AlterClientQuotas(**origin, alterations=alterations, validate_only=validate_only)
         for number, detail in zip(numbers, await api.submit_cluster(command, len(numbers)), strict=True):
             details[number] = detail
     return details
-
-
-def _alteration(entry: access.EntryData) -> QuotaAlteration:
-    return QuotaAlteration(_entity(entry), tuple((op.key, None if op.remove else op.value) for op in entry.ops))
 
 
 def _entity(entry: access.EntryData) -> QuotaEntity:
@@ -227,7 +222,7 @@ async def describe_client_quotas(
     def entries(of: Sequence[QuotaEntity]) -> list[access.DescribedEntryData]:
         return [_entry(entity, quotas[entity]) for entity in of if _matches(dict(entity), request)]
 
-    found = await in_turns(api, context, entities, ENTITIES_PER_SLICE, entries)
+    found = await in_turns(api, context, entities, PER_SLICE, entries)
     return access.DescribeClientQuotasResponse(entries=found)
 
 
@@ -278,10 +273,6 @@ def _invalid(message: str) -> Rejection:
     return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:quota-filter")
 
 
-USERS_PER_SLICE = 500
-"""Number of users that one slice describes, or that one command changes."""
-
-
 async def alter_user_scram_credentials(
     api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest
 ) -> access.AlterUserScramCredentialsResponse:
@@ -289,7 +280,7 @@ async def alter_user_scram_credentials(
     names = [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
     outcomes = dict.fromkeys(names, DENIED)
     if api.grants(context, "Alter"):
-        for users in slices(list(outcomes), USERS_PER_SLICE):
+        for users in slices(list(outcomes), PER_SLICE):
             outcomes |= await _alter_credentials(api, context, request, frozenset(users))
     return access.AlterUserScramCredentialsResponse(
         results=tuple(
@@ -334,13 +325,11 @@ async def describe_user_scram_credentials(
     named = tuple(user.name for user in request.users or ())
     names = named or tuple(sorted({user for user, _ in cluster.scram}))
     times = Counter(names)
-    results = await in_turns(
-        api,
-        context,
-        list(times),
-        USERS_PER_SLICE,
-        lambda some: [_described_user(cluster, name, times[name] > 1) for name in some],
-    )
+
+    def described(some: Sequence[str]) -> list[access.DescribeUserScramCredentialsResult]:
+        return [_described_user(cluster, name, times[name] > 1) for name in some]
+
+    results = await in_turns(api, context, list(times), PER_SLICE, described)
     return access.DescribeUserScramCredentialsResponse(results=results)
 
 

@@ -163,7 +163,6 @@ def entries_of_loggers(api: ControllerApi, name: str) -> tuple[ConfigEntry, ...]
 
 
 def _broker_id(known: Collection[int], name: str, or_else: str = "", what: str = "Broker") -> int | Rejection:
-    """The id in the name of a resource."""
     broker_id = int(name) if _ID.fullmatch(name) else None
     if broker_id is None:
         return _invalid(f"{what} id must be an integer, but it is: {name}")

@@ -57,7 +57,14 @@ def with_api_versions(
         )
 
     table[ApiKey.API_VERSIONS] = ApiHandler(api.min_version, api.max_version, answer)
-    api_keys = tuple(_advertised(key, handler) for key, handler in sorted(table.items()))
+    api_keys = tuple(
+        cluster.ApiVersion(
+            api_key=key,
+            min_version=0 if each.is_advertised_from_0 else each.min_version,
+            max_version=each.max_version,
+        )
+        for key, each in sorted(table.items())
+    )
     return table
 
 
@@ -73,11 +80,6 @@ def finalized_keys(features: Iterable[tuple[str, int]]) -> tuple[cluster.Finaliz
         cluster.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
         for name, level in sorted(features)
     )
-
-
-def _advertised(api_key: int, handler: ApiHandler) -> cluster.ApiVersion:
-    lowest = handler.min_version if handler.min_version_advertised is None else handler.min_version_advertised
-    return cluster.ApiVersion(api_key=api_key, min_version=lowest, max_version=handler.max_version)
 
 
 def _record_client(context: RequestContext, request: cluster.ApiVersionsRequest) -> bool:

@@ -111,7 +111,9 @@ class _SplitRequest(NamedTuple):
                 for each in part:
                     name = {"resource_type": each.resource_type, "resource_name": each.resource_name}
                     results.append(kind(**name, error_code=code, error_message=message))
-        return replace(answer, **{field: tuple(_in_order(results, request.resources))})
+        position = {_key(each): number for number, each in enumerate(request.resources)}
+        results.sort(key=lambda each: position.get(_key(each), len(position)))
+        return replace(answer, **{field: tuple(results)})
 
     async def _of_broker(
         self, address: Address | None, key: int, version: int, request: Any, field: str
@@ -146,8 +148,3 @@ def _with_defaults(result: Any) -> Any:
     return replace(
         result, configs=tuple(replace(each, is_default=each.config_source == DEFAULT) for each in result.configs)
     )
-
-
-def _in_order(results: list[Any], resources: tuple[Any, ...]) -> Iterable[Any]:
-    position = {_key(each): number for number, each in enumerate(resources)}
-    return sorted(results, key=lambda each: position.get(_key(each), len(position)))

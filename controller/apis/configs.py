@@ -42,20 +42,16 @@ async def describe_configs(
 ) -> messages.DescribeConfigsResponse:
     """Answer DescribeConfigs. Null or empty keys mean all configs. Equal resources are in the response once."""
     once = list(dict.fromkeys(request.resources))
+    too_large = f"The response would be larger than {RESPONSE_BYTES_MAX} bytes: describe fewer resources at once."
     results = await in_turns(
         api,
         context,
         once,
         RESOURCES_PER_SLICE,
         lambda some: [_describe(api, context, request, each) for each in some],
-        lambda some: map(_over_limit, some),
+        lambda some: [_described_resource(each, ErrorCode.INVALID_REQUEST, too_large) for each in some],
     )
     return messages.DescribeConfigsResponse(results=results)
-
-
-def _over_limit(resource: messages.DescribeConfigsResource) -> messages.DescribeConfigsResult:
-    message = f"The response would be larger than {RESPONSE_BYTES_MAX} bytes: describe fewer resources at once."
-    return _described_resource(resource, ErrorCode.INVALID_REQUEST, message)
 
 
 def _describe(

@@ -190,9 +190,8 @@ def _rejected(api_key: int, request: Any, error: Detail) -> Message:
 NOT_CONTROLLER: Final = Detail(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
 
-def _not_controller(context: RequestContext, request: Any) -> Message:
-    return _rejected(context.api_key, request, NOT_CONTROLLER)
-
-
-NOT_CONTROLLER_HANDLERS: Final = dict.fromkeys(CHANGES - {ApiKey.ALTER_USER_SCRAM_CREDENTIALS}, _not_controller)
+NOT_CONTROLLER_HANDLERS: Final[Mapping[int, Handler]] = dict.fromkeys(
+    CHANGES - {ApiKey.ALTER_USER_SCRAM_CREDENTIALS},
+    lambda context, request: _rejected(context.api_key, request, NOT_CONTROLLER),
+)
 """The handlers of a simulated broker for requests that only the controller may answer."""

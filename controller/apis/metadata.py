@@ -68,7 +68,8 @@ class _Response(msgspec.Struct):
             return asyncio.ensure_future(self._all())
         requested = self.request.topics
         assert requested is not None, "null is a request for all"
-        if not all(map(self._is_named, requested)):
+        has_ids = self.context.api_version >= TOPIC_IDS_SINCE
+        if not all(has_ids if one.topic_id != ZERO_UUID else one.name is not None for one in requested):
             return _invalid_request(requested)
         if len(requested) > TOPICS_PER_SLICE or any(map(self._large, requested)):
             return asyncio.ensure_future(self._many(requested))
@@ -236,9 +237,6 @@ class _Response(msgspec.Struct):
     def _wants_all(self) -> bool:
         topics = self.request.topics
         return topics is None or (self.context.api_version == 0 and not topics)
-
-    def _is_named(self, topic: MetadataRequestTopic) -> bool:
-        return topic.name is not None if topic.topic_id == ZERO_UUID else self.context.api_version >= TOPIC_IDS_SINCE
 
 
 def _invalid_request(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:

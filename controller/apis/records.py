@@ -188,6 +188,6 @@ def reject_produce(context: RequestContext, request: clients.ProduceRequest) -> 
 
 
 PRODUCE_ROW: Final = ApiHandler(
-    ApiKey.PRODUCE.min_version, ApiKey.PRODUCE.max_version, reject_produce, min_version_advertised=0
+    ApiKey.PRODUCE.min_version, ApiKey.PRODUCE.max_version, reject_produce, is_advertised_from_0=True
 )
 """The table row for Produce, advertised from version 0 as by Kafka 4, for old librdkafka (KAFKA-18659)."""

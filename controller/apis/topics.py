@@ -191,9 +191,9 @@ async def delete_topics(
                 denied=api.denial_of_delete(context, name, by_id=state.topic_id != ZERO_UUID),
             )
     to_submit = [command for name, command in commands.items() if name not in results]
-    ids = {command.topic: _id_of(api, command) for command in to_submit}
+    before = {command.topic: api.topic(command.topic) for command in to_submit}
     reply = await api.submit_change(to_submit, request.timeout_ms)
-    answered = [_deleted(answer, commands[answer.topic_name], ids[answer.topic_name]) for answer in reply]
+    answered = [_deleted(answer, commands[answer.topic_name], before[answer.topic_name]) for answer in reply]
     throttle_time_ms = context.throttle(reply.throttle_time_ms)
     return DeleteTopicsResponse(throttle_time_ms=throttle_time_ms, responses=(*results.values(), *answered))
 
@@ -223,11 +223,6 @@ def _resolve(
     return name
 
 
-def _id_of(api: ControllerApi, command: DeleteTopic) -> bytes:
-    topic = api.topic(command.topic)
-    return command.topic_id or (topic.topic_id if topic is not None else ZERO_UUID)
-
-
 def _by_name(
     api: ControllerApi, context: RequestContext, state: DeleteTopicState, name: str, twice: bool
 ) -> str | DeletableTopicResult:
@@ -243,13 +238,13 @@ def _not_deleted(state: DeleteTopicState, code: ErrorCode, message: str | None) 
     return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=code, error_message=message)
 
 
-def _deleted(answer: Answer, command: DeleteTopic, known_id: bytes) -> DeletableTopicResult:
-    """`known_id` is the id of the topic before the deletion: a target cluster has deleted it by now.
+def _deleted(answer: Answer, command: DeleteTopic, before: Topic | None) -> DeletableTopicResult:
+    """`before` is the topic before the deletion: a target cluster has deleted it by now.
 
     As in Kafka, the response has the id of the deleted topic. With an error it has only an id from the request.
     """
-    deleted_id = answer.topic.topic_id if answer.topic is not None else known_id
-    topic_id = (command.topic_id or ZERO_UUID) if answer.code else deleted_id
+    deleted = None if answer.code else answer.topic or before
+    topic_id = (command.topic_id or ZERO_UUID) if deleted is None else deleted.topic_id
     return DeletableTopicResult(name=answer.topic_name, topic_id=topic_id, **errors_of(answer))
 
 

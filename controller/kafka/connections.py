@@ -25,7 +25,8 @@ from controller.kafka.messages import ApiKey, Message, access
 from controller.kafka.sasl import Exchange, ScramFailed, prove_password
 from events.errors import UserError
 
-PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""The security protocols, in the order of Kafka's numbers (SecurityProtocol)."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -76,9 +77,9 @@ class Security(msgspec.Struct, frozen=True):
 
 def security_of(properties: Mapping[str, str]) -> Security:
     """Parse librdkafka properties. Raises BadCredentials."""
-    protocol = properties.get("security.protocol", "plaintext").lower()
-    if protocol not in PROTOCOLS:
-        raise BadCredentials(f"security.protocol={protocol} is not allowed; allowed: {', '.join(PROTOCOLS)}")
+    protocol, allowed = properties.get("security.protocol", "plaintext").lower(), [each.lower() for each in PROTOCOLS]
+    if protocol not in allowed:
+        raise BadCredentials(f"security.protocol={protocol} is not allowed; allowed: {', '.join(allowed)}")
     tls = protocol.endswith("ssl")
     if not protocol.startswith("sasl"):
         return Security(properties, tls)

@@ -112,15 +112,13 @@ task. When the connection is lost, the handler is cancelled; it must shield work
 
 
 class ApiHandler(msgspec.Struct, frozen=True):
-    """A row of a listener's table: the versions of an API, both ends included, and their handler.
-
-    `min_version_advertised` differs only for Produce, of which Kafka advertises versions that it rejects (KAFKA-18659).
-    """
+    """A row of a listener's table: the versions of an API, both ends included, and their handler."""
 
     min_version: int
     max_version: int
     handle: Handler
-    min_version_advertised: int | None = None
+    is_advertised_from_0: bool = False
+    """ApiVersions has versions that are rejected, as Kafka's response for Produce (KAFKA-18659)."""
     elements_max: int = ELEMENTS_MAX
     """The most elements in all arrays of a request together; a request with more is malformed."""
     is_undecoded: bool = False

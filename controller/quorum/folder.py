@@ -52,7 +52,10 @@ class NodeFolder:
         self.partition.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _take_lock(path, self._lock)
+            try:
+                fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise FolderError(f"{path} is in use: stop the process that uses it first") from None
             self.directory_id = _own_directory_id(path / META_PROPERTIES, cluster_id, node_id, draw_id)
         except BaseException:
             self.close()
@@ -153,13 +156,6 @@ class _QuorumStateFile(msgspec.Struct, frozen=True, rename="camel"):
     leader_epoch: _Epoch = 0
     voted_id: _NodeId = NOBODY
     voted_directory_id: str = ""
-
-
-def _take_lock(path: Path, lock: int) -> None:
-    try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise FolderError(f"{path} is in use: stop the process that uses it first") from None
 
 
 def _own_directory_id(path: Path, cluster_id: str, node_id: int, draw_id: Callable[[], bytes]) -> bytes:

@@ -51,7 +51,6 @@ class _Servers:
 
     @property
     def connections(self) -> int:
-        """Number of open client connections."""
         return sum(server.connections for server in self._servers.values())
 
     async def stop(self) -> None:

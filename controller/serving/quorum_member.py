@@ -21,10 +21,11 @@ import structlog
 
 from controller.apis.kraft.quorum import quorum_view
 from controller.brokers.kraft.applier import ReplicatedLog
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
-from controller.kafka.connections import Security
+from controller.kafka.connections import PROTOCOLS, Security
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.kafka.messages.message import Listener
@@ -34,6 +35,7 @@ from controller.quorum.files import LogCorrupted, QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
 from controller.quorum.log.batches import CONTROLLER_LISTENER, BrokenBatch
 from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import NotLeader, Options, RoleChanged
@@ -41,8 +43,10 @@ from controller.quorum.raft.voters import Address, Voter
 from controller.quorum.snapshotting import Snapshotting
 from controller.release import RELEASE
 from controller.serving.process import wall_ms
-from controller.settings.load import ServeSettings
+from controller.settings.load import ServeSettings, SettingsError
+from controller.store.store import TopicStore
 from events.catalog import Endpoint, SettingsChanged
+from events.logs.log import EventLog
 from projections.views.overviews import QuorumView
 
 RETRY_S: Final = 1.0
@@ -50,8 +54,6 @@ FIND_S: Final = 60.0
 """How long to wait for controllers that start at the same time."""
 HAND_OVER_S: Final = 5.0
 """How long a stopping leader waits for another leader."""
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""The security protocols, in the order of Kafka's numbers (SecurityProtocol)."""
 
 
 class Joining(msgspec.Struct, frozen=True):
@@ -66,7 +68,7 @@ class Member:
 
     def __init__(self, data: Path, settings: ServeSettings, joining: Joining | None, protocol: str) -> None:
         """`protocol` is the security protocol of the listener where others reach this node."""
-        self._protocol = _PROTOCOLS.index(protocol)
+        self._protocol = PROTOCOLS.index(protocol)
         self._data, self._settings, self._joining = data, settings, joining
         self._client = None if joining is None else QuorumClient(joining.controllers, joining.security)
         self._registrar = self._client or QuorumClient((), Security({}))
@@ -163,6 +165,28 @@ class Member:
             self._flush_applied,
         )
 
+    def brokers(self, log: EventLog, metadata_version: int | None) -> KraftBrokers:
+        """The KRaft brokers of this node, which is open. Raises SettingsError if the cluster was handed back to Kafka's
+        controllers, or if a setting would lower a feature level."""
+        cluster, had, settings = TopicStore(log).durable_cluster, self.node.quorum.kraft_version, self._settings
+        back_to = "" if cluster.quorum is None else cluster.quorum.handed_back_to
+        if back_to:
+            raise SettingsError(
+                f"the data folder was handed back to Kafka's controller, in {back_to}: served, it would be a second "
+                "controller of the same brokers. To take the cluster back, stop that controller, run "
+                f"`topicwright adopt --from {back_to} --data NEW`, and serve NEW"
+            )
+        if settings.kraft_version < had and self.is_alone:
+            raise SettingsError(
+                f"kraft.version={settings.kraft_version}: the cluster has {had}, which cannot be lowered"
+            )
+        level = cluster.feature(METADATA_VERSION_FEATURE)
+        if metadata_version is not None and metadata_version < level:
+            raise SettingsError(
+                f"--metadata-version {metadata_version}: the cluster has {level}, which cannot be lowered"
+            )
+        return KraftBrokers(self.projector, self.node, self.replication, settings, metadata_version, time.monotonic)
+
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
         """Begin to follow, and to vote if this node is a voter. `run` starts tasks whose errors end the process."""
         self._run = run
@@ -192,7 +216,7 @@ class Member:
             return
         self.joining_step = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
-        self.replication.applier.on_unregistered = self._register_again
+        self.replication.on_unregistered = self._register_again
         if not node.quorum.is_voter:
             self.joining_step = "becoming a voter"
             await self._client.add(node.quorum.options.cluster_id, node.quorum.me)
@@ -242,7 +266,6 @@ class Member:
         return self.joining_step or self.replication.tree_heads.difference or leaderless
 
     def view(self) -> QuorumView:
-        """The quorum, as this node sees it."""
         assert self._files is not None, "it is open"
         return quorum_view(self.node, self._files, self.replication.applied)
 

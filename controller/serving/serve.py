@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from controller.access.mutation_quotas import MutationQuotas
+from controller.apis.kraft.listener import kraft_listener
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.simulated import SimulatedBrokers
@@ -33,12 +34,12 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.archiving import LogSnapshots, archiving, head_signer, sign_heads
 from controller.serving.client_listeners import Address, ClientListeners
-from controller.serving.kraft import kraft_broker_listener, kraft_brokers, refuse_other_brokers
 from controller.serving.log_lines import write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, log_readers, reach_cluster
-from controller.settings.load import ServeSettings
+from controller.settings.load import ServeSettings, SettingsError
 from controller.store.recorder import WITHOUT_METADATA_LOG
+from controller.store.store import TopicStore
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.query import Queries, Query
 
@@ -169,7 +170,7 @@ class Service:
         self.metrics.watch(member.gauges)
         self.metrics.watch(brokers.gauges)
         priority, name = self.options.settings.quorum_priority, self._clients.advertised[0].name
-        await self._clients.open(self.api, partial(kraft_broker_listener, brokers, name, priority=priority))
+        await self._clients.open(self.api, partial(kraft_listener, brokers, name, priority=priority))
         member.start(controller.background)
         try:
             async with asyncio.TaskGroup() as both:  # votes must not wait for the HTTP server
@@ -200,8 +201,12 @@ class Service:
     def _make_brokers(self) -> SimulatedBrokers | TargetCluster | KraftBrokers:
         settings = self.options.settings
         if self._member is not None:
-            return kraft_brokers(self.log, self._member, settings, self.options.metadata_version)
-        refuse_other_brokers(self.log)
+            return self._member.brokers(self.log, self.options.metadata_version)
+        if TopicStore(self.log).durable_cluster.quorum is not None:  # changes would not reach its brokers
+            raise SettingsError(
+                "the data folder has the log of a KRaft controller: serve it with --brokers kraft, or choose another "
+                "--data"
+            )
         if isinstance(self.options.brokers, int):
             return SimulatedBrokers(self.options.brokers)
         assert self._cluster is not None, "it was reached"
@@ -254,12 +259,10 @@ class Service:
 
     @property
     def failed(self) -> asyncio.Event:
-        """Set once this process can no longer decide."""
         return self.controller.failed
 
     @property
     def ready_line(self) -> str:
-        """The lines to print once requests are accepted."""
         http = self._clients.http_address
         if self.options.joining is not None:
             return f"ready voter={self.options.settings.node_id} controller={self._clients.address} http={http}"

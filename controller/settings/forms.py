@@ -9,14 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from controller.kafka.connections import PROTOCOLS
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.server.tls import PrincipalRules
 from controller.kafka.session import normal_host
 from events.catalog import Endpoint
-
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 _VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1,5})")
 _LISTENER: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],]*):(\d{1,5})")

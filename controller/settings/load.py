@@ -49,7 +49,8 @@ class _Given(msgspec.Struct, frozen=True):
 def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()) -> ServeSettings:
     """Loads the file, then the KEY=VALUE overrides; the last value of a key counts. Raises SettingsError."""
     given = {**_from_file(config_file), **_from_overrides(overrides)}
-    ignored = [key for key, value in given.items() if value.origin != _SET and _is_ignored(key)]
+    external = (key for key, value in given.items() if value.origin != _SET and not _is_known(key))
+    ignored = [key for key in external if not key.startswith(_SECURITY_PREFIXES) and key in _kafka_settings()]
     ignored_texts = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
     given = {key: value for key, value in given.items() if key not in ignored}
     _check_keys(given)
@@ -116,10 +117,6 @@ def _is_known(key: str) -> bool:
     if key.startswith(PER_LISTENER_PREFIX):
         return key.removeprefix(PER_LISTENER_PREFIX).partition(".")[2] in PER_LISTENER
     return key in BY_KEY or key in _TOPIC_DEFAULT_KEYS or key.startswith(POLICY_PREFIXES)
-
-
-def _is_ignored(key: str) -> bool:
-    return not _is_known(key) and not key.startswith(_SECURITY_PREFIXES) and key in _kafka_settings()
 
 
 @cache

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.kafka.connections import MECHANISMS, PROTOCOLS
+from controller.kafka.server.tls import VERSIONS as TLS_VERSIONS
 from controller.machine.configs.values import Allowed, AtLeast, ConfigType, OneOf, allowed_text
 from controller.settings import forms
-from controller.settings.forms import MECHANISMS, PROTOCOLS, TLS_VERSIONS
 from events.catalog import Endpoint
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -133,7 +134,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         ",".join(TLS_VERSIONS),
         "The enabled TLS versions.",
         form=f"a comma-separated list of [{', '.join(TLS_VERSIONS)}]",
-        parse=forms.choices(TLS_VERSIONS),
+        parse=forms.choices(tuple(TLS_VERSIONS)),
     )
     ssl_principal_mapping_rules: str = setting(
         "DEFAULT",

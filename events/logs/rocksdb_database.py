@@ -188,7 +188,6 @@ class Database:
         return keys
 
     def checkpoint(self, path: Path) -> None:
-        """Copy the database to a new folder."""
         Checkpoint(self._events).create_checkpoint(str(path))
 
     def close(self) -> None:

@@ -59,7 +59,6 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> bytes:
-        """The signed text."""
         lines = ("topicwright log head 1", self.log, str(self.size), self.root, str(self.at_ms))
         return "".join(f"{line}\n" for line in lines).encode()
 
@@ -78,7 +77,6 @@ def verifies(public_key: bytes, signature: bytes, text: bytes) -> bool:
 
 
 def log_name(cluster_id: str, partition: int | None = None) -> str:
-    """The name of a log in its tree heads."""
     return cluster_id if partition is None else f"{cluster_id}/{partition}"
 
 

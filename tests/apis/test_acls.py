@@ -142,7 +142,7 @@ async def test_invalid_quota_filter_is_rejected(served: Rig, components: tuple[C
 
 
 async def test_many_quotas_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users_api, "ENTITIES_PER_SLICE", 10)
+    monkeypatch.setattr(users_api, "PER_SLICE", 10)
     users = [*(f"u{number}" for number in range(35)), "u3", "u34"]
     async with rig() as one:
         entries = tuple(quota(2.0, user).entries[0] for user in users)

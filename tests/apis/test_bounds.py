@@ -250,7 +250,7 @@ async def test_produce_of_too_many_partitions_disconnects(served: Rig) -> None:
 
 
 async def test_many_scram_users_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users_api, "USERS_PER_SLICE", 10)
+    monkeypatch.setattr(users_api, "PER_SLICE", 10)
     keys: dict[str, Any] = {"mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
     users = [*(f"u{number}" for number in range(35)), "u3"]
     async with rig() as one:

@@ -67,7 +67,11 @@ async def alter_partition(
             answers.setdefault(answer.topic_name, []).extend(answer.partitions)
     topics = []
     for topic in request.topics:
-        parts = answers[names[topic.topic_id]] if topic.topic_id in names else _unknown(topic)
+        if topic.topic_id in names:
+            parts = answers[names[topic.topic_id]]
+        else:
+            code = int(ErrorCode.UNKNOWN_TOPIC_ID)
+            parts = [PartitionAnswer(one.partition_index, code) for one in topic.partitions]
         topics.append(
             cluster.AlterPartitionTopicResult(topic_id=topic.topic_id, partitions=tuple(map(_partition, parts)))
         )
@@ -82,10 +86,6 @@ def _report(members: Membership, one: cluster.AlterPartitionData) -> IsrReport:
     return IsrReport(
         one.partition_index, isr, one.leader_epoch, one.partition_epoch, one.leader_recovery_state == 1, epochs
     )
-
-
-def _unknown(topic: cluster.AlterPartitionTopic) -> list[PartitionAnswer]:
-    return [PartitionAnswer(one.partition_index, int(ErrorCode.UNKNOWN_TOPIC_ID)) for one in topic.partitions]
 
 
 def _partition(answer: PartitionAnswer) -> cluster.AlterPartitionResult:

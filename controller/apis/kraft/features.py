@@ -1,9 +1,9 @@
-"""The UpdateFeatures handler of a KRaft controller (KIP-584, KIP-778), and the supported and finalized features that
-ApiVersions returns."""
+"""The UpdateFeatures handler of a KRaft controller (KIP-584, KIP-778), and the finalized features that ApiVersions
+returns."""
 
 from __future__ import annotations
 
-from controller.apis import cluster
+from controller.apis.cluster import finalized_keys
 from controller.apis.kraft.broker_requests import broker_error
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.port import stamp
@@ -14,9 +14,7 @@ from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
 from controller.quorum.features import (
     KRAFT_VERSION,
-    PRIORITY,
     SUPPORTED,
-    FeatureRange,
     Registered,
     RegisteredControllers,
     why_unsupported,
@@ -32,18 +30,12 @@ UPGRADE = 1
 _FAILED_WITHOUT_RESULTS_SINCE = 2
 
 
-def supported_features(priority: int) -> tuple[messages.SupportedFeatureKey, ...]:
-    """The features that this controller supports. The feature `topicwright.priority` reports its leader `priority`."""
-    ranges = {**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)}
-    return cluster.supported_features(ranges)
-
-
 def finalized_features(brokers: KraftBrokers) -> tuple[int, tuple[messages.FinalizedFeatureKey, ...]]:
     """The newest applied metadata offset (the features epoch in ApiVersions), and the finalized features."""
     levels = dict(brokers.membership.cluster.features)
     if brokers.node.quorum.kraft_version:
         levels[KRAFT_VERSION] = brokers.node.quorum.kraft_version
-    return brokers.replication.applied - 1, cluster.finalized_keys(levels.items())
+    return brokers.replication.applied - 1, finalized_keys(levels.items())
 
 
 async def update_features(

@@ -1,6 +1,7 @@
 """The handlers of a controller listener in KRaft mode, for brokers, voters, clients, and requests that brokers forward.
 
-While another controller leads, only the quorum's own APIs are answered. `serving.kraft` opens the listener.
+While another controller leads, only the quorum's own APIs are answered. Listeners for clients lack the APIs of brokers
+and controllers.
 
 Envelope (KIP-590) has a client's request with its header, and the client's principal and address. `forward` calls the
 handler of the forwarded API, which answers as if the client had sent the request. Only client APIs of this listener may
@@ -17,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from controller.access.authorizer import Operation
-from controller.apis.cluster import describe_controllers
+from controller.apis.cluster import describe_controllers, supported_features, with_api_versions
 from controller.apis.kraft.broker_requests import (
     allocate_producer_ids,
     alter_partition,
@@ -26,7 +27,7 @@ from controller.apis.kraft.broker_requests import (
     register_broker,
     unregister_broker,
 )
-from controller.apis.kraft.features import update_features
+from controller.apis.kraft.features import finalized_features, update_features
 from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
 from controller.apis.kraft.quorum import quorum_handler, register_controller, unregister_controller
 from controller.apis.tables import administration, descriptions, rows
@@ -46,6 +47,7 @@ from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
+from controller.quorum.features import PRIORITY, SUPPORTED, FeatureRange
 
 PRINCIPAL_DESERIALIZATION_FAILURE = 97
 _VERSION = struct.Struct(">h")
@@ -160,8 +162,11 @@ _OF_QUORUM: Final[Mapping[int, Operation]] = {
 """The quorum's own APIs, which every voter answers, and the required operations on the cluster."""
 
 
-def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
-    """The table (a handler by API key) of a controller listener. The caller adds ApiVersions (`with_api_versions`)."""
+def kraft_listener(
+    brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
+) -> dict[int, ApiHandler]:
+    """Handlers by API key: for brokers and controllers on the listener `of_brokers_name`, for clients on any other.
+    `priority` is the leader priority that this voter reports."""
     members, node, registered = brokers.membership, brokers.node, brokers.replication.registered
     of_leader: dict[Operation | None, dict[int, Handler]] = {
         None: {  # handlers that check permissions themselves
@@ -201,7 +206,11 @@ def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapp
     }
     table = rows(handlers, versions_max)
     table |= rows({ApiKey.ENVELOPE: led(ApiKey.ENVELOPE, "ClusterAction", partial(forward, table))}, versions_max)
-    return table
+    if api.advertised.name != of_brokers_name:
+        of_nodes = {*of_leader["ClusterAction"], *_OF_QUORUM, ApiKey.ENVELOPE} - {ApiKey.DESCRIBE_QUORUM}
+        table = {key: handler for key, handler in table.items() if key not in of_nodes}
+    features = supported_features({**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)})
+    return with_api_versions(table, supported_features=features, finalized=partial(finalized_features, brokers))
 
 
 def _guarded(

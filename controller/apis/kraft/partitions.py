@@ -83,7 +83,9 @@ async def alter_partition_reassignments(
     allowed = request.allow_replication_factor_change  # version 0 always allows it (KIP-860)
     requested: dict[str, list[Reassignment]] = {}
     for topic in request.topics:
-        requested.setdefault(topic.name, []).extend(map(_reassignment, topic.partitions))
+        for one in topic.partitions:
+            replicas = None if one.replicas is None else tuple(map(BrokerId, one.replicas))
+            requested.setdefault(topic.name, []).append(Reassignment(one.partition_index, replicas))
     answers: dict[str, list[messages.ReassignablePartitionResponse]] = {name: [] for name in requested}
     for portion in in_portions(requested.items()):
         origin = origin_of(api, context)
@@ -106,11 +108,6 @@ async def alter_partition_reassignments(
         ),
         allow_replication_factor_change=allowed,
     )
-
-
-def _reassignment(one: messages.ReassignablePartition) -> Reassignment:
-    replicas = None if one.replicas is None else tuple(BrokerId(replica) for replica in one.replicas)
-    return Reassignment(one.partition_index, replicas)
 
 
 def _responses(answer: Answer, requested: Sequence[Reassignment]) -> Iterator[messages.ReassignablePartitionResponse]:

@@ -319,8 +319,12 @@ async def _dry_run_together(link: ClusterLink, planned: Sequence[PlannedCommand]
             refusals = dict.fromkeys((one.topic.name for one in waiting), _unreachable(error))
         for one in waiting:
             refusal = refusals[one.topic.name]
-            if refusal is None or not refusal.retriable or _has_timed_out(one.command, started_s):
-                results[one.command.topic] = _result(refusal)
+            waits_ms = one.command.timeout_ms if isinstance(one.command, commands.CreateTopic) else CHANGE_TIMEOUT_MS
+            if refusal is None:
+                results[one.command.topic] = commands.DryRunResult()
+            elif not refusal.retriable or _now_s() >= started_s + max(0, waits_ms) / 1000:
+                why = f"The target cluster does not answer: {refusal.message}" if refusal.retriable else refusal.message
+                results[one.command.topic] = commands.DryRunResult(refusal.code, why)
         waiting = [one for one in waiting if one.command.topic not in results]
         if not waiting:
             return results
@@ -351,15 +355,3 @@ def _unreachable(error: Exception) -> Refusal:
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _has_timed_out(command: commands.TopicCommand, started_s: float) -> bool:
-    waits_ms = command.timeout_ms if isinstance(command, commands.CreateTopic) else CHANGE_TIMEOUT_MS
-    return _now_s() >= started_s + max(0, waits_ms) / 1000
-
-
-def _result(refusal: Refusal | None) -> commands.DryRunResult:
-    if refusal is None:
-        return commands.DryRunResult()
-    why = f"The target cluster does not answer: {refusal.message}" if refusal.retriable else refusal.message
-    return commands.DryRunResult(refusal.code, why)

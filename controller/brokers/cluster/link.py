@@ -65,7 +65,8 @@ class SharedCall(Generic[T]):
         """An answer as of now. Raises whatever the call raises."""
         if self._following is None:
             self._following = asyncio.create_task(self._call_after(self._under_way))
-            self._following.add_done_callback(_retrieve_exception)
+            # Retrieve its exception: asyncio would log it if all waiting callers were cancelled.
+            self._following.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._following)
 
     async def _call_after(self, before: asyncio.Task[T] | None) -> T:
@@ -73,12 +74,6 @@ class SharedCall(Generic[T]):
             await asyncio.wait((before,))
         self._under_way, self._following = self._following, None
         return await self._call()
-
-
-def _retrieve_exception(task: asyncio.Task[T]) -> None:
-    """Marks an exception as retrieved: asyncio would log it if all waiting callers were cancelled."""
-    if not task.cancelled():
-        task.exception()
 
 
 METADATA_VERSION = 12

@@ -55,7 +55,10 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
     found = import_all(EventCollector(Author(request_id, COMMAND, "as it was"), image))
-    events = (_metadata_adopted(folder, image, quorum), quorum, *_events(image, found, request_id))
+    unknown = [encode_record(record) for kind in _UNKNOWN_TO_MACHINE for record in image.all(kind)]
+    unknown += [record.value for record in image.unknown]
+    begun = catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(unknown))
+    events = (begun, quorum, *_events(image, found, request_id))
     epochs = ProtocolIds().after(found.ids).broker_epochs
     mark = MetadataMark(folder.end_offset, tuple(sorted(epochs.items())), adopted=True)
     return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.ids.acls)}, request_id)
@@ -134,14 +137,6 @@ def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
 
 
 # --- events
-
-
-def _metadata_adopted(
-    folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpochBegun
-) -> catalog.MetadataAdopted:
-    records = [encode_record(record) for kind in _UNKNOWN_TO_MACHINE for record in image.all(kind)]
-    records += [record.value for record in image.unknown]
-    return catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(records))
 
 
 def _events(image: MetadataImage, found: Imported, request_id: RequestId) -> Iterator[catalog.Event]:

@@ -327,7 +327,6 @@ class KraftBrokers(Brokers):
         )
 
     def gauges(self) -> list[tuple[str, str, float]]:
-        """Metrics: name, description, value."""
         return [("configs_unreadable", "Config values that Kafka's own nodes cannot read.", self.unreadable.count)]
 
     async def stop(self) -> None:

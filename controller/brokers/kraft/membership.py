@@ -121,7 +121,6 @@ def controller_registration(
 
 
 def controller_record(request: cluster_messages.ControllerRegistrationRequest) -> kinds.RegisterControllerRecord:
-    """The metadata record of a controller's registration."""
     return kinds.RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -66,7 +66,6 @@ def topic_records(
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
-    """The record of a partition at a metadata.version level."""
     known = replica_metadata_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
@@ -162,7 +161,6 @@ def broker_records(
 
 
 def registration_record(broker: Broker, epoch: int, level: int) -> kinds.RegisterBrokerRecord:
-    """The record of a broker with its wire epoch, at a metadata.version level."""
     endpoints = zip(broker.endpoints, broker.security_protocols, strict=True)
     return kinds.RegisterBrokerRecord(
         version=broker_record_version(level),

@@ -222,7 +222,10 @@ class MetadataProjector(Projector):
         records = [*record_kinds.kind_records(record_kinds.FEATURES, before, after)]
         records += projection.broker_records(before, after, self._epochs, first + len(records))
         records += record_kinds.kind_records(record_kinds.CONFIGS, before, after)
-        self._update_epoch(event, first)
+        if isinstance(event, catalog.BrokerRegistered) and event.details is not None:
+            self._epochs = {**self._epochs, event.broker_id: first}
+        elif isinstance(event, catalog.BrokerUnregistered):
+            self._epochs = {key: epoch for key, epoch in self._epochs.items() if key != event.broker_id}
         if isinstance(event, catalog.ProducerIdsAllocated):
             end, epoch = event.next_producer_id, self._epochs.get(event.broker_id, -1)
             records.append(ProducerIdsRecord(broker_id=event.broker_id, broker_epoch=epoch, next_producer_id=end))
@@ -253,12 +256,6 @@ class MetadataProjector(Projector):
             records.append(record_kinds.acl_record(acl_id, "", acl))
             self._acl_ids = changed(self._acl_ids, acl, acl_id)
         return records
-
-    def _update_epoch(self, event: catalog.Event, offset: int) -> None:
-        if isinstance(event, catalog.BrokerRegistered) and event.details is not None:
-            self._epochs = {**self._epochs, event.broker_id: offset}
-        elif isinstance(event, catalog.BrokerUnregistered):
-            self._epochs = {key: epoch for key, epoch in self._epochs.items() if key != event.broker_id}
 
     def _append(self, records: list[MetadataRecord]) -> None:
         for record in records:

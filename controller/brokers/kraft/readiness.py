@@ -232,7 +232,9 @@ class Readiness:
         if names:
             self._waiting.append(AwaitedTopics(end, log_end, names))
             for broker_id in self._cluster.live:
-                self._begin(broker_id)
+                if broker_id not in self._tasks:
+                    self._fetched[broker_id] = asyncio.Event()
+                    self._tasks[broker_id] = self._controller.background(self._follow(broker_id))
 
     def fetched(self, broker_id: int) -> None:
         """A broker has fetched more of the metadata log: probe it if topics wait."""
@@ -247,11 +249,6 @@ class Readiness:
     def stop(self) -> None:
         for task in self._tasks.values():
             task.cancel()
-
-    def _begin(self, broker_id: BrokerId) -> None:
-        if broker_id not in self._tasks:
-            self._fetched[broker_id] = asyncio.Event()
-            self._tasks[broker_id] = self._controller.background(self._follow(broker_id))
 
     async def _follow(self, broker_id: BrokerId) -> None:
         """Probe a broker until it has applied everything, then keep the connection open for a while."""

@@ -46,8 +46,11 @@ def wants_leadership(known: Known | None, epoch: int, snapshot: SnapshotId | Non
     return snapshot is not None and snapshot.epoch == epoch
 
 
-class QuorumReplication:
+class QuorumReplication(BatchApplier):
     """Implements the port `Replication` for one event log. `first` becomes the first event of an empty log."""
+
+    _led_epoch: int | None = None
+    """The epoch in which this node leads and has applied everything committed before."""
 
     def __init__(
         self,
@@ -57,16 +60,11 @@ class QuorumReplication:
         projector: MetadataProjector,
         first: SettingsChanged,
     ) -> None:
+        super().__init__(node, files, log, projector, first)
         self.on_lost: Callable[[], None] = lambda: None
-        self.applier = BatchApplier(node, files, log, projector, first)
-        self.tree_heads = self.applier.tree_heads
         self.pages = EventPages(log, files)
         """Serves events to voters whose event log lacks them."""
         self.registered = RegisteredControllers(files)
-        self._files = files
-        self._node, self._log, self._projector = node, log, projector
-        self._led_epoch: int | None = None
-        """The epoch in which this node leads and has applied everything committed before."""
         projector.log_end = lambda: files.end
         node.want_leadership(False)
         self._follow_if_unsupported()
@@ -74,11 +72,6 @@ class QuorumReplication:
     @property
     def quorum(self) -> Consensus:
         return self._node.quorum
-
-    @property
-    def applied(self) -> int:
-        """The metadata log below this offset is in the event log."""
-        return self.applier.applied
 
     @property
     def leads(self) -> bool:
@@ -98,7 +91,7 @@ class QuorumReplication:
 
     def reload(self) -> None:
         self._led_epoch = None
-        self.applier.reload()
+        super().reload()
         if not self.quorum.can_lead and not self._projector.unsupported and not self.tree_heads.is_minority:
             self._node.set_can_lead(True)
 
@@ -116,8 +109,8 @@ class QuorumReplication:
         """Record the applied metadata log offset in the event log, even without new events. Returns the offset. Raises
         LogError."""
         end = self.applied
-        if end > self._projector.mark.applied and self.applier.transactions.begun_at is None:
-            self.applier.write(Commit(own={MARK: self._projector.record_applied(end)}))
+        if end > self._projector.mark.applied and self.transactions.begun_at is None:
+            self.write(Commit(own={MARK: self._projector.record_applied(end)}))
         return end
 
     async def commit(self, commit: Commit) -> None:
@@ -138,8 +131,8 @@ class QuorumReplication:
                 raise LogDiskFull(self.quorum.full) from failure
             raise LeadLost from failure
         with self._resign_on_log_error():
-            self.applier.write(commit)
-        self.applier.applied = last + 1
+            self.write(commit)
+        self.applied = last + 1
 
     @contextmanager
     def _resign_on_log_error(self) -> Iterator[None]:
@@ -157,7 +150,7 @@ class QuorumReplication:
         while not stopping.is_set():
             if self.applied < self.quorum.high_watermark:
                 with self._resign_on_log_error():
-                    records = await self.applier.apply_next(recorder, self.quorum.high_watermark)
+                    records = await self.apply_next(recorder, self.quorum.high_watermark)
                 self._follow_if_unsupported()
                 await asyncio.sleep(0)
                 if records:
@@ -187,13 +180,13 @@ class QuorumReplication:
 
     def _end_transaction(self) -> None:
         """Abort a transaction that the previous leader left open (KIP-868)."""
-        if self.applier.transactions.begun_at is not None:
+        if self.transactions.begun_at is not None:
             reason = "another controller leads"
             try:
                 self._node.append([(None, encode_record(kinds.AbortTransactionRecord(reason=reason)))])
             except OSError as failure:
                 raise LogDiskFull(str(failure)) from failure
-            self.applier.transactions.abort()
+            self.transactions.abort()
 
     async def _wait_for_change(self, stopping: asyncio.Event) -> None:
         changed = self._node.until(lambda quorum: self.applied < quorum.high_watermark or self._may_lead())

@@ -60,7 +60,6 @@ class ConnectionCounts:
 
     @property
     def is_over(self) -> bool:
-        """True if there are more connections than `total_max`."""
         return self.total > self.total_max
 
     def admit(self, host: str, more: int = 0) -> bool:
@@ -168,7 +167,6 @@ class KafkaServer:
         self.reader.shutdown(wait=False, cancel_futures=True)
 
     def disconnect(self) -> None:
-        """Abort all connections."""
         for connection in tuple(self._connections):
             connection.abort()
 

@@ -76,7 +76,6 @@ class BrokenBatch(UserError):
 def encode_batch(
     base_offset: int, leader_epoch: int, timestamp_ms: int, records: Sequence[Pair], *, is_control: bool = False
 ) -> bytes:
-    """Encode a batch whose first record has `base_offset`."""
     assert records, "a batch has records"
     body = bytearray()
     for delta, (key, value) in enumerate(records):
@@ -215,7 +214,6 @@ def snapshot_footer() -> Pair:
 
 
 def control_type(key: bytes | None) -> int:
-    """The type of a control record, from its key."""
     assert key is not None, "control records have keys"
     return int.from_bytes(key[2:4], "big")
 
@@ -260,7 +258,6 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Embedded
 
 
 def embed_events(first: int, values: Sequence[bytes], root: bytes = b"") -> bytes:
-    """The value of a NoOpRecord with embedded events."""
     data = _encoder.encode((_FORM, first, tuple(values), *([root] if root else ())))
     return _HEAD + encode_uvarint(len(data)) + data
 

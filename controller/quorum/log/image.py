@@ -102,7 +102,6 @@ class MetadataImage:
         self.transactions = Transactions()
 
     def all(self, kind: type[R]) -> Collection[R]:
-        """The current records of a type."""
         if issubclass(kind, kinds.ConfigRecord):
             return cast("Collection[R]", [each for configs in self._configs.values() for each in configs.values()])
         return cast("Collection[R]", self._records[kind].values())
@@ -143,7 +142,6 @@ class MetadataImage:
 
     @property
     def level(self) -> int:
-        """The level of metadata.version."""
         return dict(self.features).get(METADATA_VERSION_FEATURE, 0)
 
     @property

@@ -176,7 +176,6 @@ KIND_OF: Final[Mapping[type[MetadataRecord], Kind]] = {
 
 
 def by_name(values: Any) -> Mapping[str, Any]:
-    """The values of one key by name."""
     if values is None:
         return {}
     return dict(values) if isinstance(values, tuple) else {"": values}
@@ -194,7 +193,6 @@ def key_records(kind: Kind, key: Any, before: Any, after: Any) -> Iterator[Metad
 
 
 def kind_records(kind: Kind, before: Cluster, after: Cluster) -> Iterator[MetadataRecord]:
-    """The records that change all values of a kind."""
     old, new = kind.values(before), kind.values(after)
     for key in sorted(differing(old, new), key=kind.order):
         yield from key_records(kind, key, old.get(key), new.get(key))

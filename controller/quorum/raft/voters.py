@@ -43,8 +43,6 @@ class Voter(msgspec.Struct, frozen=True):
 
 
 class VoterSet(msgspec.Struct, frozen=True):
-    """Voters by id."""
-
     by_id: dict[int, Voter] = {}
 
     @staticmethod
@@ -111,13 +109,11 @@ class VoterHistory:
                     self._versions.append((offset, decode_control(kinds.KRaftVersion, value).k_raft_version))
 
     def truncated(self, end: int) -> None:
-        """The log was truncated to `end`."""
         self._sets = [each for each in self._sets if each[0] < end]
         self._versions = [each for each in self._versions if each[0] < end]
 
     @property
     def newest(self) -> VoterSet:
-        """The newest voter set."""
         return self._sets[-1][1] if self._sets else self._static
 
     @property

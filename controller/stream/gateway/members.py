@@ -143,10 +143,6 @@ class Members:
             self._log.warning("announcement not sent", why=str(error))
 
 
-def node_of(gateway: Announcement, listener: str | None) -> Node:
-    return Node(node_id_of(gateway.gateway_id), *gateway.address_for(listener))
-
-
 class StreamGateway(ControllerApi):
     """The `ControllerApi` of a gateway: responses list brokers and live gateways as nodes."""
 
@@ -160,16 +156,16 @@ class StreamGateway(ControllerApi):
     def nodes(self, include_fenced: bool = False) -> list[Node]:
         brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
         gateways, listener = self.members.live(), self._listener
+        own_nodes = [Node(node_id_of(one.gateway_id), *one.address_for(listener)) for one in gateways]
         if any(broker.endpoints and broker.endpoints[0].port > 0 for broker in brokers):
-            own = self._brokers_at(self._endpoint_or_none, include_fenced)
-            return [*own, *(node_of(one, listener) for one in gateways)]
+            return [*self._brokers_at(self._endpoint_or_none, include_fenced), *own_nodes]
         live = [broker for broker in brokers if not broker.fenced]
         nodes = []
         for broker in brokers:
             turn = live.index(broker) if not broker.fenced else 0
             host, port = gateways[turn % len(gateways)].address_for(listener)
             nodes.append(Node(broker.broker_id, host, port, broker.rack, broker.fenced))
-        return [*nodes, *(node_of(one, listener) for one in gateways[len(live) :])]
+        return [*nodes, *own_nodes[len(live) :]]
 
     def controller_id(self) -> int:
         """The node for admin requests: this gateway."""

@@ -55,7 +55,7 @@ from controller.machine.commands.commands import (
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
-from controller.machine.state import Cluster, State
+from controller.machine.state import State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED, JudgedCommand
 from controller.store.partitioned_store import PartitionedStore
@@ -111,13 +111,9 @@ class ClusterStateCopies:
         self._send(CopyClusterState(request_id=request_id, at_ms=at_ms, configs=configs, rules=first.rules), numbers)
 
     def _lagging(self) -> tuple[int, ...]:
-        first, *_ = copied = [_copied(each.store.durable_cluster) for each in self._partitions]
+        clusters = [each.store.durable_cluster for each in self._partitions]
+        first, *_ = copied = [(one.configs_of_brokers(), one.rules and one.rules.number) for one in clusters]
         return tuple(number for number, each in enumerate(copied) if each != first)
-
-
-def _copied(cluster: Cluster) -> tuple[object, int]:
-    """The state that every partition must have: the configs of brokers, and the version of the rules."""
-    return cluster.configs_of_brokers(), 0 if cluster.rules is None else cluster.rules.number
 
 
 def _expected(state: State, command: AnyCommand) -> Decision:

@@ -224,12 +224,10 @@ class GatewayService:
 
     @property
     def failed(self) -> asyncio.Event:
-        """Set once this gateway cannot follow the events topic any further."""
         return self.node.failed
 
     @property
     def ready_line(self) -> str:
-        """The line to print once requests are accepted."""
         return self.clients.ready_line()
 
     async def stop(self) -> None:

@@ -85,7 +85,6 @@ def decode_command(value: bytes | None) -> AnyCommand:
 
 
 def partition_of_command(command: TopicCommand | ClusterCommand, partitions: int) -> int:
-    """The partition that decides a client's command."""
     if isinstance(command, ClusterCommand | AlterResourceConfigs):
         return CLUSTER_PARTITION
     return partition_of(shard_key(command.topic), partitions)
@@ -156,16 +155,13 @@ class RecentRequests:
             self._last_event.pop(key, None)
             self._last_event[key] = record.offset
             if record.offset - self._forgot_at >= _FORGET_EVERY:
-                self._forget(record.offset + 1 - RECENT_EVENTS)
                 self._forgot_at = record.offset
+                for old, last in list(self._last_event.items()):
+                    if last > record.offset - RECENT_EVENTS:
+                        break
+                    del self._last_event[old]
 
     def contains(self, command: TopicCommand | ClusterCommand, next_event: int) -> bool:
         """True if the command was decided recently; `next_event` is the partition's next event."""
         last = self._last_event.get((type(command).__name__, command.request_id, command.topic))
         return last is not None and last >= next_event - RECENT_EVENTS
-
-    def _forget(self, before: int) -> None:
-        for key, last in list(self._last_event.items()):
-            if last >= before:
-                break
-            del self._last_event[key]

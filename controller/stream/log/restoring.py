@@ -14,7 +14,7 @@ Everything here blocks.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from controller.stream.log.topics import offset_ranges, offsets_consumer, prepar
 from events.catalog import EVENT_VERSION
 from events.errors import UserError
 from events.logs.events_topic import Fence, Position, encode_record
+from events.logs.log import grouped
 from projections.replay.log.kafka_ref import KafkaTopic, TopicReader
 from projections.replay.log.secondary import FrozenLog
 
@@ -93,10 +94,10 @@ class _ToRestore(msgspec.Struct, frozen=True):
     commands_lost: int
 
     def records(self) -> Iterator[bytes]:
-        chunks, epoch = _chunks(value for _, value in self.log.read()), 0
+        chunks, epoch = grouped((value for _, value in self.log.read()), CHUNK_BYTES, len), 0
         while (chunk := next(chunks, None)) is not None or epoch <= self.position.epoch:
             epoch += 1
-            yield encode_record(Fence(epoch, WRITER, RELEASE, EVENT_VERSION, chunk or (), self.next_source))
+            yield encode_record(Fence(epoch, WRITER, RELEASE, EVENT_VERSION, tuple(chunk or ()), self.next_source))
 
 
 def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[FrozenLog, StoredPosition]:
@@ -118,19 +119,6 @@ def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Fr
 def _next_source(position: Position, first: int, end: int) -> tuple[int, int]:
     """The next command to decide among those in the commands topic, and the number of lost ones before it."""
     return min(max(position.next_source, first), end), max(0, first - position.next_source)
-
-
-def _chunks(values: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
-    chunk: list[bytes] = []
-    size = 0
-    for value in values:
-        if chunk and size + len(value) > CHUNK_BYTES:
-            yield tuple(chunk)
-            chunk, size = [], 0
-        chunk.append(value)
-        size += len(value)
-    if chunk:
-        yield tuple(chunk)
 
 
 def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequence[_ToRestore]) -> None:

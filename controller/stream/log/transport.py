@@ -84,16 +84,10 @@ class Transport:
         self._opening = asyncio.Lock()
         self._reading = asyncio.Lock()
 
-    async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
-        """Append records to a partition of the events topic, in order and contiguously.
-
-        The future gets the first record's offset after all in-sync replicas have acknowledged all records; -1 if their
-        offsets are not contiguous.
-        """
-        return asyncio.ensure_future(self._append(partition, values))
-
-    async def _append(self, partition: int, values: Sequence[bytes]) -> int:
-        """Append batch after batch, each after the previous acknowledgement, so that none overtakes an expired one."""
+    async def append(self, partition: int, values: Sequence[bytes]) -> int:
+        """Append records to a partition of the events topic, in order: batch after batch, each after the previous
+        acknowledgement, so that none overtakes an expired one. Returns the first record's offset after all in-sync
+        replicas have acknowledged all records; -1 if their offsets are not contiguous."""
         first = expected = -1
         with _kafka_errors():
             producer = await self._opened_producer()

@@ -155,7 +155,7 @@ class Engine:
             return False
         while True:
             fence = self._fence(state)
-            end = await (await self.transport.append(partition, [encode_record(fence)])) + 1
+            end = await self.transport.append(partition, [encode_record(fence)]) + 1
             if not await self._read(state, end, is_current):
                 return False
             if state.reader.writer == fence.writer:
@@ -243,7 +243,9 @@ class Engine:
                         expected = state.reader.kafka_offset
                         batch = await self._decided(state, leader, group)
                         if batch.values:
-                            appending = await self.transport.append(partition, batch.values)
+                            appending: asyncio.Future[int] = asyncio.ensure_future(
+                                self.transport.append(partition, batch.values)
+                            )
                             batches.append((state, leader, expected, batch, appending))
                 for state, _, expected, batch, appending in batches:
                     if await appending != expected:

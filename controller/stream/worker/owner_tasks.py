@@ -208,17 +208,14 @@ class PartitionLeader:
             self._wake.clear()
             outbox, self._outbox = self._outbox, []
             try:
-                await self._submit(outbox)
+                transport, partition = self._transport(), self._partition.partition
+                sent = [await transport.put(partition, key_of(each).encode(), encode_command(each)) for each in outbox]
+                self._last_offset = max([self._last_offset, *await asyncio.gather(*sent)])
             except KafkaUnavailable as error:
                 self._rejected(f"Kafka rejected commands: {error}")
                 return
             self._acknowledged += len(outbox)
             self._poke()
-
-    async def _submit(self, outbox: Sequence[AnyCommand]) -> None:
-        transport, partition = self._transport(), self._partition.partition
-        appending = [await transport.put(partition, key_of(each).encode(), encode_command(each)) for each in outbox]
-        self._last_offset = max([self._last_offset, *await asyncio.gather(*appending)])
 
     def _poke(self) -> None:
         progress, self._progress = self._progress, asyncio.Event()

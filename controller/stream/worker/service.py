@@ -65,8 +65,6 @@ POLL_TIMEOUT_S = 5.0
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `worker`."""
-
     bootstrap: str
     http: Address
     data: Path
@@ -205,7 +203,12 @@ class Worker:
         self._status = WorkerStatus(self._reports)
         metrics.watch(self._status.gauges)
         hosts = hosts_of(settings).named(options.http.host)
-        self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, hosts)
+        self._app = build_worker_app(
+            self._status.why_not_ready,
+            lambda: None if self._topic_watch is None else self._topic_watch.error,
+            metrics,
+            hosts,
+        )
         self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
         self._topic_watch: TopicWatch | None = None
@@ -284,9 +287,6 @@ class Worker:
             self._wait_for,
         )
         return partition_clusters(self._cluster, topics, settings)
-
-    def _topics_error(self) -> str | None:
-        return None if self._topic_watch is None else self._topic_watch.error
 
     def _wait_for(self, why: str) -> None:
         self._status.idle_reason = why

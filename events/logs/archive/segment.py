@@ -105,7 +105,6 @@ class SegmentIndex:
         return (key for key, _ in self._scan(kind, after or None))
 
     def each(self) -> Iterator[tuple[bytes, list[range]]]:
-        """All index keys with their runs."""
         for key, value in self.pairs().items():
             yield key, _ranges(self._start, _decode(value))
 
@@ -245,7 +244,6 @@ class SegmentFile:
         return [number for number, (first, after) in pairs if first < end and after > start]
 
     def values(self, group: int) -> list[bytes]:
-        """The bytes of the events of a group."""
         table = self._file.read(group, (VALUE, CANONICAL), plain=True)
         try:
             found: list[bytes] = pc.coalesce(table[CANONICAL], table[VALUE]).cast(pa.binary()).to_pylist()
@@ -261,7 +259,6 @@ class SegmentFile:
             yield from self.values(group)
 
     def records(self) -> Iterator[tuple[Recorded, bytes]]:
-        """All events with their bytes."""
         for offset, value in enumerate(self.each_value(), self.segment.start):
             try:
                 yield decode_event(offset, value), value

@@ -234,20 +234,16 @@ class Bucket:
 
         try:
             if self._reached is None:
-                system, path = fs.FileSystem.from_uri(_bounded(self.url))
+                url = self.url
+                if url.startswith(("gs:", "gcs:")) and _LIMIT not in url:  # Google's client retries for 15 minutes
+                    url += f"{'&' if '?' in url else '?'}{_LIMIT}={TRIED_S}"
+                system, path = fs.FileSystem.from_uri(url)
                 self._reached = system, path.rstrip("/")
             return call(*self._reached)
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
             raise _away(self.url, error) from None
-
-
-def _bounded(url: str) -> str:
-    """The URL with a retry limit for Google's client, whose default is 15 minutes."""
-    if not url.startswith(("gs:", "gcs:")) or _LIMIT in url:
-        return url
-    return f"{url}{'&' if '?' in url else '?'}{_LIMIT}={TRIED_S}"
 
 
 def _checked(name: str) -> str:

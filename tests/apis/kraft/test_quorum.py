@@ -12,10 +12,10 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 from structlog.testing import capture_logs
 
+from controller.apis.kraft.listener import kraft_listener
 from controller.apis.kraft.quorum import LOGGED_EVERY_S, RejectedFetches
 from controller.kafka.handling import ApiHandler, ClientConnection, RequestContext
 from controller.kafka.messages import APIS, ApiKey, quorum
-from controller.serving.kraft import kraft_broker_listener
 from events.catalog import Endpoint
 
 
@@ -48,7 +48,7 @@ def listener(leads: bool, request: Any = None) -> dict[int, ApiHandler]:
     """The listener of a voter of cluster c with broker 1. `request` replaces the `request` method of its node."""
     brokers = Mock(replication=SimpleNamespace(leads=leads, registered=None), node=Mock(request=request))
     api = Mock(advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=Mock(brokers={1: object()}))
-    return kraft_broker_listener(brokers, "C", api, {})
+    return kraft_listener(brokers, "C", api, {})
 
 
 OF_WHOEVER = {

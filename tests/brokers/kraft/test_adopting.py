@@ -40,7 +40,6 @@ from controller.quorum.log.metadata_records import (
     UserScramCredentialRecord,
 )
 from controller.quorum.raft.voters import Voter, VoterSet, leader_change_record
-from controller.serving.kraft import kraft_brokers
 from controller.serving.quorum_member import Member
 from controller.settings.load import SettingsError, load_settings
 from controller.store.store import TopicStore
@@ -350,7 +349,7 @@ async def _served_of(data: Path, log: RocksDbLog) -> None:
     member = Member(data, settings, None, "PLAINTEXT")
     try:
         member.open(log, Endpoint("PLAINTEXT", "127.0.0.1", 9093), AsyncMock())
-        kraft_brokers(log, member, settings, None)
+        member.brokers(log, None)
     finally:
         await member.stop()
 

@@ -37,7 +37,7 @@ async def cut_short(desk: Desk) -> None:
         desk.node.append([(None, encode_record(kinds.NoOpRecord()))])
         end = desk.seat.log.end
         await desk.node.until(lambda core, end=end: core.high_watermark >= end)  # type: ignore[misc]
-        desk.replication.applier.applied = end
+        desk.replication.applied = end
         taken = Snapshotting(desk.node.quorum, desk.seat.log, 1, 0, lambda: 0.0, applied)
         assert await taken.take()
     assert desk.seat.log.start > 0

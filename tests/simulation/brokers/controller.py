@@ -7,6 +7,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from controller.apis.kraft.listener import kraft_listener
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector
@@ -20,7 +21,6 @@ from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.effects import NotLeader, Options
 from controller.quorum.raft.voters import Voter
-from controller.serving.kraft import kraft_broker_listener
 from events.catalog import Endpoint, SettingsChanged
 from tests.simulation.brokers.door import Door
 from tests.simulation.faulty_log import FaultyLog
@@ -116,7 +116,7 @@ class ControllerProcess(Serving):
     async def start(self) -> None:
         await self.run(asyncio.ensure_future, self._start())
         self.door = Door(
-            self.number, CONTROLLER_LISTENER, kraft_broker_listener(self.brokers, CONTROLLER_LISTENER, self.api, {})
+            self.number, CONTROLLER_LISTENER, kraft_listener(self.brokers, CONTROLLER_LISTENER, self.api, {})
         )
 
     async def _start(self) -> None:

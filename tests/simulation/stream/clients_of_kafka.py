@@ -35,12 +35,9 @@ class SimulatedTransport(Transport):
     def __init__(self, link: Link, events_link: Link) -> None:
         self._link, self._events_link, self._kafka = link, events_link, link.kafka
 
-    async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
-        return asyncio.ensure_future(self._append_in_parts(partition, list(values)))
-
-    async def _append_in_parts(self, partition: int, values: list[bytes]) -> int:
+    async def append(self, partition: int, values: Sequence[bytes]) -> int:
         cut = self._kafka.rng.randrange(len(values)) if self._kafka.rng.random() < 0.1 else 0
-        parts = [part for part in (values[:cut], values[cut:]) if part]
+        parts = [part for part in (list(values[:cut]), list(values[cut:])) if part]
         firsts = await asyncio.gather(
             *(
                 self._events_link.call(partial(self._kafka.append, partition, part), self._kafka.replicates_s)
