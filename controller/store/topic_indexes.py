@@ -29,6 +29,7 @@ from events.names import NO_LEADER, BrokerId, ShardKey, is_placeholder
 UNHEALTHY, TALLIES, REPLICAS, CREATED_IN = b"x", b"y", b"r", b"b"
 _ID = struct.Struct(">I")
 _ZERO = 1 << 31
+_FIRST_BLOCK = b"\1"
 RANGE_SIZE = 1 << 16
 """Offsets in a range. A list of topics at a past time reads a snapshot, and the topics created in later ranges."""
 
@@ -39,14 +40,21 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def put_replicas(puts: Puts, log: StateKeys, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
     """Add to `puts` the entries by broker of a changed topic. `log` has the entries before."""
+    if before is not None and after is not None and before.partitions is after.partitions:
+        return
+    name = key.encode()
     old: tuple[Block, ...] = () if before is None else blocks_of(before.partitions)
     new: tuple[Block, ...] = () if after is None else blocks_of(after.partitions)
+    if len(old) < 2 and len(new) < 2:
+        replicas = _brokers(*new)
+        for broker_id in _brokers(*old) ^ replicas:
+            puts[of_broker(broker_id) + name] = _FIRST_BLOCK if broker_id in replicas else None
+        return
     toggled: dict[BrokerId, int] = {}
     for number, (had, has) in enumerate(zip_longest(old, new, fillvalue=())):
         if had is not has:
             for broker_id in _brokers(had) ^ _brokers(has):
                 toggled[broker_id] = toggled.get(broker_id, 0) | 1 << number
-    name = key.encode()
     for broker_id, blocks in toggled.items():
         entry = of_broker(broker_id) + name
         stored = None if before is None else log.get(entry)
@@ -78,8 +86,8 @@ def of_broker(broker_id: int) -> bytes:
     return REPLICAS + _ID.pack(broker_id + _ZERO)
 
 
-def _brokers(partitions: Iterable[Partition]) -> set[BrokerId]:
-    return set().union(*[one.replicas for one in partitions])  # a list is faster than a generator
+def _brokers(block: Block = ()) -> set[BrokerId]:
+    return set().union(*[one.replicas for one in block])  # a list is faster than a generator
 
 
 # --- by the range of offsets of their creation
