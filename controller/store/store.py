@@ -181,13 +181,13 @@ class TopicStore:
         some = frozenset(brokers)
         named = merge(*(blocks_with(self._log, each) for each in some), *(zip(keys, repeat(-1)) for keys in whole))
 
-        def topics() -> Iterator[tuple[Topic, Iterable[int]]]:
+        def topics() -> Iterator[tuple[Topic, int]]:
             for key, found in groupby(named, itemgetter(0)):
                 topic = self.durable(key)
                 if topic is not None:
-                    yield topic, _indexes(topic.partitions, reduce(or_, (blocks for _, blocks in found)), some)
+                    yield topic, reduce(or_, [blocks for _, blocks in found])
 
-        return _parts(topics())
+        return _parts(topics(), some)
 
     def durable_placeholders(self) -> list[BrokerId]:
         """The ids of placeholders that topics have (KIP-409)."""
@@ -298,22 +298,22 @@ class Part(msgspec.Struct, frozen=True):
 
 def parts_of(slices: Iterable[Sequence[Topic]]) -> Iterator[Part]:
     """Small topics together, and all partitions of each large topic in several parts."""
-    return _parts((topic, range(len(topic.partitions))) for topic in chain.from_iterable(slices))
+    return _parts(zip(chain.from_iterable(slices), repeat(-1)), frozenset())
 
 
-def _parts(topics: Iterable[tuple[Topic, Iterable[int]]]) -> Iterator[Part]:
+def _parts(topics: Iterable[tuple[Topic, int]], brokers: frozenset[BrokerId]) -> Iterator[Part]:
+    """Parts of topics, each with the bitmap of its blocks that have a replica on one of the brokers; -1 for all."""
     for some in grouped(topics, PARTITIONS_PER_SLICE, lambda one: len(one[0].partitions), TOPICS_PER_SLICE):
         if few := [topic for topic, _ in some if len(topic.partitions) <= PARTITIONS_PER_SLICE]:
             yield Part(few)
-        for topic, indexes in some:
+        for topic, blocks in some:
             if len(topic.partitions) > PARTITIONS_PER_SLICE:
-                left = iter(indexes)
+                left = iter(_indexes(topic.partitions, blocks, brokers))
                 while next_ := tuple(islice(left, PARTITIONS_PER_SLICE)):
                     yield Part((topic,), next_)
 
 
 def _indexes(partitions: Sequence[Partition], blocks: int, brokers: frozenset[BrokerId]) -> Iterable[int]:
-    """The indexes of the partitions in these blocks, a bitmap, with a replica on one of the brokers; -1 for all."""
     if blocks < 0:
         return range(len(partitions))
     return (
