@@ -4,14 +4,13 @@ commands. Simulated brokers, Kafka brokers (`kraft`) and a target cluster (`clus
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypedDict
 
 from controller.access.refusals import Stamps
 from controller.machine.commands.commands import AnyCommand
-from controller.machine.state import Topic
 from controller.store.recorder import Recorder
-from controller.store.store import Part, TopicStore, parts_of, topic_slices
+from controller.store.store import Part, TopicStore
 from events.catalog import Fact, Recorded
 from events.logs.log import Commit
 from events.names import Offset, RequestId
@@ -24,22 +23,17 @@ class Stamp(TypedDict):
     at_ms: int
 
 
-Slices = Callable[[Callable[[], TopicStore]], Iterator[list[Topic]]]
-"""Durable topics in slices: `controller.store.store.topic_slices` or `unhealthy_slices`."""
-
-
 def stamp(controller: Stamps, origin: str) -> Stamp:
     return {"request_id": controller.new_request_id(origin), "at_ms": controller.now_ms()}
 
 
-async def walk(controller: CommandSink, slices: Slices = topic_slices) -> AsyncIterator[Part]:
-    """Iterate over all durable topics, or other `slices`, in parts. Between two parts the controller decides all
-    commands submitted so far, and other tasks run."""
-    for topics in slices(lambda: controller.store):
-        for part in parts_of(topics):
-            yield part
-            await asyncio.sleep(0)
-            await controller.decided()
+async def walk(controller: CommandSink, parts: Iterable[Part]) -> AsyncIterator[Part]:
+    """Iterate over parts. Between two of them the controller decides all commands submitted so far, and other tasks
+    run."""
+    for part in parts:
+        yield part
+        await asyncio.sleep(0)
+        await controller.decided()
 
 
 EventTypes = frozenset[type[Fact]]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +18,7 @@ from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
 from controller.machine.state import Topic
-from controller.store.store import broker_slices, unhealthy_slices
+from controller.store.store import parts_of, unhealthy_slices
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName
@@ -236,11 +235,13 @@ class SimulatedBrokers:
     async def _report_all(self) -> None:
         while self._changed is None or self._changed:
             brokers, self._changed = self._changed, set()
-            slices = unhealthy_slices if brokers is None else partial(broker_slices, brokers=sorted(brokers))
+            store = self._controller.store
             try:
-                async for part in walk(self._controller, slices):
+                all_unhealthy = parts_of(unhealthy_slices(lambda: self._controller.store))
+                parts = all_unhealthy if brokers is None else store.durable_parts(brokers)
+                async for part in walk(self._controller, parts):
                     for topic in part.topics:
-                        self._report_isr(topic, numbered(topic.partitions, part.span))
+                        self._report_isr(topic, numbered(topic.partitions, part.partitions))
             except LogClosed:
                 return  # after the recovery of the log everything is reported again
 

@@ -9,7 +9,7 @@ these changes are durable. If the process dies during a sweep, the sweep at the 
 depends on the state alone. The sweep at a start uses at most half a core, because it rarely finds anything to do.
 
 The store has an index of the topics with replicas on a broker, so an event of one broker visits only those, the topics
-with placeholders and the pending ones.
+with placeholders and the pending ones. Of a large topic it visits only the partitions with such a replica.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any
 
 from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.changes import Reconciliation
-from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from controller.store.store import Part, parts_of, topic_slices
 from events import catalog
@@ -167,9 +165,10 @@ class Reconciler:
             configured, self._configured = self._configured, {}
             everything, is_low_priority = self._again or self._low_priority, not self._again
             self._again = self._low_priority = False
-            slices = topic_slices(lambda: self._sink.store) if everything else self._of(brokers, configured)
             try:
-                await self._walk(chain.from_iterable(map(parts_of, slices)), configured, everything and is_low_priority)
+                every_part = parts_of(topic_slices(lambda: self._sink.store))
+                parts = every_part if everything else self._of(brokers, configured)
+                await self._walk(parts, configured, everything and is_low_priority)
             except LogClosed:
                 return  # the log is being recovered; a sweep follows
 
@@ -181,27 +180,24 @@ class Reconciler:
             in_need = tuple(
                 topic.name
                 for topic in part.topics
-                if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, part.span)
+                if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, part.partitions)
             )
             if in_need:
                 stamped = stamp(self._sink, "reconcile")
-                self._sink.submit_internal(ReconcileTopics(**stamped, topics=in_need, span=part.span))
+                self._sink.submit_internal(ReconcileTopics(**stamped, topics=in_need, partitions=part.partitions))
             await asyncio.sleep(0)
             await self._sink.decided()
             if is_low_priority and not self._again:
                 await asyncio.sleep(now_s() - resumed_s)
             resumed_s = now_s()
 
-    def _of(self, brokers: Iterable[BrokerId], configured: Iterable[TopicName]) -> Iterator[list[Topic]]:
-        """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. A
+    def _of(self, brokers: Iterable[BrokerId], configured: Iterable[TopicName]) -> Iterator[Part]:
+        """The configured topics, partitions with replicas on these brokers or with placeholders, and pending topics. A
         target cluster elects leaders itself, so with one the replicas on these brokers are left out."""
         store = self._sink.store
         with_replicas = () if store.durable_cluster.settings.has_target_cluster else brokers
-        return store.durable_topics(
-            sorted(map(shard_key, configured)),
-            *map(store.durable_keys_of, (*store.durable_placeholders(), *with_replicas)),
-            store.durable_keys_waiting(),
-        )
+        whole = sorted(map(shard_key, configured)), store.durable_keys_waiting()
+        return store.durable_parts((*store.durable_placeholders(), *with_replicas), *whole)
 
 
 def _may_elect(change: catalog.TopicConfigsChanged) -> bool:

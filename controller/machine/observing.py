@@ -95,7 +95,7 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            settled, changes = reconciliation.reconcile(topic, "live brokers changed", command.span)
+            settled, changes = reconciliation.reconcile(topic, "live brokers changed", command.partitions)
             events += changes
             if settled.ready_at_ms is None:
                 completed = readiness.complete(settled, settled.propagated, state.cluster, command.at_ms)

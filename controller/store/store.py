@@ -10,19 +10,21 @@ Memory is bounded: decoded topics are cached in two generations of at most `part
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from heapq import merge
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, repeat
+from operator import itemgetter, or_
 from typing import Protocol
 
 import msgspec
 
 from controller.machine.access.bucket_map import BucketMap
-from controller.machine.partitions.blocks import Span
+from controller.machine.partitions.blocks import BLOCK, blocks_of
 from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from controller.store.keys import Puts, inverted, put_access, put_entries, shard_keys, stored_access
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
-from controller.store.topic_indexes import UNHEALTHY, HealthIndex, of_broker, placeholders, put_replicas
-from events.catalog import Configs
+from controller.store.topic_indexes import UNHEALTHY, HealthIndex, blocks_with, placeholders, put_replicas
+from events.catalog import Configs, Partition
 from events.logs.log import EventLog, grouped
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 
@@ -109,7 +111,7 @@ class TopicStore:
         for key, before, after in changed:
             put_topic(puts, key, before, after)
             _put_index_entries(puts, key, before, after)
-            put_replicas(puts, key, before, after)
+            put_replicas(puts, self._log, key, before, after)
             topics += (after is not None) - (before is not None)
             partitions += (len(after.partitions) if after else 0) - (len(before.partitions) if before else 0)
         self._counts = Counts(topics, partitions)
@@ -170,22 +172,22 @@ class TopicStore:
         """
         return slice_of(self.durable_from(after), limit, partitions_max)
 
-    def durable_topics(self, *keys: Iterable[ShardKey]) -> Iterator[list[Topic]]:
-        """The durable topics under these keys, each iterable of which is ordered, in slices of PARTITIONS_PER_SLICE.
-        Keys without a topic are skipped.
+    def durable_parts(self, brokers: Iterable[BrokerId], *whole: Iterable[ShardKey]) -> Iterator[Part]:
+        """The durable topics with a replica on one of these brokers, and those under the keys in `whole`, each of which
+        is ordered. Of a large topic only the partitions with such a replica, except for those in `whole`.
 
         Each slice is read when the iterator gets there, so topics may change in between.
         """
-        topics = self._each_durable(key for key, _ in groupby(merge(*keys)))
-        return grouped(topics, PARTITIONS_PER_SLICE, lambda topic: len(topic.partitions))
+        some = frozenset(brokers)
+        named = merge(*(blocks_with(self._log, each) for each in some), *(zip(keys, repeat(-1)) for keys in whole))
 
-    def durable_keys_of(self, broker_id: BrokerId) -> Iterator[ShardKey]:
-        """The keys of topics with a replica on a broker, in order, read in pages as the caller iterates."""
-        return shard_keys(self._log, of_broker(broker_id))
+        def topics() -> Iterator[tuple[Topic, int]]:
+            for key, found in groupby(named, itemgetter(0)):
+                topic = self.durable(key)
+                if topic is not None:
+                    yield topic, reduce(or_, [blocks for _, blocks in found])
 
-    def has_replicas(self, broker_id: BrokerId) -> bool:
-        """True if a topic has a replica on a broker, which may be unregistered."""
-        return any(True for _ in self.durable_keys_of(broker_id))
+        return _parts(topics(), some)
 
     def durable_placeholders(self) -> list[BrokerId]:
         """The ids of placeholders that topics have (KIP-409)."""
@@ -209,10 +211,6 @@ class TopicStore:
         """The topics that were created below an offset, the newest first."""
         pairs = self._log.scan(CREATED, CREATED + inverted(before))
         return self._each_durable(ShardKey(key.decode()) for _, key in pairs)
-
-    def leads(self, broker_id: BrokerId, keys: Iterable[ShardKey]) -> bool:
-        """True if a broker leads a partition under one of these keys."""
-        return any(one.leader == broker_id for topic in self._each_durable(keys) for one in topic.partitions)
 
     def durable_from(self, after: str | None) -> Iterator[Topic]:
         """The durable topics ordered by shard key. The log already has the changes of a commit that is being flushed;
@@ -292,21 +290,39 @@ TOPICS_PER_SLICE, PARTITIONS_PER_SLICE = 200, 500
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A slice of topics, or a span of the partitions of a large topic."""
+    """Some topics, or some partitions of a large topic by index."""
 
     topics: Sequence[Topic]
-    span: Span | None = None
+    partitions: tuple[int, ...] | None = None
 
 
-def parts_of(topics: Sequence[Topic]) -> Iterator[Part]:
-    """Split a slice: small topics together, each large topic in spans."""
-    few = [topic for topic in topics if len(topic.partitions) <= PARTITIONS_PER_SLICE]
-    if few:
-        yield Part(few)
-    for topic in topics:
-        if len(topic.partitions) > PARTITIONS_PER_SLICE:
-            for first in range(0, len(topic.partitions), PARTITIONS_PER_SLICE):
-                yield Part((topic,), (first, first + PARTITIONS_PER_SLICE))
+def parts_of(slices: Iterable[Sequence[Topic]]) -> Iterator[Part]:
+    """Small topics together, and all partitions of each large topic in several parts."""
+    return _parts(zip(chain.from_iterable(slices), repeat(-1)), frozenset())
+
+
+def _parts(topics: Iterable[tuple[Topic, int]], brokers: frozenset[BrokerId]) -> Iterator[Part]:
+    """Parts of topics, each with the bitmap of its blocks that have a replica on one of the brokers; -1 for all."""
+    for some in grouped(topics, PARTITIONS_PER_SLICE, lambda one: len(one[0].partitions), TOPICS_PER_SLICE):
+        if few := [topic for topic, _ in some if len(topic.partitions) <= PARTITIONS_PER_SLICE]:
+            yield Part(few)
+        for topic, blocks in some:
+            if len(topic.partitions) > PARTITIONS_PER_SLICE:
+                left = iter(_indexes(topic.partitions, blocks, brokers))
+                while next_ := tuple(islice(left, PARTITIONS_PER_SLICE)):
+                    yield Part((topic,), next_)
+
+
+def _indexes(partitions: Sequence[Partition], blocks: int, brokers: frozenset[BrokerId]) -> Iterable[int]:
+    if blocks < 0:
+        return range(len(partitions))
+    return (
+        number * BLOCK + place
+        for number, block in enumerate(blocks_of(partitions))
+        if blocks >> number & 1
+        for place, one in enumerate(block)
+        if not brokers.isdisjoint(one.replicas)
+    )
 
 
 class Sliced(Protocol):
@@ -328,11 +344,6 @@ def every_topic(store: Sliced) -> Iterator[Topic]:
 def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
     """The topics of `TopicStore.durable_unhealthy` in slices."""
     return _slices(lambda after: slice_of(store().durable_unhealthy(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
-
-
-def broker_slices(store: Callable[[], TopicStore], brokers: Iterable[BrokerId]) -> Iterator[list[Topic]]:
-    """The topics with a replica on one of these brokers in slices."""
-    return store().durable_topics(*map(store().durable_keys_of, brokers))
 
 
 def _slices(slice_after: Callable[[str | None], list[Topic]]) -> Iterator[list[Topic]]:

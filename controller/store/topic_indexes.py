@@ -2,31 +2,34 @@
 
 A commit writes the entries of its topics. The cost depends on the changed partitions, not on the number of all.
 `controller.store.keys` lists the keys. In these, BROKER is the broker id plus 2^31 in four bytes, so that the negative
-ids of placeholders (KIP-409) come first. RANGE is the offset divided by RANGE_SIZE, in eight bytes.
+ids of placeholders (KIP-409) come first. RANGE is the offset divided by RANGE_SIZE, in eight bytes. The value of an
+entry by broker is a little-endian bitmap: bit N is set if block N of the topic's partitions has a replica on the broker
+(`machine.partitions.blocks`).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Final
 
 import msgspec
 
-from controller.machine.partitions.blocks import differing
+from controller.machine.partitions.blocks import Block, blocks_of, differing
 from controller.machine.state import Topic
 from controller.store.keys import Puts, shard_keys
 from events import catalog
 from events.catalog import Partition
-from events.logs.log import EventLog
+from events.logs.log import EventLog, StateKeys
 from events.names import NO_LEADER, BrokerId, ShardKey, is_placeholder
 
 UNHEALTHY, TALLIES, REPLICAS, CREATED_IN = b"x", b"y", b"r", b"b"
 _ID = struct.Struct(">I")
 _ZERO = 1 << 31
+_FIRST_BLOCK = b"\1"
 RANGE_SIZE = 1 << 16
 """Offsets in a range. A list of topics at a past time reads a snapshot, and the topics created in later ranges."""
 
@@ -35,34 +38,35 @@ _encode = msgspec.msgpack.Encoder().encode
 # --- by broker
 
 
-def put_replicas(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-    """Add to `puts` the entries by broker of a changed topic."""
+def put_replicas(puts: Puts, log: StateKeys, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
+    """Add to `puts` the entries by broker of a changed topic. `log` has the entries before."""
+    if before is not None and after is not None and before.partitions is after.partitions:
+        return
     name = key.encode()
-    if before is not None and after is not None:
-        if before.partitions is after.partitions:
-            return
-        added = _added_replicas(before.partitions, after.partitions)
-        if added is not None:
-            puts.update((of_broker(broker_id) + name, b"") for broker_id in added)
-            return
-    had = set() if before is None else _brokers(before.partitions)
-    has = set() if after is None else _brokers(after.partitions)
-    for broker_id in had ^ has:
-        puts[of_broker(broker_id) + name] = b"" if broker_id in has else None
+    old: tuple[Block, ...] = () if before is None else blocks_of(before.partitions)
+    new: tuple[Block, ...] = () if after is None else blocks_of(after.partitions)
+    if len(old) < 2 and len(new) < 2:
+        replicas = _brokers(*new)
+        for broker_id in _brokers(*old) ^ replicas:
+            puts[of_broker(broker_id) + name] = _FIRST_BLOCK if broker_id in replicas else None
+        return
+    toggled: dict[BrokerId, int] = {}
+    for number, (had, has) in enumerate(zip_longest(old, new, fillvalue=())):
+        if had is not has:
+            for broker_id in _brokers(had) ^ _brokers(has):
+                toggled[broker_id] = toggled.get(broker_id, 0) | 1 << number
+    for broker_id, blocks in toggled.items():
+        entry = of_broker(broker_id) + name
+        stored = None if before is None else log.get(entry)
+        now = blocks if stored is None else blocks ^ int.from_bytes(stored, "little")
+        puts[entry] = now.to_bytes(-(-now.bit_length() // 8), "little") or None
 
 
-def _added_replicas(before: Sequence[Partition], after: Sequence[Partition]) -> set[BrokerId] | None:
-    """The brokers of new and moved partitions; None if a partition lost a replica, so that all must be compared."""
-    if len(before) > len(after):
-        return None
-    added: set[BrokerId] = set()
-    for index, one in differing(before, after):
-        old = before[index].replicas if index < len(before) else ()
-        if old != one.replicas:
-            added.update(one.replicas)
-            if not set(one.replicas).issuperset(old):
-                return None
-    return added
+def blocks_with(log: StateKeys, broker_id: BrokerId) -> Iterator[tuple[ShardKey, int]]:
+    """The shard keys of topics with a replica on a broker, in order, each with the bitmap of its blocks with one."""
+    prefix = of_broker(broker_id)
+    pairs = log.scan(prefix)
+    return ((ShardKey(key[len(prefix) :].decode()), int.from_bytes(value, "little")) for key, value in pairs)
 
 
 def placeholders(log: EventLog) -> Iterator[BrokerId]:
@@ -82,8 +86,8 @@ def of_broker(broker_id: int) -> bytes:
     return REPLICAS + _ID.pack(broker_id + _ZERO)
 
 
-def _brokers(partitions: Iterable[Partition]) -> set[BrokerId]:
-    return set().union(*[one.replicas for one in partitions])  # a list is faster than a generator
+def _brokers(block: Block = ()) -> set[BrokerId]:
+    return set().union(*[one.replicas for one in block])  # a list is faster than a generator
 
 
 # --- by the range of offsets of their creation
@@ -147,6 +151,12 @@ class Tallies(msgspec.Struct, frozen=True, array_like=True):
 
     health: Health = HEALTHY
     brokers: Mapping[int, tuple[int, int]] = {}
+
+    def leads(self, broker_id: int) -> bool:
+        return self.brokers.get(broker_id, (0, 0))[0] > 0
+
+    def has_replicas(self, broker_id: int) -> bool:
+        return broker_id in self.brokers
 
     def plus(self, other: Tallies) -> Tallies:
         """The sums of both."""

@@ -11,13 +11,14 @@ import pytest
 
 from controller.controller_api import Reply
 from controller.machine import apply as machine_apply
-from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
+from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand, ReconcileTopics
 from controller.machine.partitions import blocks
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
 from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Topic
 from controller.store import stored_topics
 from controller.store.store import PARTITIONS_PER_SLICE, TopicStore
+from controller.store.topic_indexes import blocks_with
 from events.catalog import ConfigOp, Partition
 from events.names import BrokerId, RequestId, ShardKey, TopicName
 from tests.engine.stage import Stage, codes, on_stage
@@ -59,7 +60,7 @@ async def test_broker_changes_during_reconciliation_are_included() -> None:
 async def test_reconciliation_reads_only_topics_with_replicas_on_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = await with_topics(500, num_partitions=1)
     await stage.settle(5)
-    of_first = set(stage.controller.store.durable_keys_of(BrokerId(1)))
+    of_first = {key for key, _ in blocks_with(stage.log, BrokerId(1))}
     assert 300 < len(of_first) < 400, "two thirds"
     read: set[str] = set()
     durable = TopicStore.durable
@@ -80,6 +81,28 @@ async def test_reconciliation_reads_only_topics_with_replicas_on_the_broker(monk
         assert read == of_first, change
     topics = stage.controller.store.durable_from(None)
     assert all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions), "all are in sync"
+
+
+@on_virtual_time
+async def test_only_partitions_of_a_large_topic_on_the_broker_are_reconciled(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await with_topics(1, num_partitions=3 * PARTITIONS_PER_SLICE, replication_factor=1)
+    await stage.settle(5)
+    own = [index for index, one in enumerate(stage.topic("t00000").partitions) if 1 in one.replicas]
+    assert len(own) == PARTITIONS_PER_SLICE
+    reached: list[int] = []
+    submit = stage.controller.submit_internal
+
+    def noted(command: AnyCommand) -> None:
+        reached.extend(command.partitions or () if isinstance(command, ReconcileTopics) else ())
+        submit(command)
+
+    monkeypatch.setattr(stage.controller, "submit_internal", noted)
+    for change in (stage.brokers.stop_broker, stage.brokers.start_broker):
+        reached.clear()
+        change(1)
+        await stage.settle(5)
+        assert reached == own, change
+    assert all(one.leader > 0 for one in stage.topic("t00000").partitions)
 
 
 @on_stage()

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace
 
 from controller.brokers.kraft import projector
 from controller.machine.apply import apply
+from controller.machine.partitions.blocks import BLOCK, blocks_of, changed, extended
+from controller.machine.state import Topic
 from controller.store import keys, request_index, store, stored_topics, topic_indexes, tree
+from controller.store.keys import Puts
 from controller.store.store import TopicStore
-from controller.store.topic_indexes import Health, Tallies, placeholders
+from controller.store.topic_indexes import Health, Tallies, blocks_with, placeholders, put_replicas
 from controller.stream.log import partition
+from events.catalog import Partition
 from events.codec import encode_event
 from events.logs.archive import manifest
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
-from events.names import NO_LEADER, BrokerId, ShardKey
+from events.names import NO_LEADER, BrokerId, Offset, ShardKey, TopicId, TopicName
 from tests.events.golden import HISTORIES, REAL, history
 from tests.projections.logs import kept, story
 
@@ -86,25 +92,57 @@ def test_the_index_by_broker_matches_the_topics_after_every_event(given: str) ->
         topics = store.durable_slice(None, 1000)
         for broker_id in map(BrokerId, range(-3, 5)):
             having = [t.name.replace(".", "_") for t in topics if any(broker_id in p.replicas for p in t.partitions)]
-            assert list(store.durable_keys_of(broker_id)) == having, f"after {end} events, broker {broker_id}"
+            assert [key for key, _ in blocks_with(log, broker_id)] == having, f"after {end} events, broker {broker_id}"
             leads = any(p.leader == broker_id for t in topics for p in t.partitions)
-            assert broker_id < 0 or store.leads(broker_id, store.durable_keys_of(broker_id)) == leads
+            tallies = store.durable_tallies
+            assert broker_id < 0 or (tallies.leads(broker_id), tallies.has_replicas(broker_id)) == (leads, having != [])
         missing = {replica for t in topics for p in t.partitions for replica in p.replicas if replica < 0}
         assert list(placeholders(log)) == sorted(missing)
     assert records, "the history has records"
 
 
-def test_durable_topics_are_sliced_by_partition_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, store = kept(story("fewer\nquorum\njoin 1\nunfence 1" + "".join(f"\ncreate t{n} 3x1" for n in range(5))).log)
-    keys = list(store.durable_keys_of(BrokerId(1)))
-    assert keys == [f"t{n}" for n in range(5)]
-    assert list(store.durable_keys_waiting()) == keys
+def test_the_index_by_broker_names_the_blocks_with_a_replica() -> None:
+    key, log, chance = ShardKey("t"), InMemoryLog("c"), random.Random(1)
+    topic: Topic | None = None
+    for step in range(200):
+        ids = chance.sample(range(-1, 6), 2)
+        some = Partition((BrokerId(ids[0]), BrokerId(ids[1])), (), NO_LEADER, 0)
+        after = topic
+        if topic is None:
+            after = Topic(TopicName("t"), TopicId(bytes(16)), [some] * chance.randint(1, 2 * BLOCK), (), 0, Offset(0))
+        elif step % 20 == 19:
+            after = None
+        elif step % 3:
+            indexes = chance.sample(range(len(topic.partitions)), min(len(topic.partitions), 1 + step))
+            after = replace(topic, partitions=changed(topic.partitions, dict.fromkeys(indexes, some)))
+        else:
+            after = replace(topic, partitions=extended(topic.partitions, [some] * 100))
+        puts: Puts = {}
+        put_replicas(puts, log, key, topic, after)
+        log.write(Commit([Entry(b"", key)], puts))
+        topic = after
+        blocks = () if topic is None else blocks_of(topic.partitions)
+        for broker_id in map(BrokerId, range(-1, 6)):
+            having = [n for n, block in enumerate(blocks) if any(broker_id in one.replicas for one in block)]
+            expected = [(key, sum(1 << n for n in having))] if having else []
+            assert list(blocks_with(log, broker_id)) == expected, f"after step {step}, broker {broker_id}"
+
+
+def test_durable_parts_have_few_topics_or_partitions_with_the_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    creates = [f"create t{n} 3x1" for n in range(5)] + ["create u 7x1", "create v 600x1"]
+    _, store = kept(story("fewer\nquorum\njoin 1\njoin 2\nunfence 1\nunfence 2\n" + "\n".join(creates)).log)
+    keys = list(store.durable_keys_waiting())
+    assert keys == [*(f"t{n}" for n in range(5)), "u", "v"]
     assert list(store.durable_keys_waiting(keys[2])) == keys[3:]
     monkeypatch.setattr("controller.store.store.PARTITIONS_PER_SLICE", 5)
-    slices = store.durable_topics(keys[:3], [keys[1], ShardKey("t10"), *keys[3:]])
-    assert [[t.name for t in each] for each in slices] == [["t0", "t1"], ["t2", "t3"], ["t4"]]
+    parts = list(store.durable_parts((BrokerId(1),), [keys[1], ShardKey("t10"), keys[5]]))
+    assert [[t.name for t in part.topics] for part in parts[:5]] == [["t0", "t1"], ["t2", "t3"], ["t4"], ["u"], ["u"]]
+    assert [part.partitions for part in parts[:5]] == [None, None, None, (0, 1, 2, 3, 4), (5, 6)], "u is whole"
+    of_first = [n for n, one in enumerate(parts[-1].topics[0].partitions) if 1 in one.replicas]
+    assert [n for part in parts[5:] for n in part.partitions or ()] == of_first
+    assert len(of_first) == 300
     left = iter(keys)
-    next(store.durable_topics(left))
+    next(store.durable_parts((), left))
     assert keys[-1] in left, "keys are read lazily"
 
 

@@ -226,7 +226,7 @@ async def _still_leads(api: ControllerApi, members: Membership, broker_id: Broke
         fence = commands.FenceBroker(**stamped, broker_id=broker_id, reason="registered again", broker_epoch=epoch)
         await api.submit([fence])
         return True
-    return await members.leads(broker_id)
+    return members.leads(broker_id)
 
 
 class NextState(Enum):
@@ -256,7 +256,7 @@ async def heartbeat(
     if not broker.fenced:
         confirmations.confirm_applied(broker.broker_id, applied_end)
     caught_up = request.current_metadata_offset >= request.broker_epoch
-    next_ = await _next(members, broker, request, caught_up)
+    next_ = _next(members, broker, request, caught_up)
     for command in _commands(api, members, broker, request, next_):
         (answer,) = await api.submit([command])
         if answer.code:
@@ -268,9 +268,7 @@ async def heartbeat(
     )
 
 
-async def _next(
-    members: Membership, broker: Broker, request: cluster.BrokerHeartbeatRequest, caught_up: bool
-) -> NextState:
+def _next(members: Membership, broker: Broker, request: cluster.BrokerHeartbeatRequest, caught_up: bool) -> NextState:
     """As `BrokerHeartbeatManager.calculateNextBrokerState`."""
     if broker.fenced:
         if request.want_shut_down or broker.leaving:
@@ -279,13 +277,11 @@ async def _next(
             NextState.UNFENCED if caught_up and not request.want_fence and members.may_unfence() else NextState.FENCED
         )
     if broker.leaving:
-        return (
-            NextState.SHUTDOWN_NOW if await members.may_shut_down(broker.broker_id) else NextState.CONTROLLED_SHUTDOWN
-        )
+        return NextState.SHUTDOWN_NOW if members.may_shut_down(broker.broker_id) else NextState.CONTROLLED_SHUTDOWN
     if request.want_fence:
         return NextState.SHUTDOWN_NOW if request.want_shut_down else NextState.FENCED
     if request.want_shut_down:
-        return NextState.CONTROLLED_SHUTDOWN if await members.leads(broker.broker_id) else NextState.SHUTDOWN_NOW
+        return NextState.CONTROLLED_SHUTDOWN if members.leads(broker.broker_id) else NextState.SHUTDOWN_NOW
     return NextState.UNFENCED
 
 

@@ -14,7 +14,7 @@ process becomes leader. The metric `topicwright_configs_unreadable` counts the v
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -35,7 +35,7 @@ from controller.machine.commands.commands import (
     UnregisterBroker,
 )
 from controller.machine.configs.changes import TOPICS, repair, unreadable
-from controller.machine.partitions.blocks import Span, numbered
+from controller.machine.partitions.blocks import numbered
 from controller.machine.state import Topic
 from controller.quorum.features import (
     METADATA_VERSION_SHARED,
@@ -49,7 +49,7 @@ from controller.quorum.log.metadata_codec import MalformedRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.node import QuorumNode
 from controller.settings.load import ServeSettings
-from controller.store.store import TopicStore, every_topic, topic_slices
+from controller.store.store import TopicStore, every_topic, parts_of, topic_slices
 from events.catalog import (
     BrokerFenced,
     BrokerRegistered,
@@ -166,19 +166,19 @@ async def balance_leaders(controller: CommandSink, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
         with suppress(LogClosed):  # during recovery of the log
-            async for part in walk(controller):
-                names = tuple(topic.name for topic in part.topics if _is_imbalanced(topic, part.span))
+            async for part in walk(controller, parts_of(topic_slices(lambda: controller.store))):
+                names = tuple(topic.name for topic in part.topics if _is_imbalanced(topic, part.partitions))
                 if names:
                     controller.submit_internal(
-                        BalanceLeaders(**stamp(controller, "balance"), topics=names, span=part.span)
+                        BalanceLeaders(**stamp(controller, "balance"), topics=names, partitions=part.partitions)
                     )
 
 
-def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
+def _is_imbalanced(topic: Topic, indexes: Iterable[int] | None) -> bool:
     """True if the preferred replica is in sync but does not lead."""
     return any(
         one.leader not in (one.replicas[0], NO_LEADER) and one.replicas[0] in one.isr
-        for _, one in numbered(topic.partitions, span)
+        for _, one in numbered(topic.partitions, indexes)
     )
 
 

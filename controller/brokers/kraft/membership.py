@@ -17,9 +17,7 @@ registered before this process started, directories are unknown and not checked.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Final
 
 import structlog
@@ -37,7 +35,6 @@ from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.raft.voters import Voter
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
-from events.logs.log import LogClosed
 from events.names import BrokerId
 
 OLDEST_METADATA_VERSION = 1
@@ -134,8 +131,6 @@ ANY_EPOCH: Final = -1
 """Sent by a broker that does not know another broker's epoch (KIP-903)."""
 NO_EPOCH: Final = -2
 """An epoch that no broker has."""
-TOPICS_AT_ONCE: Final = 500
-"""Topics read without yielding: about ten milliseconds from disk."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
@@ -198,7 +193,7 @@ class Membership:
         trusts no unregistered broker; here a broker without replicas cannot have lost anything."""
         if broker_id in self.cluster.brokers:
             return self._projector.broker_epoch(broker_id) == epoch
-        return not self._controller.store.has_replicas(broker_id)
+        return not self._controller.store.durable_tallies.has_replicas(broker_id)
 
     # --- sessions
 
@@ -244,22 +239,13 @@ class Membership:
         """True if all topics were reconciled since the broker was fenced."""
         return self._controller.is_reconciled()
 
-    async def leads(self, broker_id: BrokerId) -> bool:
-        """True if the broker leads a partition, or if that is unknown while the log is recovered."""
-        store = self._controller.store
-        try:
-            keys = store.durable_keys_of(broker_id)
-            while some := list(islice(keys, TOPICS_AT_ONCE)):
-                if store.leads(broker_id, some):
-                    return True
-                await asyncio.sleep(0)
-        except LogClosed:
-            return True
-        return False
+    def leads(self, broker_id: BrokerId) -> bool:
+        """True if the broker leads a partition."""
+        return self._controller.store.durable_tallies.leads(broker_id)
 
-    async def may_shut_down(self, broker_id: BrokerId) -> bool:
+    def may_shut_down(self, broker_id: BrokerId) -> bool:
         """True if a broker in controlled shutdown leads nothing, and every live broker has applied that."""
-        if not self._controller.is_reconciled() or await self.leads(broker_id):
+        if not self._controller.is_reconciled() or self.leads(broker_id):
             return False
         end = self._replication.applied
         applied = min((self._applied_ends.get(each, 0) for each in self.cluster.live), default=end)

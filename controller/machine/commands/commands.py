@@ -12,7 +12,6 @@ from typing import ClassVar
 import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command, access
-from controller.machine.partitions.blocks import Span
 from controller.machine.state import RulesVersion
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
@@ -168,10 +167,10 @@ class ChangeFeatures(MembershipCommand, frozen=True, kw_only=True, gc=False):
 
 
 class PartitionsOfTopics(Command, frozen=True, kw_only=True, gc=False):
-    """Base of commands about several topics: all partitions of each topic, or those in `span`."""
+    """Base of commands about several topics: all partitions of each topic, or those with these indexes."""
 
     topics: tuple[TopicName, ...]
-    span: Span | None = None
+    partitions: tuple[int, ...] | None = None
 
 
 class ReconcileTopics(PartitionsOfTopics, frozen=True, kw_only=True, gc=False):

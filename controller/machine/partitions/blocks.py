@@ -7,7 +7,7 @@ compares only changed blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import TypeGuard, overload
 
@@ -17,8 +17,6 @@ BLOCK = 256
 """Partitions per block: about the square root of the largest count, so that there are about as many blocks."""
 
 Block = tuple[Partition, ...]
-Span = tuple[int, int]
-"""A range of partitions: first index, and end (exclusive)."""
 
 
 class Blocks(Sequence[Partition]):
@@ -109,9 +107,12 @@ def differing(before: Sequence[Partition], after: Sequence[Partition]) -> Iterat
                     yield place, partition
 
 
-def numbered(partitions: Sequence[Partition], span: Span | None = None) -> Iterator[tuple[int, Partition]]:
-    """Yields the partitions of a span, or all, with their indexes. A span may end beyond the last partition."""
-    return enumerate(partitions) if span is None else enumerate(partitions[slice(*span)], span[0])
+def numbered(partitions: Sequence[Partition], indexes: Iterable[int] | None = None) -> Iterator[tuple[int, Partition]]:
+    """Yields the partitions with these indexes, or all, with their indexes. Skips indexes beyond the last partition."""
+    if indexes is None:
+        return enumerate(partitions)
+    count = len(partitions)
+    return ((index, partitions[index]) for index in indexes if index < count)
 
 
 def _stored(blocks: tuple[Block, ...]) -> Sequence[Partition]:

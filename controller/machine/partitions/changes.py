@@ -23,7 +23,7 @@ This module does not check the sender of a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from functools import cache, partial
 
@@ -31,7 +31,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
-from controller.machine.partitions.blocks import Span, changed, numbered
+from controller.machine.partitions.blocks import changed, numbered
 from controller.machine.partitions.placement import (
     MIGRATING,
     NO_METADATA,
@@ -266,11 +266,11 @@ class Reconciliation:
         )
         """(broker, directory) pairs known to be online. A broker that reports no directories may have others."""
 
-    def reconcile(self, topic: Topic, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
-        """Returns the topic after reconciliation, and the events that change it. `span` limits it to some
-        partitions."""
+    def reconcile(self, topic: Topic, reason: str, indexes: Iterable[int] | None = None) -> tuple[Topic, list[Event]]:
+        """Returns the topic after reconciliation, and the events that change it: all partitions, or those with these
+        indexes."""
         changes, min_isr = TopicChanges(topic, self._cluster, self._serves), self._min_isr(topic)
-        for index, partition in numbered(topic.partitions, span):
+        for index, partition in numbered(topic.partitions, indexes):
             if partition.leader != NO_LEADER and self._is_reconciled(partition, min_isr):
                 continue
             replicas = filled(topic.name, index, partition.replicas, self._cluster)
@@ -283,10 +283,10 @@ class Reconciliation:
             changes.change(index, target, reason)
         return changes.topic, changes.events
 
-    def is_reconciled(self, topic: Topic, span: Span | None = None) -> bool:
+    def is_reconciled(self, topic: Topic, indexes: Iterable[int] | None = None) -> bool:
         """True if `reconcile` would change nothing. May return False although nothing would change."""
         min_isr = self._min_isr(topic)
-        return all(self._is_reconciled(partition, min_isr) for _, partition in numbered(topic.partitions, span))
+        return all(self._is_reconciled(partition, min_isr) for _, partition in numbered(topic.partitions, indexes))
 
     def _min_isr(self, topic: Topic) -> int:
         return effective_min_isr(topic, self._cluster) if self._cluster.has_kraft_brokers else 1
@@ -326,10 +326,10 @@ class Reconciliation:
         return tuple(one for one in members if one in self._unclean)
 
 
-def balance(topic: Topic, cluster: Cluster, span: Span | None = None) -> list[Event]:
+def balance(topic: Topic, cluster: Cluster, indexes: Iterable[int] | None = None) -> list[Event]:
     """Returns the elections of preferred leaders that are in sync but do not lead."""
     changes = TopicChanges(topic, cluster)
-    for index, partition in numbered(topic.partitions, span):
+    for index, partition in numbered(topic.partitions, indexes):
         if partition.leader not in (partition.replicas[0], NO_LEADER):
             changes.change(index, Target(election=Election.PREFERRED), "leaders balanced")
     return changes.events

@@ -165,12 +165,12 @@ _RULE = "validation:partition"
 
 
 def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
-    """Elects preferred leaders (auto.leader.rebalance.enable). `command.span` limits it to some partitions."""
+    """Elects preferred leaders (auto.leader.rebalance.enable). `command.partitions` limits it to some partitions."""
     events: list[Event] = []
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            events += balance(topic, state.cluster, command.span)
+            events += balance(topic, state.cluster, command.partitions)
     return Decision(tuple(events))
 
 

@@ -29,6 +29,7 @@ from controller.machine.decision import Answer
 from controller.machine.observing import change_broker
 from controller.machine.state import Broker, Cluster, DictTopics, State
 from controller.quorum.features import features_at, shared_metadata_version
+from controller.store.topic_indexes import Tallies
 from events.catalog import BrokerDetails, BrokerRegistered, BrokerUnregistered, Endpoint, SupportedFeature
 from events.names import BrokerId, RequestId, TopicName
 
@@ -195,7 +196,7 @@ def test_a_clean_shutdown_counts_only_for_the_newest_registration(
 ) -> None:
     """An unregistered broker counts as unclean if it has replicas."""
     cluster = Cluster().with_broker(broker(1)) if is_registered else Cluster()
-    members = members_of(cluster, has_replicas=lambda _: has_replicas)
+    members = members_of(cluster, durable_tallies=Tallies(brokers={1: (0, 1)} if has_replicas else {}))
     assert members.shut_down_cleanly(BrokerId(1), epoch) is in_order
 
 
