@@ -139,8 +139,12 @@ _Trials = NamedDependency[Trials]
 @post("/rules/test", status_code=200, operation_class=described(TestBody))
 async def test_rules(request: HttpRequest, reader: _Reader, trials: _Trials) -> RulesTestView:
     """Check a text of rules, and try its examples."""
+    return await test(reader, trials, await read_body(request, TestBody))
+
+
+async def test(reader: Reader, trials: Trials, body: TestBody) -> RulesTestView:
+    """The response to a test. Raises Refused, TooBusy, QueryClosed."""
     reader.require()
-    body = await read_body(request, TestBody)
     return await trials.run(reader, Task(body.text, reader.api.controller.now_ms()), RulesTestView)
 
 
@@ -179,8 +183,13 @@ def _past(queries: Queries, since: str) -> Past:
 @post("/rules", status_code=200, operation_class=described(RulesBody))
 async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView:
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
+    return await apply(reader, await read_body(request, RulesBody))
+
+
+async def apply(reader: Reader, body: RulesBody) -> RulesAppliedView:
+    """The response to an application of rules. Raises Refused."""
     reader.require(operation="Alter")
-    body, caller, controller = await read_body(request, RulesBody), reader.caller, reader.api.controller
+    caller, controller = reader.caller, reader.api.controller
     await check_text(body.text)
     command = ApplyRules(
         request_id=controller.new_request_id(),

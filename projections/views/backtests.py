@@ -55,8 +55,8 @@ class RulesTestView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def summary(self) -> str:
         held = self.examples - len(self.wrong)
-        rules, defaults, of = many(self.rules, "rule"), many(self.defaults, "default"), many(self.examples, "example")
-        return f"{rules}, {defaults}; {held} of {of} {'hold' if held != 1 else 'holds'}"
+        counts = f"{many(self.rules, 'rule')}, {many(self.defaults, 'default')}"
+        return f"{counts}; {held} of {self.examples} examples hold"
 
 
 class TriedRequestView(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,7 +53,7 @@ def server(folder: Path) -> Iterator[Topicwright]:
 
 
 def test_rules_test_checks_a_file_without_a_server(run: Run, folder: Path) -> None:
-    assert run("rules", "test", folder / "small.toml") == (0, "1 rules, 1 defaults; 1 of 1 examples hold\n", "")
+    assert run("rules", "test", folder / "small.toml") == (0, "1 rule, 1 default; 1 of 1 examples hold\n", "")
     wrong = run("rules", "test", folder / "wrong.toml")
     assert wrong.code == 1
     assert wrong.out.startswith("line 15: create a should violate no rule, but rule 'small': partitions is 4, allowed")
