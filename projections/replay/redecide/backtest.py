@@ -245,7 +245,7 @@ def count_effects(
     runner: Runner, ref: Ref, ends: Ends, tried: WhatIf, start: int = 0, begin: Beginning = AT_FIRST
 ) -> pa.Table:
     """The effects on the requests from offset `start` until before `ends`, as COUNTS that `tally` adds up; `begin` is
-    a snapshot before `start`. Raises ReplayError."""
+    a snapshot before `start`, where it may cut a request that does not count. Raises ReplayError."""
 
     def job(requests: Iterable[RecordedRequest]) -> Iterator[Row]:
         return _of_bucket((one for one in requests if one.first.offset >= start), tried)

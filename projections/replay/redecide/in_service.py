@@ -61,7 +61,7 @@ def backtest(text: str, past: Past) -> BacktestView:
     for one in past.logs:
         partition = one.partition or 0
         ref = LogRef(one.path, Path(one.path), partition)
-        begin = newest_snapshot(ref, {partition: one.start}) if one.start else AT_FIRST
+        begin = newest_snapshot(ref, {partition: one.start - 1}) if one.start else AT_FIRST
         room -= one.end - begin.offset
         if room < 0:
             raise ReplayError(
