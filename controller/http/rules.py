@@ -175,8 +175,8 @@ def _past(queries: Queries, since: str) -> Past:
         if not isinstance(part.log, RocksDbLog):
             raise refused(503, ErrorCode.KAFKA_STORAGE_ERROR, "the log of this service is not on a disk")
         logs.append(LogRange(str(part.log.path), part.partition, min(start, end), end))
-    start = parse_point_in_time(since)
-    words = f"offset {start}" if isinstance(start, int) else iso(round(start.timestamp() * 1000))
+    began = parse_point_in_time(since)
+    words = f"offset {began}" if isinstance(began, int) else iso(round(began.timestamp() * 1000))
     return Past(tuple(logs), words, queries.as_of(ends))
 
 

@@ -127,7 +127,7 @@ def _changes(versions: list[EventView], number: int | None) -> Iterable[str] | N
     """The lines of the difference between a version and the one before; None if they are not among `versions`. They
     are computed while the template is rendered, in a thread."""
     texts = {0: "", **{event.fields["number"]: event.fields["text"] for event in versions}}
-    if number not in texts or number - 1 not in texts:
+    if number is None or number not in texts or number - 1 not in texts:
         return None
     before, after = texts[number - 1].splitlines(), texts[number].splitlines()
     return unified_diff(before, after, f"version {number - 1}", f"version {number}", lineterm="")
