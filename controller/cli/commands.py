@@ -40,7 +40,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "requests": Command("reads.flags", "list requests with their senders and outcomes, newest first"),
         "brokers": Command("reads.flags", "list live and fenced brokers, with the reason for each state"),
         "settings": Command("reads.flags", "list the settings that decisions depend on"),
-        "rules": Command("reads.flags", "show, test, apply and compare the rules for changes of topics"),
+        "rules": Command("reads.flags", "show, test, backtest, apply and compare the rules for changes of topics"),
         "diff": Command("reads.flags", "compare the cluster at two points in time"),
         "quorum": Command("flags", "show the voters of a KRaft quorum and how far behind they are"),
     },

@@ -1,10 +1,9 @@
-"""Changes over HTTP: create, alter and delete topics, with the same commands as the Kafka protocol; apply rules; and
-control simulated brokers. A path of a simulated broker returns the broker's new settings before the controller reacts.
+"""Changes over HTTP: create, alter and delete topics, with the same commands as the Kafka protocol; and control
+simulated brokers. A path of a simulated broker returns the broker's new settings before the controller reacts.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol, runtime_checkable
 from urllib.parse import quote
@@ -17,15 +16,12 @@ from litestar.params import FromPath, QueryParameter
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi
 from controller.http.changes import Changes
-from controller.http.errors import HttpRequest, invalid, refusal_of, refused
+from controller.http.errors import HttpRequest, invalid, refusal_of
 from controller.http.permissions import Reader
 from controller.http.requests import caller_of, described, read_body
-from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
-from controller.machine.rules.reading import read_rules
-from controller.machine.rules.rule import RulesError
 from events.catalog import Assignment, ConfigOp
 from events.names import BrokerId, TopicName
 from projections.views.brokers import SimulatedBrokerView
@@ -179,46 +175,6 @@ def _command(
     assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
     denied, count = controller_api.denial(caller, "Alter", topic), body.num_partitions
     return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
-
-
-class RulesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rules to apply. With `after`, the version that the caller has seen, they are refused if another version was
-    applied meanwhile."""
-
-    text: str
-    """The rules as TOML; an empty text removes all rules."""
-    after: Annotated[int, msgspec.Meta(ge=0)] | None = None
-
-
-class RulesAppliedView(msgspec.Struct, frozen=True):
-    """The version of the rules that is effective now."""
-
-    number: int
-
-
-@post("/rules", status_code=200, operation_class=described(RulesBody))
-async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView:
-    """Replace the rules for changes of topics. They apply to every change decided afterwards."""
-    reader.require(operation="Alter")
-    body, caller, controller = await read_body(request, RulesBody), reader.caller, reader.api.controller
-    try:  # in a thread, because it may take seconds; deciding finds the result in the cache, but no error
-        if body.text:
-            await asyncio.to_thread(read_rules, body.text)
-    except RulesError as error:
-        raise refused(400, ErrorCode.INVALID_CONFIG, str(error)) from None
-    command = ApplyRules(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        text=body.text,
-        after=body.after,
-        principal=caller.principal,
-        client_id=caller.client_id,
-        host=caller.host,
-    )
-    (answer,) = await reader.api.submit([command])
-    if answer.code:
-        raise refusal_of(answer)
-    return RulesAppliedView(answer.number)
 
 
 DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake

@@ -4,21 +4,27 @@ The events contain every input of the decision: the requested counts, the ids an
 authorization, the verdict of the policies. `decide(state, recall(records))` on the state before those records returns
 the same events, byte for byte, as long as the code of the decision is the same.
 
+Reassignments, elections and changes of broker configs are recorded by their results, so their command is one that leads
+to these. It has no client id and, for the first two, no host.
+
 Not covered: requests without events (dry runs, alterations that change nothing), and commands of brokers and timers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import asdict
 
 from controller.machine.commands import commands
 from controller.machine.commands.commands import DryRunResult, TopicCommand
+from controller.machine.configs.changes import OpType
+from controller.machine.partitions.changes import Election
 from controller.machine.validation import BY_CLUSTER, QUOTA
 from events import catalog
-from events.values import Fact, RequestedConfigs, RequestedDeletion, RequestedPartitions
+from events.names import BrokerId, TopicName
+from events.values import ConfigOp, Fact, RequestedConfigs, RequestedDeletion, RequestedPartitions, Verdict
 
 Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged | catalog.ChangeRejected
 
@@ -31,7 +37,9 @@ def recall(records: Sequence[catalog.Recorded]) -> TopicCommand | None:
             return _create(record.at_ms, record.event, records)
         if isinstance(record.event, Change):
             return _change(record.at_ms, record.event)
-    return None
+    first = records[0] if records else None
+    decided = None if first is None else _BY_RESULT.get((first.cause.command, type(first.event)))
+    return None if first is None or decided is None else decided(first, [one.event for one in records])
 
 
 def _outside(outcome: object) -> dict[str, Any]:
@@ -73,6 +81,71 @@ _COMMANDS: dict[type, type[TopicCommand]] = {
     RequestedDeletion: commands.DeleteTopic,
     RequestedConfigs: commands.AlterTopicConfigs,
 }
+
+
+def _reassigned(first: catalog.Recorded, events: Sequence[Any]) -> commands.ReassignPartitions:
+    changes = [event for event in events if isinstance(event, catalog.PartitionChanged)]
+    return commands.ReassignPartitions(
+        **_by(first, "AlterPartitionReassignments", _reason(changes[0])),
+        topic=changes[0].topic,
+        reassignments=tuple(commands.Reassignment(each.partition, _target(each)) for each in changes),
+    )
+
+
+def _target(change: catalog.PartitionChanged) -> tuple[BrokerId, ...] | None:
+    """The replicas that a reassignment requested; None if it cancelled one."""
+    if _reason(change).startswith("reassignment cancelled"):
+        return None
+    metadata = change.after.replica_metadata
+    removing = () if metadata is None else metadata.removing
+    return tuple(one for one in change.after.replicas if one not in removing)
+
+
+def _elected(first: catalog.Recorded, events: Sequence[Any]) -> commands.ElectLeaders:
+    changes = [event for event in events if isinstance(event, catalog.PartitionChanged)]
+    return commands.ElectLeaders(
+        **_by(first, "ElectLeaders", _reason(changes[0])),
+        topic=changes[0].topic,
+        partitions=tuple(each.partition for each in changes),
+        unclean=_reason(changes[0]).startswith(Election.UNCLEAN.value),
+    )
+
+
+def _reason(change: catalog.PartitionChanged) -> str:
+    """The reason that the decision gave, which names the principal."""
+    return change.reason.removeprefix("unclean election: ")
+
+
+def _by(first: catalog.Recorded, api: str, reason: str) -> dict[str, Any]:
+    return {
+        "request_id": first.cause.request_id,
+        "at_ms": first.at_ms,
+        "principal": reason.partition(" by ")[2],
+        "api": api,
+    }
+
+
+def _resource(first: catalog.Recorded, events: Sequence[Any]) -> commands.AlterResourceConfigs:
+    (event,) = (one for one in events if isinstance(one, catalog.ResourceConfigsChanged))
+    before, after = dict(event.before or ()), dict(event.configs)
+    deleted = tuple(ConfigOp(name, OpType.DELETE, None) for name in before if name not in after)
+    changed = tuple(ConfigOp(name, OpType.SET, text) for name, text in after.items() if before.get(name) != text)
+    return commands.AlterResourceConfigs(
+        **_shared(commands.AlterResourceConfigs, event),
+        topic=TopicName(f"{event.kind}:{event.name}"),
+        at_ms=first.at_ms,
+        api="IncrementalAlterConfigs",
+        ops=(*deleted, *changed),
+        verdict=Verdict("allowed"),
+    )
+
+
+_BY_RESULT: dict[tuple[str, type], Callable[[catalog.Recorded, Sequence[Any]], TopicCommand]] = {
+    ("ReassignPartitions", catalog.PartitionChanged): _reassigned,
+    ("ElectLeaders", catalog.PartitionChanged): _elected,
+    ("AlterResourceConfigs", catalog.ResourceConfigsChanged): _resource,
+}
+"""By the name of the command in the cause, and its first event."""
 
 
 def _shared(kind: type[TopicCommand], recorded: Fact) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def server(folder: Path) -> Iterator[Topicwright]:
 
 
 def test_rules_test_checks_a_file_without_a_server(run: Run, folder: Path) -> None:
-    assert run("rules", "test", folder / "small.toml") == (0, "1 rules, 1 defaults; 1 of 1 examples hold\n", "")
+    assert run("rules", "test", folder / "small.toml") == (0, "1 rule, 1 default; 1 of 1 examples hold\n", "")
     wrong = run("rules", "test", folder / "wrong.toml")
     assert wrong.code == 1
     assert wrong.out.startswith("line 15: create a should violate no rule, but rule 'small': partitions is 4, allowed")
@@ -116,6 +116,21 @@ def test_rules_apply_defaults_refuse_and_explain_creates(run: Run, server: Topic
     assert run("topic", "grow", "filled", "--partitions", 4, *at).code != 0
     by_rule = run("requests", "--rule", "policy:rules/small", "--json", *at).out
     assert len(json.loads(by_rule)["requests"]) == 2
+
+
+def test_rules_backtest_lists_requests_by_principal(run: Run, server: Topicwright, folder: Path) -> None:
+    at = ("--http", server.http)
+    assert run("topic", "create", "one", "--partitions", 1, *at).code == 0
+    (folder / "none.toml").write_text("[[rule]]\nname = 'none'\nrefuse = 'nothing new'\n")
+    found = run("rules", "backtest", folder / "none.toml", "--since", "1d", *at)
+    assert found.code == 1
+    assert found.out.startswith("would have refused 1 request of 1 principal; tried 1 request since 20")
+    assert "refused: 1 x User:ANONYMOUS over HTTP, now by policy:rules/none" in found.out.splitlines()
+    assert columns(found.out)[-1][1:] == ["one", "rule", "'none':", "nothing", "new"]
+    same = run("rules", "backtest", folder / "settings.toml", *at)
+    assert (same.code, same.out[:34]) == (0, "would have refused 0 requests; tri")
+    bad = run("rules", "backtest", folder / "bad.toml", *at)
+    assert (bad.code, "bad.toml: line 4: rule 'r': partitons = 4: unknown key" in bad.err) == (2, True)
 
 
 def test_reload_of_the_rules_file(run: Run, server: Topicwright, folder: Path) -> None:

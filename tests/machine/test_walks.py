@@ -9,11 +9,10 @@ from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.recorded_command import recall
 from events.catalog import Recorded
-from events.codec import encode_event
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import Rig, fold, restored, stored, topics_of
-from tests.machine.walks import Walk, decisions, steps, walked, walks
+from tests.machine.walks import Walk, check_repeatable, steps, walked, walks
 
 
 @settings(max_examples=60)
@@ -29,7 +28,7 @@ def test_random_runs_are_deterministic_and_pass_the_audit(walk: Walk) -> None:
     printed = "\n".join(f"{record.offset} {record.cause.command} {record.event}" for record in rig.log)
     assert audit(rig.log, settled=True) == [], printed
     _check_life_cycles(rig, printed)
-    _check_repeatable(rig.log)
+    check_repeatable(rig.log)
     _check_reconciled(rig)
 
 
@@ -71,19 +70,6 @@ def _check_life_cycles(rig: Rig, printed: str) -> None:
     waiting = {(t.pending_create.request_id, t.name) for t in topics_of(rig.state) if t.pending_create is not None}
     open_ = {key for key, state in lives.requests.items() if state == "created"}
     assert waiting == open_, f"pending creates in the tables and in the state differ\n{printed}"
-
-
-def _check_repeatable(log: list[Recorded]) -> None:
-    """Every request is reconstructed from its events, and the new decision equals the recorded one."""
-    state = fold(())
-    for group in decisions(log):
-        request = recall(group)
-        if request is not None:
-            again = decide(state, request)
-            before = [encode_event(r.at_ms, r.cause, r.event) for r in group]
-            after = [encode_event(r.at_ms, r.cause, e) for r, e in zip(group, again.events, strict=True)]
-            assert after == before, f"{request} is decided differently"
-        fold(group, state)
 
 
 def _check_reconciled(rig: Rig) -> None:

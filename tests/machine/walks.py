@@ -14,8 +14,11 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from controller.machine.commands.commands import AnyCommand
+from controller.machine.decide import decide
+from controller.machine.recorded_command import recall
 from events.catalog import Recorded
-from tests.machine.rig import Rig
+from events.codec import encode_event
+from tests.machine.rig import Rig, fold
 from tests.machine.tables import command, given
 
 NAMES = ("a", "b", "a.b", "a_b", "c.d.e", "bad~name")
@@ -150,3 +153,16 @@ def decisions(records: Sequence[Recorded]) -> Iterator[list[Recorded]]:
     """Groups a log by decision: consecutive records with the same cause, time and topic."""
     for _, group in groupby(records, lambda one: (one.cause, one.at_ms, getattr(one.event, "topic", None))):
         yield list(group)
+
+
+def check_repeatable(log: list[Recorded]) -> None:
+    """Every request is reconstructed from its events, and the new decision equals the recorded one."""
+    state = fold(())
+    for group in decisions(log):
+        request = recall(group)
+        if request is not None:
+            again = decide(state, request)
+            before = [encode_event(r.at_ms, r.cause, r.event) for r in group]
+            after = [encode_event(r.at_ms, r.cause, e) for r, e in zip(group, again.events, strict=True)]
+            assert after == before, f"{request} is decided differently"
+        fold(group, state)

@@ -184,6 +184,13 @@ def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
     tested = add_action(verbs, "test", "check a file of rules, and try its examples, without a server")
     tested.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
     tested.set_defaults(func=later("reads.rules", "test"))
+    what = "find the past requests of a running service that the rules of a file would decide otherwise"
+    tried = add_action(verbs, "backtest", what)
+    tried.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
+    tried.add_argument(
+        "--since", type=point_in_time, default="30d", metavar="OFFSET|TIME", help=f"default: %(default)s; {AGO}"
+    )
+    common.add_backend(tried, later("reads.rules", "backtest"), may_be_stopped=False)
     applied = add_action(verbs, "apply", "replace the effective rules by those of a file")
     applied.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
     applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is effective; 0 for none")

@@ -1,6 +1,6 @@
-"""`topicwright rules`: print, test, apply and compare the rules that changes of topics must satisfy.
+"""`topicwright rules`: print, test, backtest, apply and compare the rules that changes of topics must satisfy.
 
-Exit codes of `test` and `diff`: 0 all examples hold, or no difference; 1 otherwise; 2 error.
+Exit codes of `test`, `backtest` and `diff`: 0 all examples hold, or no difference; 1 otherwise; 2 error.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
+from projections.views.backtests import BacktestView, RulesTestView, TriedRequestView
 from projections.views.brokers import RuleView
 from projections.views.events import EventsView, EventView
 from projections.views.lines import when
@@ -66,19 +67,41 @@ def test(options: argparse.Namespace) -> int:
     from controller.serving.process import wall_ms
 
     rules = read_rules(checked_file(options.file))
-    wrong = list(wrong_examples(rules, wall_ms()))
-    for line in wrong:
+    view = RulesTestView.of(rules, wrong_examples(rules, wall_ms()))
+    for line in (*view.wrong, view.summary):
         print(harmless(line))
-    print(
-        f"{len(rules.rules)} rules, {len(rules.defaults)} defaults; {len(rules.examples) - len(wrong)} of "
-        f"{len(rules.examples)} examples hold"
-    )
-    return NEGATIVE if wrong else DONE
+    return NEGATIVE if view.wrong else DONE
+
+
+def backtest(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.http.rules import BacktestBody  # imports the HTTP framework
+
+    body = BacktestBody(checked_file(options.file), options.since)
+    found = backend.send("POST", "/rules/backtest", BacktestView, body=body)
+    show(options, found, lambda style: _effects(found, style), lambda: (one.topic for one in _listed(found)))
+    return NEGATIVE if found.groups else DONE
+
+
+def _effects(found: BacktestView, style: Style) -> Iterator[str]:
+    yield found.summary
+    for one in found.groups:
+        yield ""
+        rule = one.rule or one.was_rule
+        yield f"{one.change}: {one.count} x {one.principal} over {one.api}, {'now by' if one.rule else 'was by'} {rule}"
+        rows = ((each.offset, each.topic, each.message) for each in one.requests)
+        yield from style.table(("OFFSET", "TOPIC", "MESSAGE"), rows)
+    if found.more:
+        yield ""
+        yield "… and more"
+
+
+def _listed(found: BacktestView) -> Iterator[TriedRequestView]:
+    return (each for one in found.groups for each in one.requests)
 
 
 def apply(options: argparse.Namespace, backend: Backend) -> int:
     """Replace the effective rules by the rules of a file; without a file, remove all rules."""
-    from controller.http.writes import RulesAppliedView, RulesBody  # imports the HTTP framework
+    from controller.http.rules import RulesAppliedView, RulesBody  # imports the HTTP framework
 
     body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
     before = backend.get(PoliciesView, "/policies").version

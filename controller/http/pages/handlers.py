@@ -29,7 +29,7 @@ from events.logs.tree_heads import Head
 from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, TopicTimelineView
-from projections.views.overviews import BrokerDetailView, DifferenceView, PoliciesView, QuorumView, SummaryView
+from projections.views.overviews import BrokerDetailView, DifferenceView, QuorumView, SummaryView
 from projections.views.requests import RequestsView, RequestView
 from projections.views.topics import CreatedView, TopicConfigsView, TopicsView, TopicView
 from projections.views.view import ErrorView
@@ -229,25 +229,9 @@ EMPTY_FORM: Final = {"name": "", "num_partitions": "", "replication_factor": "",
 _COUNTS: Final = ("num_partitions", "replication_factor")
 
 
-@get("/policies")
-async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
-    found: PoliciesView | None = None
-    if site.allows(request, "Describe"):
-        found = await site.call(reads.policies, request, at=at)
-    return await site.page(
-        request,
-        "policies.html",
-        at=at,
-        as_of=None if found is None else found.as_of,
-        follow=FOLLOW if found is not None else "",
-        found=found,
-        filled=EMPTY_FORM,
-    )
-
-
 @post("/topics")
 async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
-    filled = await _checked(request, site)
+    filled = await checked_form(request, site)
     is_dry = filled.get("do") != "create"
     result: CreatedView | None = None
     error: ErrorView | None = None
@@ -274,7 +258,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
 
 @post("/topics/{name:str}")
 async def change(name: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
-    filled = await _checked(request, site)
+    filled = await checked_form(request, site)
     try:
         return Redirect(await _changed(name, request, site, filled), status_code=303)
     except Refused as refusal:
@@ -303,7 +287,7 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
     return here
 
 
-async def _checked(request: HttpRequest, site: Site) -> dict[str, str]:
+async def checked_form(request: HttpRequest, site: Site) -> dict[str, str]:
     """The fields of a form with a valid token. Raises Refused."""
     filled = await read_form(request)
     site.tokens.check(filled.get("token", ""), caller_of(request).principal, site.api.controller.now_ms())

@@ -85,6 +85,11 @@ class Site:
         self._dependencies, self._reader = dependencies, Reader(self.api, self._queries, undecoded)
         self._density: tuple[float, Density | None] | None = None
 
+    def reader(self, request: HttpRequest) -> Reader:
+        """The reader for the sender of a request."""
+        reader: Reader = self._dependencies["reader"]
+        return reader.of(request)
+
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
         """Call a JSON handler for the sender of the request, and return its view. Raises what the handler raises."""
         parameters = signature(handler.fn).parameters

@@ -24,22 +24,23 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
-from controller.machine.commands.commands import CreateTopic, TopicCommand
+from controller.machine.commands.commands import AlterResourceConfigs, CreateTopic, TopicCommand
 from controller.machine.decide import decide_in_full
+from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.chain import request_of
 from events.catalog import ChangeRejected, CreateRejected, Event, Observation, RulesObserved, TopicCreated, Verdict
 from projections.replay.log.columns import arrow_schema
-from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
+from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.redecide.recorded import RecordedRequest, fold_requests, timelines_of
 from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, policy_modules, what_if
 from projections.replay.runner import Runner
-from projections.replay.shards import Row, as_batches, cluster_events, rows_of
+from projections.replay.shards import AT_FIRST, Beginning, Row, as_batches, cluster_events, rows_of
 from projections.text.wording import many
 
-EXAMPLES_MAX = 3  # of each count
+EXAMPLES_MAX, EXAMPLES_PRINTED_MAX = 100, 3  # of each count
 MORE = "`topicwright replay redecide` shows more"
 Change = Literal["refused", "failed", "let-through", "refused-otherwise", "done-otherwise", "unjudged", "observed", ""]
 CHANGES: dict[Change, str] = {
@@ -100,12 +101,18 @@ def effects(requests: Iterable[RecordedRequest], tried: WhatIf, policies: Polici
         if request.command is None:
             raise ReplayError(f"{request.broken or f'no request led to offset {request.first.offset}'}; {MORE}")
         command, events = request.command, [record.event for record in request.records]
-        was = _result(events)
+        was = _result(Decision(tuple(events)))
         now_events, now = _decided(request.state(tried.over(request.cluster)), command, tried, policies)
         change = _change(was, now, events, now_events)
         now_by, message = _wording(change, was, now)
         by = command.principal, was.rule, now_by, command.api
-        yield Effect(change, *by, command.topic, request.first.offset, message, request.log_partition)
+        yield Effect(change, *by, _subject(command), request.first.offset, message, request.log_partition)
+
+
+def _subject(command: TopicCommand) -> str:
+    if isinstance(command, AlterResourceConfigs):
+        return f"configs of broker {command.name}" if command.name else "configs of all brokers"
+    return command.topic
 
 
 def _wording(change: Change, was: Result, now: Result) -> tuple[str, str]:
@@ -123,8 +130,8 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
     """The events and the outcome of a command, decided again under the hypothesis."""
     settings = state.cluster.settings
     if not isinstance(command, CreateTopic):
-        events = decide_in_full(state, command).events
-        return events, _result(events)
+        decision = decide_in_full(state, command)
+        return decision.events, _result(decision)
     if command.api == "Metadata" and not settings.auto_create_topics_enable:
         message = f"with {AUTO_CREATE}=false there would have been no request to create it"
         return (), Result(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), AUTO_CREATE, message)
@@ -136,11 +143,12 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
         chain = policies.chain(state.cluster.settings_pairs)
         verdict = chain.validate(request_of(command, state))
         decision = decide_in_full(state, replace(command, verdict=verdict))
-        return decision.events, replace(_result(decision.events), verdict=verdict)
-    return decision.events, _result(decision.events)
+        return decision.events, replace(_result(decision), verdict=verdict)
+    return decision.events, _result(decision)
 
 
-def _result(events: Sequence[Event]) -> Result:
+def _result(decision: Decision) -> Result:
+    events, refusal = decision.events, decision.refusal
     refused = next((event for event in events if isinstance(event, CreateRejected | ChangeRejected)), None)
     verdict = next((event.verdict for event in events if isinstance(event, CreateRejected | TopicCreated)), None)
     by_policies = () if verdict is None else verdict.observed
@@ -148,6 +156,8 @@ def _result(events: Sequence[Event]) -> Result:
         each for event in events if isinstance(event, RulesObserved) for each in (*event.warned, *event.observed)
     )
     result = Result(verdict=verdict, noted=(*by_policies, *by_rules))
+    if refused is None and refusal is not None:  # of a change whose refusals are no events
+        return replace(result, code=int(refusal.code), rule=refusal.rule, message=refusal.message)
     if refused is None:
         return result
     return replace(result, code=refused.error_code, rule=refused.rule, message=refused.message)
@@ -216,7 +226,7 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
     `options.at`; `found` is true if one changes. Raises ReplayError, and PolicyLoadError as `check_backtest`."""
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
     runner.ship(policy_modules(tried))
-    found = fold_requests(runner, ref, ends, lambda requests: _of_bucket(requests, tried), COUNTS)
+    found = count_effects(runner, ref, ends, tried)
     all_counts = tally(rows_of(found)).to_pylist()
     failures = [one["failure"] for one in all_counts if one["failure"] is not None]
     requests = sum(one["count"] for one in all_counts if one["failure"] is None)
@@ -229,6 +239,18 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
         lines=[f"{words}: {otherwise} would end otherwise", *_lines(counts), *failures],
         about={**offsets_row(ends), "requests": requests, "otherwise": otherwise},
     )
+
+
+def count_effects(
+    runner: Runner, ref: Ref, ends: Ends, tried: WhatIf, start: int = 0, begin: Beginning = AT_FIRST
+) -> pa.Table:
+    """The effects on the requests from offset `start` until before `ends`, as COUNTS that `tally` adds up; `begin` is
+    a snapshot before `start`, where it may cut a request that does not count. Raises ReplayError."""
+
+    def job(requests: Iterable[RecordedRequest]) -> Iterator[Row]:
+        return _of_bucket((one for one in requests if one.first.offset >= start), tried)
+
+    return fold_requests(runner, ref, ends, job, COUNTS, begin)
 
 
 def check_backtest(ref: Ref, options: Options) -> None:
@@ -266,7 +288,7 @@ def _count_lines(one: Mapping[str, Any]) -> Iterator[str]:
     was = f", was refused by {one['refused_by']}" if one["refused_by"] else ""
     now = f", now by {one['now_by']}" if one["now_by"] else ""
     yield f"  {one['count']:>7} x {one['principal']} over {one['api']}{was}{now}"
-    for example in one["examples"]:
+    for example in one["examples"][:EXAMPLES_PRINTED_MAX]:
         message = f": {example['message']}" if example["message"] else ""
         of_log = f" of partition {example['log_partition']}" if example["log_partition"] else ""
         yield f"            such as {example['topic']} at offset {example['offset']}{of_log}{message}"

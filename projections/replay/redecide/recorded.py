@@ -21,21 +21,31 @@ import pyarrow as pa
 from controller.machine.apply import CannotApply, apply_cluster, apply_topic, concerns_topic
 from controller.machine.commands import commands
 from controller.machine.recorded_command import recall
+from controller.machine.rules.judging import KIND_OF
 from controller.machine.state import Cluster, DictTopics, State, Topic
+from controller.store.stored_topics import decode_topic
 from events import catalog
 from events.codec import decode_event
 from events.external_decision import FOLLOW
-from events.names import ShardKey
+from events.names import CLUSTER_SHARD, ShardKey
 from projections.replay.log.log_ref import Ends, Ref
 from projections.replay.outcome import ReplayError
 from projections.replay.runner import Runner
-from projections.replay.shards import Clusters, Row, Shard, cluster_events, fold_shards
-
-CLIENT_COMMANDS = frozenset(
-    command.__name__
-    for command in (commands.CreateTopic, commands.CreatePartitions, commands.DeleteTopic, commands.AlterTopicConfigs)
+from projections.replay.shards import (
+    AT_FIRST,
+    BEGUN,
+    Beginning,
+    Clusters,
+    Row,
+    Shard,
+    as_batches,
+    cluster_events,
+    fold_shards,
 )
+
+CLIENT_COMMANDS = frozenset(kind.__name__ for kind in KIND_OF if kind is not commands.DiscoverTopic)
 """The commands of client requests, as named in causes."""
+_OF_CLUSTER = commands.AlterResourceConfigs.__name__
 _OPENING = frozenset(
     (
         catalog.CreateRequested,
@@ -57,6 +67,8 @@ class Timeline:
         self._clusters: list[Cluster] = []
         self.settings_changes: list[tuple[int, catalog.SettingsChanged]] = []
         """Each with its offset."""
+        self.config_changes: list[catalog.Recorded] = []
+        """The changes of broker configs that clients requested."""
         cluster = Cluster()
         for record in records:
             if concerns_topic(record.event):
@@ -66,6 +78,8 @@ class Timeline:
             self._clusters.append(cluster)
             if isinstance(record.event, catalog.SettingsChanged):
                 self.settings_changes.append((record.offset, record.event))
+            elif isinstance(record.event, catalog.ResourceConfigsChanged) and record.cause.command == _OF_CLUSTER:
+                self.config_changes.append(record)
 
     def before(self, offset: int) -> Cluster:
         """Brokers and settings before the event at an offset."""
@@ -113,12 +127,31 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 def fold_requests(
-    runner: Runner, ref: Ref, ends: Ends, job: Callable[[Iterator[RecordedRequest]], Iterable[Row]], schema: pa.Schema
+    runner: Runner,
+    ref: Ref,
+    ends: Ends,
+    job: Callable[[Iterator[RecordedRequest]], Iterable[Row]],
+    schema: pa.Schema,
+    begin: Beginning = AT_FIRST,
 ) -> pa.Table:
-    """Run `job` on the requests before `ends` of each bucket of shards, and return its rows. Raises ReplayError."""
+    """Run `job` on the requests from `begin` until before `ends` of each bucket of shards, and on the changes of broker
+    configs; returns its rows. Raises ReplayError."""
     clusters = cluster_events(ref, ends)
-    timelines_of(clusters)  # raises its errors before the work begins
-    return fold_shards(runner, ref, ends, lambda shards: job(recorded_requests(shards, timelines_of(clusters))), schema)
+    of_cluster = _of_cluster(timelines_of(clusters), begin.offset)  # raises its errors before the work begins
+    of_topics = fold_shards(
+        runner, ref, ends, lambda shards: job(recorded_requests(shards, timelines_of(clusters))), schema, begin=begin
+    )
+    return pa.concat_tables([of_topics, pa.Table.from_batches(as_batches(job(of_cluster), schema), schema)])
+
+
+def _of_cluster(timelines: Mapping[int, Timeline], start: int) -> Iterator[RecordedRequest]:
+    """The requests to change broker configs."""
+    for log_partition, timeline in timelines.items():
+        for record in timeline.config_changes:
+            if record.offset >= start:
+                before = timeline.before(record.offset)
+                command = recall([record])
+                yield RecordedRequest(log_partition, CLUSTER_SHARD, command, (record,), timeline, before, None)
 
 
 def recorded_requests(shards: Iterable[Shard], timelines: Mapping[int, Timeline]) -> Iterator[RecordedRequest]:
@@ -138,6 +171,9 @@ def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
         return RecordedRequest(log_partition, ShardKey(key), command, tuple(records), timeline, cluster, before, broken)
 
     for offset, value in events:
+        if offset == BEGUN:
+            topic = decode_topic([value])
+            continue
         record = decode_event(offset, value)
         opens = type(record.event) in _OPENING and record.cause.command != FOLLOW
         if open_ and (opens or (open_[0].cause, open_[0].at_ms) != (record.cause, record.at_ms)):

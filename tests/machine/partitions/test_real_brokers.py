@@ -9,6 +9,7 @@ from tests.machine.audit.lifecycle import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given, play
+from tests.machine.walks import check_repeatable
 
 THREE = """
 quorum {elr}
@@ -302,6 +303,7 @@ def _play(elr: str, story: str) -> Rig:
         rig.put(command(rig, line))
     play(rig, story.replace("\\\n", "").strip().splitlines())
     Lives().see_all(rig.log)
+    check_repeatable(rig.log)
     return rig
 
 

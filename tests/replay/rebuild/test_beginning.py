@@ -19,8 +19,10 @@ from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import FROM_SCRATCH, beginning, run_rebuild
+from projections.replay.redecide.backtest import count_effects, tally
+from projections.replay.redecide.whatif import WhatIf
 from projections.replay.runner import InProcess
-from projections.replay.shards import AT_FIRST, newest_snapshot
+from projections.replay.shards import AT_FIRST, newest_snapshot, rows_of
 from projections.replay.spark.session import OnSpark
 from tests.events.logs.rocksdb_folders import flip
 from tests.replay.history import open_log
@@ -106,3 +108,17 @@ def test_a_damaged_snapshot_is_skipped(kept: LogRef, tmp_path: Path) -> None:
     assert newest_snapshot(ref, {0: second}).offset == first
     with frozen_log(kept.path) as log, open_snapshot(log, first) as snapshot:
         assert list(state_keys(snapshot))
+
+
+def test_a_backtest_from_a_snapshot_equals_one_from_the_first_event(kept: LogRef) -> None:
+    first, _ = newest_of(kept)
+    with frozen_log(kept.path) as log:
+        ends = {0: log.next_offset}
+    begin, tried = newest_snapshot(kept, {0: first}), WhatIf(rules="[[rule]]\nname = 'r'\nrefuse = 'all'\n")
+    assert begin.offset == first
+    whole, part = (
+        tally(rows_of(count_effects(InProcess(), kept, ends, tried, first + 1, each))).to_pylist()
+        for each in (AT_FIRST, begin)
+    )
+    assert part == whole
+    assert any(one["change"] == "refused" for one in part)

@@ -36,10 +36,11 @@ from projections.replay.redecide.whatif import Policies, WhatIf, check, what_if
 from projections.replay.runner import InProcess
 from projections.replay.shards import rows_of
 from tests.machine.audit.planted import at, without
+from tests.machine.tables import command, given
 from tests.machine.walks import Walk, decisions, walked, walks
 from tests.projections.logs import story
 from tests.replay.history import shards_of
-from tests.replay.written import records_of
+from tests.replay.written import records_of, written
 
 PAGE = Path(__file__).parents[3] / "docs" / "backtest.md"
 POLICY = "tests.replay.redecide.policies.FewPartitions"
@@ -335,3 +336,50 @@ def test_backtested_policies_are_closed(history: LogRef, tmp_path: Path) -> None
     creates = sum(isinstance(one, CreateRequested) for one in events)
     invalid = sum(isinstance(one, CreateRejected) and one.rule.startswith("validation:") for one in events)
     assert counts["judged"] == creates - invalid > 0, counts
+
+
+OF_KAFKA_BROKERS = """
+quorum
+join 1
+join 2
+join 3
+unfence 1
+unfence 2
+unfence 3
+create t on=0:1.2.3 timeout=0 id=c
+fence 1
+reconcile t
+unfence 1
+report t by=2 0:2.3.1:1:1:e2.3.1
+elect t 0
+reassign t 0:3.1
+configure 4: set:log.retention.ms=-1
+configure 4:1 set:log.retention.ms=5
+"""
+FOR_KAFKA_BROKERS = """
+[[rule]]
+name = "still"
+on = ["reassign", "elect"]
+refuse = "nothing moves"
+
+[[rule]]
+name = "short"
+configs = { "retention.ms" = { max = 9 } }
+"""
+
+
+def test_reassignments_elections_and_broker_configs_are_tried(tmp_path: Path) -> None:
+    """The log has their results only: no client id, and no host of reassignments and elections."""
+    (tmp_path / "rules.toml").write_text(FOR_KAFKA_BROKERS)
+    rig = given("")
+    for line in OF_KAFKA_BROKERS.strip().splitlines():
+        rig.put(command(rig, line))
+    options = Options(settings=(("topic.rules.file", str(tmp_path / "rules.toml")),))
+    outcome = run_backtest(InProcess(), written(tmp_path / "log", rig.log), options)
+    listed = {(row["api"], row["principal"], row["now_by"], row["examples"][0]["topic"]) for row in outcome.rows}
+    assert listed == {
+        ("ElectLeaders", "User:alice", "policy:rules/still", "t"),
+        ("AlterPartitionReassignments", "User:alice", "policy:rules/still", "t"),
+        ("IncrementalAlterConfigs", "User:alice", "policy:rules/short", "configs of all brokers"),
+    }
+    assert (outcome.about["requests"], outcome.about["otherwise"]) == (5, 3)

@@ -1,0 +1,133 @@
+"""The page of rules and policies: versions and their changes, refusals, and a form that tests, backtests and applies a
+text of rules, as `controller.http.rules` does. A refused text stays in the form, with the error next to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import unified_diff
+from types import MappingProxyType
+from typing import Annotated, TypeVar
+
+from litestar import Response, get, post
+from litestar.di import NamedDependency
+from litestar.params import QueryParameter
+from litestar.response import Redirect
+
+from controller.http import reads, rules
+from controller.http.errors import HttpRequest, Refused, invalid
+from controller.http.pages.handlers import EMPTY_FORM, checked_form
+from controller.http.pages.site import FOLLOW, Site
+from controller.http.query_threads import TooBusy
+from controller.http.requests import At, body_of
+from projections.views.backtests import BacktestView, RulesTestView
+from projections.views.events import EventsView, EventView
+from projections.views.overviews import PoliciesView
+
+_Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RulesBody)
+AFTER_DIGITS_MAX = 12
+VERSIONS_MAX = 10
+"""The most versions of the rules on the page."""
+
+
+@get("/policies")
+async def policies(
+    request: HttpRequest,
+    site: NamedDependency[Site],
+    at: At = None,
+    diff: Annotated[
+        int | None, QueryParameter(ge=1, description="Show the changes of this version of the rules")
+    ] = None,
+) -> Response[bytes]:
+    return await _page(request, site, at, diff)
+
+
+async def _page(
+    request: HttpRequest,
+    site: Site,
+    at: str | None = None,
+    diff: int | None = None,
+    *,
+    status: int = 200,
+    filled: Mapping[str, str] = MappingProxyType({}),
+    error: str = "",
+    result: BacktestView | RulesTestView | None = None,
+) -> Response[bytes]:
+    """The page. After a form was sent it has what was `filled` in, with its `error` or `result`."""
+    found: PoliciesView | None = None
+    versions: list[EventView] = []
+    if site.allows(request, "Describe"):
+        found = await site.call(reads.policies, request, at=at)
+        versions = await _versions(request, site, at)
+    current = None if found is None else found.version
+    shown = {"text": current.text if current else "", "after": str(current.number if current else 0), "since": "30d"}
+    return await site.page(
+        request,
+        "policies.html",
+        at=at,
+        as_of=None if found is None else found.as_of,
+        status=status,
+        follow=FOLLOW if found is not None else "",
+        command=("rules", "show"),
+        found=found,
+        versions=versions[:VERSIONS_MAX],
+        changes=_changes(versions, diff),
+        diff=diff,
+        may_apply=site.allows(request, "Alter"),
+        rules_form={**shown, **filled},
+        error=error,
+        result=result,
+        filled=EMPTY_FORM,
+    )
+
+
+async def _versions(request: HttpRequest, site: Site, at: str | None) -> list[EventView]:
+    """The newest versions of the rules, and one more, with which the oldest is compared. Each partition of a log has
+    its own event about a version."""
+    limit = (VERSIONS_MAX + 1) * len(site.partitions)
+    page: EventsView = await site.call(reads.events, request, kind="RulesApplied", order="newest", limit=limit, at=at)
+    return list({event.fields["number"]: event for event in reversed(page.events)}.values())[::-1]
+
+
+@post("/policies")
+async def change_rules(
+    request: HttpRequest, site: NamedDependency[Site], trials: NamedDependency[rules.Trials]
+) -> Response[bytes] | Redirect:
+    filled = await checked_form(request, site)
+    filled["text"] = filled.get("text", "").replace("\r\n", "\n")
+    result: BacktestView | RulesTestView | None = None
+    error, status = "", 200
+    try:
+        match filled.get("do"):
+            case "test":
+                result = await rules.test(site.reader(request), trials, _body(filled, rules.TestBody))
+            case "backtest":
+                result = await rules.backtest(site.reader(request), trials, _body(filled, rules.BacktestBody))
+            case "apply":
+                await rules.apply(site.reader(request), _body(filled, rules.RulesBody))
+                return Redirect("/policies", status_code=303)
+            case other:
+                raise invalid(f"do: {other!r} is not test, backtest or apply")
+    except Refused as refusal:
+        error, status = refusal.error.message, refusal.status
+    except TooBusy as busy:
+        error, status = str(busy), 503
+    return await _page(request, site, status=status, filled=filled, error=error, result=result)
+
+
+def _body(filled: Mapping[str, str], kind: type[_Body]) -> _Body:
+    """The fields of a body in a form. Raises Refused."""
+    after = filled.get("after", "")
+    fields: dict[str, object] = {"text": filled["text"], "since": filled.get("since", "")}
+    fields["after"] = int(after) if after.isascii() and after.isdigit() and len(after) < AFTER_DIGITS_MAX else after
+    return body_of({name: value for name, value in fields.items() if name in kind.__struct_fields__}, kind)
+
+
+def _changes(versions: list[EventView], number: int | None) -> Iterable[str] | None:
+    """The lines of the difference between a version and the one before; None if they are not among `versions`. They
+    are computed while the template is rendered, in a thread."""
+    texts = {0: "", **{event.fields["number"]: event.fields["text"] for event in versions}}
+    if number is None or number not in texts or number - 1 not in texts:
+        return None
+    before, after = texts[number - 1].splitlines(), texts[number].splitlines()
+    return unified_diff(before, after, f"version {number - 1}", f"version {number}", lineterm="")

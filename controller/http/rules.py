@@ -1,0 +1,206 @@
+"""Rules for changes of topics over HTTP: test a text, backtest it on past requests, apply it.
+
+Tests and backtests run in a process of their own (`projections.replay.redecide.in_service`), one at a time, so that
+they hold up nothing else. The process is ended when the client disconnects and when the service stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+import structlog
+from litestar import post
+from litestar.di import NamedDependency
+
+from controller.http.errors import HttpRequest, invalid, refusal_of, refused
+from controller.http.permissions import Reader
+from controller.http.query_threads import TooBusy
+from controller.http.requests import described, read_body
+from controller.machine.commands.access import ApplyRules
+from controller.machine.errors import ErrorCode
+from controller.machine.rules.reading import read_rules
+from controller.machine.rules.rule import RulesError
+from events.logs.rocksdb_log import RocksDbLog
+from projections.queries.events import starts
+from projections.queries.query import Queries, QueryClosed
+from projections.text.points_in_time import InvalidPointInTime, iso, parse_point_in_time
+from projections.views.backtests import LIMIT_S, BacktestView, LogRange, Past, RulesTestView, Task
+
+_Reader = NamedDependency[Reader]
+_View = TypeVar("_View", BacktestView, RulesTestView)
+_MODULE: Final = "projections.replay.redecide.in_service"
+_DAYS: Final = re.compile(r"([0-9]{1,5})d")
+_DAY_MS: Final = 86_400_000
+_STDERR_LOGGED_MAX: Final = 2_000
+_logger = structlog.get_logger("topicwright.http")
+
+
+class RulesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules to apply. With `after`, the version that the caller has seen, they are refused if another version was
+    applied meanwhile."""
+
+    text: str
+    """The rules as TOML; an empty text removes all rules."""
+    after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class RulesAppliedView(msgspec.Struct, frozen=True):
+    """The version of the rules that is effective now."""
+
+    number: int
+
+
+class TestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules to test."""
+
+    text: str
+    """The rules as TOML."""
+
+
+class BacktestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules to try on past requests, and from which point in time on."""
+
+    text: str
+    """The rules as TOML; an empty text tries no rules."""
+    since: str = "30d"
+    """A number of days ago (30d), an offset, or a time."""
+
+
+class Trials:
+    """Runs tests and backtests in a process, one at a time."""
+
+    def __init__(self) -> None:
+        self._is_running = False
+
+    async def run(self, reader: Reader, task: Task, kind: type[_View]) -> _View:
+        """Run a task. Raises Refused, TooBusy, and QueryClosed if the service stops."""
+        await check_text(task.text)
+        if self._is_running:
+            raise TooBusy("a test or backtest of rules is running already; try again when it has ended")
+        self._is_running = True
+        try:
+            answer = msgspec.json.decode(await _answer(reader, msgspec.json.encode(task)), type=kind | str)
+        finally:
+            self._is_running = False
+        if isinstance(answer, str):
+            raise invalid(answer)
+        return answer
+
+
+async def _answer(reader: Reader, task: bytes) -> bytes:
+    """The output of the process for a task. Raises Refused, QueryClosed."""
+    process = _start()
+    talk = asyncio.ensure_future(asyncio.to_thread(process.communicate, task))
+    stops = asyncio.ensure_future(reader.threads.stopping.wait())
+    try:
+        await asyncio.wait((talk, stops), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stops.cancel()
+        process.kill()  # ends the thread too; no effect on a process that has ended
+        await asyncio.gather(talk, return_exceptions=True)
+    output, errors = talk.result()
+    if process.returncode == 0:
+        return output
+    if process.returncode == -signal.SIGKILL:
+        raise QueryClosed("the service is stopping, or its machine has too little memory for this")
+    if process.returncode == -signal.SIGALRM:
+        raise invalid(f"it took longer than {LIMIT_S} s: choose a later time in since, or simpler rules")
+    output_end = errors[-_STDERR_LOGGED_MAX:].decode(errors="replace")
+    _logger.error("trial of rules failed", code=process.returncode, output=output_end)
+    raise refused(500, ErrorCode.UNKNOWN_SERVER_ERROR, "the trial failed; the service's log has the cause")
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """The process. Not started with asyncio: uvloop copies this process's page tables, 50 ms for each gigabyte."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command, pipe = (sys.executable, "-P", "-m", _MODULE), subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+
+
+async def check_text(text: str) -> None:
+    """Raise Refused for invalid rules."""
+    try:  # in a thread, because it may take seconds; deciding finds the result in the cache, but no error
+        if text:
+            await asyncio.to_thread(read_rules, text)
+    except RulesError as error:
+        raise refused(400, ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+_Trials = NamedDependency[Trials]
+
+
+@post("/rules/test", status_code=200, operation_class=described(TestBody))
+async def test_rules(request: HttpRequest, reader: _Reader, trials: _Trials) -> RulesTestView:
+    """Check a text of rules, and try its examples."""
+    return await test(reader, trials, await read_body(request, TestBody))
+
+
+async def test(reader: Reader, trials: Trials, body: TestBody) -> RulesTestView:
+    """The response to a test. Raises Refused, TooBusy, QueryClosed."""
+    reader.require()
+    return await trials.run(reader, Task(body.text, reader.api.controller.now_ms()), RulesTestView)
+
+
+@post("/rules/backtest", status_code=200, operation_class=described(BacktestBody))
+async def backtest_rules(request: HttpRequest, reader: _Reader, trials: _Trials) -> BacktestView:
+    """Try rules on the requests since a point in time: those that would have ended otherwise, by principal. Nothing
+    changes."""
+    return await backtest(reader, trials, await read_body(request, BacktestBody))
+
+
+async def backtest(reader: Reader, trials: Trials, body: BacktestBody) -> BacktestView:
+    """The response to a backtest. Raises Refused, TooBusy, QueryClosed."""
+    reader.require()
+    now_ms, days = reader.api.controller.now_ms(), _DAYS.fullmatch(body.since.strip())
+    since = body.since if days is None else f"{max(0, now_ms - int(days[1]) * _DAY_MS)}ms"
+    try:
+        past = await reader.threads.run(_past, reader.queries, since)
+    except InvalidPointInTime as error:
+        raise invalid(f"since: a number of days ago (30d), or {error}") from None
+    return await trials.run(reader, Task(body.text, now_ms, past), BacktestView)
+
+
+def _past(queries: Queries, since: str) -> Past:
+    """The requests since a point in time. Raises Refused, InvalidPointInTime."""
+    begins, ends = starts(queries, since), queries.end()
+    logs = []
+    for part, start, end in zip(queries.parts, begins, ends, strict=True):
+        if not isinstance(part.log, RocksDbLog):
+            raise refused(503, ErrorCode.KAFKA_STORAGE_ERROR, "the log of this service is not on a disk")
+        logs.append(LogRange(str(part.log.path), part.partition, min(start, end), end))
+    began = parse_point_in_time(since)
+    words = f"offset {began}" if isinstance(began, int) else iso(round(began.timestamp() * 1000))
+    return Past(tuple(logs), words, queries.as_of(ends))
+
+
+@post("/rules", status_code=200, operation_class=described(RulesBody))
+async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView:
+    """Replace the rules for changes of topics. They apply to every change decided afterwards."""
+    return await apply(reader, await read_body(request, RulesBody))
+
+
+async def apply(reader: Reader, body: RulesBody) -> RulesAppliedView:
+    """The response to an application of rules. Raises Refused."""
+    reader.require(operation="Alter")
+    caller, controller = reader.caller, reader.api.controller
+    await check_text(body.text)
+    command = ApplyRules(
+        request_id=controller.new_request_id(),
+        at_ms=controller.now_ms(),
+        text=body.text,
+        after=body.after,
+        principal=caller.principal,
+        client_id=caller.client_id,
+        host=caller.host,
+    )
+    (answer,) = await reader.api.submit([command])
+    if answer.code:
+        raise refusal_of(answer)
+    return RulesAppliedView(answer.number)

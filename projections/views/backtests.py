@@ -1,0 +1,108 @@
+"""Tests and backtests of rules, as JSON: the task for the process that runs them, and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from controller.machine.rules.reading import Rules
+from projections.text.wording import many
+from projections.views.view import AsOfView
+
+LIMIT_S = 50
+"""The process ends after this: before the command line, which waits a minute for an answer."""
+
+
+class LogRange(msgspec.Struct, frozen=True):
+    """Requests of a log from offset `start` until before `end`; `partition` is None for a log without partitions."""
+
+    path: str
+    partition: int | None
+    start: int
+    end: int
+
+
+class Past(msgspec.Struct, frozen=True):
+    """The requests to try; `since` and `as_of` are copied to the answer."""
+
+    logs: tuple[LogRange, ...]
+    since: str
+    as_of: AsOfView
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Rules to try on the requests of `past`, or if it is None on their examples."""
+
+    text: str
+    at_ms: int
+    past: Past | None = None
+
+
+class RulesTestView(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of rules, defaults and examples in a text, and a message for each example that does not hold."""
+
+    rules: int
+    defaults: int
+    examples: int
+    wrong: tuple[str, ...]
+
+    @classmethod
+    def of(cls, rules: Rules, wrong: Iterable[str]) -> RulesTestView:
+        counts = len(rules.rules), len(rules.defaults), len(rules.examples)
+        return cls(rules=counts[0], defaults=counts[1], examples=counts[2], wrong=tuple(wrong))
+
+    @property
+    def summary(self) -> str:
+        held = self.examples - len(self.wrong)
+        counts = f"{many(self.rules, 'rule')}, {many(self.defaults, 'default')}"
+        return f"{counts}; {held} of {self.examples} examples hold"
+
+
+class TriedRequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that other rules would decide differently: the offset of its first event, and its topic. `message` is
+    the new refusal or violation, shortened."""
+
+    offset: int
+    partition: int | None
+    topic: str
+    message: str
+
+
+class BacktestGroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of a principal through one API with the same change by the same rules, with the first of them.
+
+    `change` is a name of `projections.replay.redecide.backtest.CHANGES`. `rule` would refuse or note the requests;
+    `was_rule` refused them, "" if none did.
+    """
+
+    change: str
+    principal: str
+    api: str
+    rule: str
+    was_rule: str
+    count: int
+    requests: tuple[TriedRequestView, ...]
+
+
+class BacktestView(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of a text of rules on `requests` requests from a point in time on: it would have refused `refused` of
+    those that were done, from `principals` principals.
+
+    `groups` are ordered by change, the largest first; if `more`, there are further groups or requests than listed.
+    """
+
+    since: str
+    requests: int
+    refused: int
+    principals: int
+    groups: tuple[BacktestGroupView, ...]
+    more: bool
+    as_of: AsOfView
+
+    @property
+    def summary(self) -> str:
+        """One sentence about the refused requests."""
+        requests, principals = many(self.refused, "request"), many(self.principals, "principal")
+        of = f" of {principals}" if self.refused else ""
+        return f"would have refused {requests}{of}; tried {many(self.requests, 'request')} since {self.since}"

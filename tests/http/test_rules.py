@@ -1,0 +1,176 @@
+"""Rules over HTTP and on their page: test, backtest, apply, versions and their changes."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from controller.http import rules
+from events.logs.rocksdb_log import RocksDbLog
+from tests.http.pages.story import page, send, text_of
+from tests.http.service import Half, Service, service
+
+SMALL = """[[rule]]
+name = "small"
+partitions = { max = 3 }
+configs = { "retention.ms" = { max = 10 } }
+
+[[rule]]
+name = "keep"
+on = "delete"
+refuse = "topics <b>stay</b>"
+
+[[example]]
+topic = "a"
+after = { partitions = 4 }
+violates = []
+"""
+BAD = "[[rule]]\nname = 'r'\npartitons = 4\n"
+
+
+@pytest.fixture
+async def stored(tmp_path: Path) -> AsyncIterator[Service]:
+    """A service with its log on a disk, and five requests, of which four violate SMALL."""
+    async with service(RocksDbLog(tmp_path / "log", cluster_id="http-rules")) as one:
+        await one.create("wide", num_partitions=4)
+        await one.create("gone", num_partitions=1)
+        await one.request("PATCH", "/v1/topics/wide", json={"num_partitions": 5})
+        await one.request("PATCH", "/v1/topics/wide", json={"configs": {"retention.ms": "11"}})
+        await one.request("DELETE", "/v1/topics/gone")
+        yield one
+
+
+async def test_a_backtest_tries_every_change_and_changes_nothing(stored: Service) -> None:
+    before = await stored.get("/v1/policies")
+    found = await stored.request("POST", "/v1/rules/backtest", json={"text": SMALL})
+    assert (found["requests"], found["refused"], found["principals"], found["more"]) == (5, 4, 1, False)
+    groups = found["groups"]
+    listed = {(one["rule"], each["topic"], each["message"]) for one in groups for each in one["requests"]}
+    assert listed == {
+        ("policy:rules/small", "wide", "rule 'small': partitions is 4, allowed is at most 3"),
+        ("policy:rules/small", "wide", "rule 'small': partitions is 5, allowed is at most 3"),
+        ("policy:rules/small", "wide", "rule 'small': retention.ms is '11', allowed is at most 10"),
+        ("policy:rules/keep", "gone", "rule 'keep': topics <b>stay</b>"),
+    }
+    assert {(one["change"], one["principal"], one["api"]) for one in groups} == {("refused", "User:ANONYMOUS", "HTTP")}
+    assert await stored.get("/v1/policies") == before
+    end = found["as_of"]["offset"]
+    last = await stored.request("POST", "/v1/rules/backtest", json={"text": SMALL, "since": str(end)})
+    assert (last["since"], last["requests"], last["refused"]) == (f"offset {end}", 1, 1)
+    assert last["groups"][0]["requests"][0]["topic"] == "gone", "decided on the state before it"
+
+
+async def test_a_test_of_rules_names_the_examples_that_do_not_hold(stored: Service) -> None:
+    found = await stored.request("POST", "/v1/rules/test", json={"text": SMALL})
+    assert {name: found[name] for name in ("rules", "defaults", "examples")} == {
+        "rules": 2, "defaults": 0, "examples": 1,
+    }  # fmt: skip
+    (wrong,) = found["wrong"]
+    assert wrong.startswith("line 11: create a should violate no rule, but rule 'small': partitions is 4")
+
+
+WRONG = (
+    ("test", {"text": BAD}, 400, "line 3: rule 'r': partitons = 4: unknown key; allowed: name, mode"),
+    ("backtest", {"text": BAD}, 400, "line 3: rule 'r': partitons = 4: unknown key"),
+    ("backtest", {"text": SMALL, "since": "soon"}, 400, "since: a number of days ago (30d), or 'soon' is not a valid"),
+    ("backtest", {"text": SMALL, "since": "999"}, 400, "since: a number of days ago (30d), or offset 999 is not"),
+    ("backtest", {"since": "1d"}, 400, "missing required field `text`"),
+    ("test", {"text": SMALL, "since": "1d"}, 400, "since: unknown field; allowed are text"),
+)
+
+
+async def test_invalid_tests_and_backtests_name_the_problem(stored: Service) -> None:
+    for path, body, status, words in WRONG:
+        answer = await stored.client.post(f"/v1/rules/{path}", json=body)
+        assert (answer.status_code, words in answer.json()["message"]) == (status, True), answer.text
+
+
+async def test_one_backtest_at_a_time_until_its_client_disconnects(
+    stored: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "_MODULE", "tests.http.endless")
+    both = {asyncio.create_task(stored.client.post("/v1/rules/backtest", json={"text": SMALL})) for _ in range(2)}
+    ((second,), (first,)) = await asyncio.wait(both, timeout=240, return_when=asyncio.FIRST_COMPLETED)
+    answer = await second
+    assert (answer.status_code, answer.json()["error"]) == (503, "REQUEST_TIMED_OUT")
+    assert "is running already" in answer.json()["message"]
+    first.cancel()
+    monkeypatch.undo()
+    async with asyncio.timeout(240):
+        while (answer := await stored.client.post("/v1/rules/test", json={"text": SMALL})).status_code != 200:
+            assert "is running already" in answer.json()["message"]
+
+
+async def test_a_backtest_ends_when_the_service_stops(stored: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "_MODULE", "tests.http.endless")
+    both = {asyncio.create_task(stored.client.post("/v1/rules/backtest", json={"text": SMALL})) for _ in range(2)}
+    _, (first,) = await asyncio.wait(both, timeout=240, return_when=asyncio.FIRST_COMPLETED)
+    await stored.http.stop()
+    answer = await first
+    assert (answer.status_code, "the service is stopping" in answer.json()["message"]) == (503, True)
+
+
+async def test_a_backtest_that_takes_too_long_or_fails(stored: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "_MODULE", "tests.http.endless")
+    answer = await stored.client.post("/v1/rules/backtest", json={"text": f"{SMALL}# alarm"})
+    assert (answer.status_code, answer.json()["message"][:25]) == (400, "it took longer than 50 s:")
+    monkeypatch.setattr(rules, "_MODULE", "tests.http.no_such_module")
+    answer = await stored.client.post("/v1/rules/backtest", json={"text": SMALL})
+    assert (answer.status_code, answer.json()["message"]) == (500, "the trial failed; the service's log has the cause")
+
+
+async def test_backtests_need_describe_and_applying_needs_alter() -> None:
+    async with service(authorizer=Half()) as one:
+        for path in ("rules/test", "rules/backtest", "rules"):
+            operation = "Alter" if path == "rules" else "Describe"
+            refused = await one.client.post(f"/v1/{path}", json={"text": SMALL})
+            assert (refused.status_code, refused.json()["message"]) == (403, f"{operation} on the cluster is needed")
+    async with service(authorizer=Half(("Describe", "Cluster"))) as one:
+        shown = await page(one, "/policies")
+        assert 'value="backtest"' in shown
+        assert 'value="apply"' not in shown
+        await send(one, "/policies", 403, do="apply", text=SMALL, after="0")
+
+
+async def test_the_form_tests_backtests_and_applies_rules(stored: Service) -> None:
+    given = {"text": SMALL.replace("\n", "\r\n"), "after": "0", "since": "1d"}
+    tested = await send(stored, "/policies", 200, **given, do="test")
+    assert "2 rules, 0 defaults; 0 of 1 examples hold" in text_of(tested.text)
+    tried = text_of((await send(stored, "/policies", 200, **given, do="backtest")).text)
+    assert "would have refused 4 requests of 1 principal; tried 5 requests since 2" in tried
+    assert "rule 'keep': topics <b>stay</b>" in tried
+    assert (await send(stored, "/policies", 303, **given, do="apply")).headers["location"] == "/policies"
+    assert (await stored.get("/v1/policies"))["version"]["text"] == SMALL, "with the line ends of a file"
+    shown = await page(stored, "/policies?diff=1")
+    assert "+name = &#34;small&#34;" in shown
+    assert 'name="after" value="1"' in shown
+    assert "is not among the newest ones" in await page(stored, "/policies?diff=9")
+
+
+FORMS = (
+    ({"do": "apply", "text": BAD}, 400, "line 3: rule 'r': partitons = 4"),
+    (
+        {"do": "apply", "text": SMALL, "after": "7"},
+        409,
+        "Version 0 of the rules was applied meanwhile, after version 7.",
+    ),
+    ({"do": "apply", "text": SMALL, "after": "x"}, 400, "after: Expected `int | null`, got `str`"),
+    ({"do": "backtest", "text": SMALL, "since": "soon"}, 400, "since: a number of days ago (30d), or 'soon'"),
+    ({"do": "polish", "text": SMALL}, 400, "do: 'polish' is not test, backtest or apply"),
+)
+
+
+async def test_a_refused_form_has_the_error_and_its_input(one: Service) -> None:
+    for fields, status, words in FORMS:
+        refused = await send(one, "/policies", status, **{"after": "0", "since": "5d", **fields})
+        shown = text_of(refused.text)
+        assert words in shown, shown
+        assert html.escape(fields["text"]) in refused.text.replace("&#34;", "&quot;").replace("&#39;", "&#x27;")
+        assert f'name="since" value="{fields.get("since", "5d")}"' in refused.text
+        assert 'aria-describedby="rules-error"' in refused.text
+    assert (await send(one, "/policies", 403, token="x", do="apply", text=SMALL)).status_code == 403
+    assert (await one.get("/v1/policies"))["version"] is None
