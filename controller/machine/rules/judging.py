@@ -26,7 +26,7 @@ from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import Rules, read_rules
 from controller.machine.rules.rule import Change, Kind, Rule, RulesError, TopicFacts
-from controller.machine.state import BROKERS, Cluster, State, Topic
+from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
 from events import catalog
 from events.errors import shortened
 
@@ -132,12 +132,14 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         return None
     before: TopicFacts | None
     after: TopicFacts | None
+    owner = getattr(command, "principal", "")
     if isinstance(command, commands.AlterResourceConfigs):
         if command.kind != BROKERS:
             return None
         before, after = _defaults(state.cluster, command)
     else:
         topic = topic_named(state, command.topic)
+        owner = owner if topic is None else topic.principal
         defaults = state.cluster.settings.effective_defaults
         before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
         after = None if kind == "delete" else _facts_after(topic, before, decision, defaults)
@@ -150,7 +152,29 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         client_id=getattr(command, "client_id", None),
         host=getattr(command, "host", ""),
         at_ms=command.at_ms,
+        owner=owner,
+        counts=lambda group: _counts(state, command, group),
     )
+
+
+def _counts(state: State, command: Any, group: str) -> Counts:
+    """The counts of a group before a command, with those of the other partitions of the log."""
+    elsewhere = getattr(command, "elsewhere", ())
+    return next((Counts(*counts) for name, *counts in elsewhere if name == group), Counts()).plus(
+        state.topics.counts(group)
+    )
+
+
+def limited_groups(state: State, command: commands.TopicCommand) -> set[str]:
+    """The groups of topics whose counts the rules need for a command that adds topics or partitions. Raises RulesError
+    for rules of a newer release."""
+    if not isinstance(command, commands.CreateTopic | commands.CreatePartitions):
+        return set()
+    topic = topic_named(state, command.topic)
+    owner = command.principal if topic is None else topic.principal
+    limits = (rule.limit for rule in _rules_of(state.cluster).rules if rule.limit is not None)
+    groups = (limit.group(command.topic, owner) for limit in limits)
+    return {group for group in groups if group is not None}
 
 
 def _facts_after(
@@ -242,6 +266,7 @@ def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
         before = None if example.before is None else _example_facts(example.before)
         after = None if example.change == "delete" else _example_facts({**(example.before or {}), **example.after})
         change = Change(kind=example.change, topic=topic, before=before, after=after, principal=principal, at_ms=at_ms)
+        change = replace(change, owner=principal, counts=lambda group, counts=example.counts: counts)
         judgement = judge(rules.rules, change)
         found = {one.rule.rpartition("/")[2] for one in judgement.all}
         if found != set(example.violates):

@@ -30,6 +30,7 @@ from controller.machine.rules.reading_values import (
     written_text,
 )
 from controller.machine.rules.rule import MODES, Kind, Rule, RulesError, TopicDefaults
+from controller.machine.state import Counts
 
 BYTES_MAX = 256 * 1024
 """Limit for the text of the rules. It is one event, which must fit in a record of a Kafka topic."""
@@ -54,6 +55,8 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     principal: str = "User:ANONYMOUS"
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] = {}
+    counts: Counts = Counts()
+    """The counts of every limit before the change."""
     violates: tuple[str, ...]
 
 
@@ -161,7 +164,10 @@ def _written(table: Mapping[str, object]) -> dict[str, str]:
 
 
 def _check_contradictions(place: Place, values: Mapping[str, Any]) -> None:
-    """A forbidden config may be neither required nor allowed."""
+    """A forbidden config may be neither required nor allowed. A limit does not count by patterns of names."""
+    if "limit" in values and values.keys() & {"topics", "except_topics"}:
+        problem = "counts all topics or those of a prefix, not those of the rule's patterns"
+        place.at("limit").fail(None, problem, "limit = { prefix = '…', … }, and no topics or except_topics")
     constrained = tuple(requirement.name for requirement in values.get("configs", ()))
     named = {*constrained, *values.get("required_configs", ()), *(values.get("allowed_configs") or ())}
     for name in values.get("forbidden_configs", ()):

@@ -23,16 +23,19 @@ from controller.machine.rules.rule import (
     ConfigRequirement,
     Exemption,
     Kind,
+    Limit,
     Range,
     RulesError,
     Scope,
 )
+from controller.machine.state import PREFIXES_MAX, Counts, groups_of
 from controller.patterns import ALLOWED, Pattern, PatternError
 
 PATTERNS_MAX = 100
 TEXT_CHARS_MAX = 1000
 """Limit for a text such as a hint, because the refusal of each topic contains it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NAME_PART = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
 
@@ -148,6 +151,28 @@ def _count(place: Place, value: object) -> Range:
         if type(end) is not int or end < 1:
             place.fail(value, f"{toml_text(end)} is not a whole number from 1", allowed)
     return _range(place, value, ends, allowed)
+
+
+def _limit(place: Place, value: object) -> Limit:
+    allowed = "{ topics = …, partitions = … }, one or both, with per = 'principal' or prefix = '…', or neither"
+    if not isinstance(value, dict):
+        place.fail(value, "is not a limit", allowed)
+    values = table_values(place, value, _LIMIT_READERS)
+    is_per_principal = values.pop("per", None) is not None
+    if not values.keys() & {"topics", "partitions"}:
+        place.fail(value, "limits nothing", allowed)
+    if is_per_principal and "prefix" in values:
+        place.fail(value, "has both per and prefix", allowed)
+    return Limit(**values, is_per_principal=is_per_principal)
+
+
+def _prefix(place: Place, value: object) -> str:
+    if not isinstance(value, str) or value not in groups_of(value, "") or not value:
+        allowed = f"the beginning of names up to a '.', '_' or '-', as in 'pay.', with at most {PREFIXES_MAX} of these"
+        place.fail(value, "is not a prefix", allowed)
+    if not _NAME_PART.fullmatch(value):
+        place.fail(value, "is not the beginning of a topic name", "letters, digits, '.', '_', '-', at most 249")
+    return value
 
 
 def _names(place: Place, value: object) -> tuple[str, ...]:
@@ -332,6 +357,13 @@ def _facts(place: Place, value: object) -> dict[str, Any]:
     return table_values(place, value, _FACTS_READERS)
 
 
+def _counts(place: Place, value: object) -> Counts:
+    ends = value if isinstance(value, dict) else {}
+    if not ends.keys() or ends.keys() - {"topics", "partitions"} or any(type(one) is not int for one in ends.values()):
+        place.fail(value, "is not the counts of limits before the change", "{ topics = …, partitions = … }")
+    return Counts(**ends)
+
+
 def _rule_names(place: Place, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         place.fail(value, "is not a list of rules", 'names as in ["naming"], [] for an allowed change')
@@ -351,6 +383,7 @@ REQUIREMENT_READERS: dict[str, _Reader] = {
     "allowed_configs": _names,
     "forbidden_configs": _some_names,
     "check": _expression,
+    "limit": _limit,
 }
 RULE_READERS: dict[str, _Reader] = {
     "name": name_of,
@@ -364,6 +397,12 @@ RULE_READERS: dict[str, _Reader] = {
     **REQUIREMENT_READERS,
 }
 _EXCEPTION_READERS: dict[str, _Reader] = {"topics": _globs, "principals": _globs, "reason": _text, "until": _until}
+_LIMIT_READERS: dict[str, _Reader] = {
+    "topics": _default_count,
+    "partitions": _default_count,
+    "per": _one_of(("principal",), "is not counted", "principal"),
+    "prefix": _prefix,
+}
 _FACTS_READERS: dict[str, _Reader] = {
     "partitions": _default_count,
     "replication_factor": _default_count,
@@ -376,5 +415,6 @@ EXAMPLE_READERS: dict[str, _Reader] = {
     "principal": _text,
     "before": _facts,
     "after": _facts,
+    "counts": _counts,
     "violates": _rule_names,
 }
