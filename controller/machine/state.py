@@ -300,6 +300,9 @@ class Counts(msgspec.Struct, frozen=True, array_like=True):
     def plus(self, other: Counts) -> Counts:
         return Counts(self.topics + other.topics, self.partitions + other.partitions)
 
+    def minus(self, other: Counts) -> Counts:
+        return Counts(self.topics - other.topics, self.partitions - other.partitions)
+
 
 ALL_TOPICS = ""
 """The group of all topics."""
