@@ -216,7 +216,7 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
     `options.at`; `found` is true if one changes. Raises ReplayError, and PolicyLoadError as `check_backtest`."""
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
     runner.ship(policy_modules(tried))
-    found = fold_requests(runner, ref, ends, lambda requests: _of_bucket(requests, tried), COUNTS)
+    found = fold_requests(runner, ref, ends, lambda requests: _of_bucket(requests, tried), COUNTS, tried.rules or "")
     all_counts = tally(rows_of(found)).to_pylist()
     failures = [one["failure"] for one in all_counts if one["failure"] is not None]
     requests = sum(one["count"] for one in all_counts if one["failure"] is None)

@@ -21,13 +21,14 @@ import pyarrow as pa
 from controller.machine.apply import CannotApply, apply_cluster, apply_topic, concerns_topic
 from controller.machine.commands import commands
 from controller.machine.recorded_command import recall
-from controller.machine.state import Cluster, DictTopics, State, Topic
+from controller.machine.state import Cluster, Counts, DictTopics, State, Topic
 from events import catalog
 from events.codec import decode_event
 from events.external_decision import FOLLOW
 from events.names import ShardKey
 from projections.replay.log.log_ref import Ends, Ref
 from projections.replay.outcome import ReplayError
+from projections.replay.redecide.counting import CountHistory, count_history
 from projections.replay.runner import Runner
 from projections.replay.shards import Clusters, Row, Shard, cluster_events, fold_shards
 
@@ -57,6 +58,8 @@ class Timeline:
         self._clusters: list[Cluster] = []
         self.settings_changes: list[tuple[int, catalog.SettingsChanged]] = []
         """Each with its offset."""
+        self.rules: list[str] = []
+        """The text of each version of the rules."""
         cluster = Cluster()
         for record in records:
             if concerns_topic(record.event):
@@ -66,6 +69,8 @@ class Timeline:
             self._clusters.append(cluster)
             if isinstance(record.event, catalog.SettingsChanged):
                 self.settings_changes.append((record.offset, record.event))
+            elif isinstance(record.event, catalog.RulesApplied):
+                self.rules.append(record.event.text)
 
     def before(self, offset: int) -> Cluster:
         """Brokers and settings before the event at an offset."""
@@ -98,6 +103,7 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
     timeline: Timeline
     cluster: Cluster
     topic: Topic | None
+    counts: CountHistory
     broken: str = ""
     """The error, if the only record cannot be applied to the topic before it. The rest of the shard is then skipped."""
 
@@ -107,27 +113,57 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
 
     def state(self, cluster: Cluster | None = None) -> State:
         """The state before the request, with another `cluster` if one is given."""
-        topics = DictTopics()
-        topics.put(self.shard, self.topic)
+        topics = _CountedTopics(self)
+        if self.topic is not None:
+            topics[self.shard] = self.topic
         return State(topics, self.cluster if cluster is None else cluster)
 
 
+class _CountedTopics(DictTopics):
+    """The topic of a request, and the counts of all topics before it."""
+
+    def __init__(self, request: RecordedRequest) -> None:
+        super().__init__()
+        self._request = request
+
+    def counts(self, group: str) -> Counts:
+        of, command = self._request, self._request.command
+        counts = of.counts.before(group, of.log_partition, of.first.offset)
+        if command is not None and any(group == known for known, *_ in command.elsewhere):
+            return counts
+        return counts.plus(of.counts.elsewhere(group, of.log_partition, of.first.at_ms))
+
+
 def fold_requests(
-    runner: Runner, ref: Ref, ends: Ends, job: Callable[[Iterator[RecordedRequest]], Iterable[Row]], schema: pa.Schema
+    runner: Runner,
+    ref: Ref,
+    ends: Ends,
+    job: Callable[[Iterator[RecordedRequest]], Iterable[Row]],
+    schema: pa.Schema,
+    rules: str = "",
 ) -> pa.Table:
-    """Run `job` on the requests before `ends` of each bucket of shards, and return its rows. Raises ReplayError."""
+    """Run `job` on the requests before `ends` of each bucket of shards, and return its rows. `rules` are tried instead
+    of the recorded ones. Raises ReplayError."""
     clusters = cluster_events(ref, ends)
-    timelines_of(clusters)  # raises its errors before the work begins
-    return fold_shards(runner, ref, ends, lambda shards: job(recorded_requests(shards, timelines_of(clusters))), schema)
+    timelines = timelines_of(clusters)  # raises its errors before the work begins
+    texts = (text for timeline in timelines.values() for text in timeline.rules)
+    counts = count_history(runner, ref, ends, (rules, *texts))
+
+    def work(shards: Iterator[Shard]) -> Iterable[Row]:
+        return job(recorded_requests(shards, timelines_of(clusters), counts))
+
+    return fold_shards(runner, ref, ends, work, schema)
 
 
-def recorded_requests(shards: Iterable[Shard], timelines: Mapping[int, Timeline]) -> Iterator[RecordedRequest]:
+def recorded_requests(
+    shards: Iterable[Shard], timelines: Mapping[int, Timeline], counts: CountHistory
+) -> Iterator[RecordedRequest]:
     """The requests of some shards; `timelines` are those of the log partitions."""
     for shard in shards:
-        yield from _requests_of(shard, timelines[shard[0]])
+        yield from _requests_of(shard, timelines[shard[0]], counts)
 
 
-def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
+def _requests_of(shard: Shard, timeline: Timeline, counts: CountHistory) -> Iterator[RecordedRequest]:
     log_partition, key, events = shard
     topic: Topic | None = None
     before: Topic | None = None
@@ -135,7 +171,8 @@ def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
 
     def request(records: list[catalog.Recorded], before: Topic | None, broken: str = "") -> RecordedRequest:
         command, cluster = None if broken else recall(records), timeline.before(records[0].offset)
-        return RecordedRequest(log_partition, ShardKey(key), command, tuple(records), timeline, cluster, before, broken)
+        where = (log_partition, ShardKey(key), command, tuple(records), timeline, cluster, before)
+        return RecordedRequest(*where, counts, broken)
 
     for offset, value in events:
         record = decode_event(offset, value)

@@ -31,14 +31,14 @@ from projections.replay.redecide.backtest import (
     run_backtest,
     tally,
 )
-from projections.replay.redecide.recorded import Timeline, recorded_requests
+from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.whatif import Policies, WhatIf, check, what_if
 from projections.replay.runner import InProcess
 from projections.replay.shards import rows_of
 from tests.machine.audit.planted import at, without
 from tests.machine.walks import Walk, decisions, walked, walks
 from tests.projections.logs import story
-from tests.replay.history import shards_of
+from tests.replay.history import requests_in
 from tests.replay.written import records_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "backtest.md"
@@ -72,7 +72,7 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
     """The effects of the changes on every request."""
     policies = Policies(trial)
     try:
-        return list(effects(recorded_requests(shards_of(records), {0: Timeline(records)}), trial, policies))
+        return list(effects(requests_in(records, trial.rules or ""), trial, policies))
     finally:
         assert policies.close() == ()
 
@@ -335,3 +335,14 @@ def test_backtested_policies_are_closed(history: LogRef, tmp_path: Path) -> None
     creates = sum(isinstance(one, CreateRequested) for one in events)
     invalid = sum(isinstance(one, CreateRejected) and one.rule.startswith("validation:") for one in events)
     assert counts["judged"] == creates - invalid > 0, counts
+
+
+def test_a_backtest_of_a_limit_counts_the_recorded_topics(tmp_path: Path) -> None:
+    rules = tmp_path / "limits.toml"
+    rules.write_text('[[rule]]\nname = "few"\nlimit = { topics = 2, per = "principal" }\n')
+    found = tried(story(STORY).log, None, topic_rules_file=str(rules))
+    assert [(one.change, one.principal, one.topic) for one in found] == [
+        ("refused", "User:alice", "broken"),
+        ("refused", "User:alice", "one"),
+    ]
+    assert "User:alice has 2 topics" in found[0].message
