@@ -61,19 +61,19 @@ def _row(rule: RuleView) -> tuple[object, ...]:
 
 
 def test(options: argparse.Namespace) -> int:
-    from controller.machine.rules.judging import wrong_examples
+    from controller.machine.rules.judging import wrong_defaults, wrong_examples
     from controller.machine.rules.reading import read_rules
     from controller.serving.process import wall_ms
 
     rules = read_rules(checked_file(options.file))
-    wrong = list(wrong_examples(rules, wall_ms()))
-    for line in wrong:
+    wrong, broken = list(wrong_examples(rules, wall_ms())), list(wrong_defaults(rules, wall_ms()))
+    for line in (*wrong, *broken):
         print(harmless(line))
     print(
         f"{len(rules.rules)} rules, {len(rules.defaults)} defaults; {len(rules.examples) - len(wrong)} of "
         f"{len(rules.examples)} examples hold"
     )
-    return NEGATIVE if wrong else DONE
+    return NEGATIVE if wrong or broken else DONE
 
 
 def apply(options: argparse.Namespace, backend: Backend) -> int:
