@@ -304,8 +304,9 @@ def wrong_defaults(rules: Rules, at_ms: int) -> Iterator[str]:
             values = replace(rule, **named, **rest)
             for topic, principal in islice(product(*(_samples(key, default, rule) for key in _SAMPLES)), SAMPLES_MAX):
                 if topic in default.topics and principal in default.principals:
-                    who = {"principal": principal, "at_ms": at_ms}
-                    change = Change(kind="create", topic=topic, before=None, after=after, **who)
+                    change = Change(
+                        kind="create", topic=topic, before=None, after=after, principal=principal, at_ms=at_ms
+                    )
                     message = values.violation(change, _variables(change), None)
                     if message is not None:
                         yield f"default '{default.name}' for topic {topic} of {principal}: {message}"

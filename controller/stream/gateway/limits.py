@@ -8,7 +8,6 @@ know the undecided commands of each other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -92,5 +91,4 @@ class UndecidedCounts:
 
 def _stamped(command: TopicCommand, totals: Mapping[str, Counts]) -> TopicCommand:
     counts = tuple((group, totals[group].topics, totals[group].partitions) for group in sorted(totals))
-    stamped: Any = replace(command, elsewhere=counts)
-    return stamped
+    return replace(command, elsewhere=counts)
