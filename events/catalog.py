@@ -44,6 +44,7 @@ from events.values import (
     Endpoint,
     Fact,
     FilledDefault,
+    GroupCounts,
     Observation,
     Outcome,
     Partition,
@@ -93,6 +94,8 @@ class CreateRequested(Fact, frozen=True, tag=True):
     """The authorizer's error code; 0 if it allowed the request."""
     host: str = ""
     """The client's address; empty without a client."""
+    elsewhere: GroupCounts = ()
+    """The counts in other partitions that the gateway knew, for the limits of rules."""
 
 
 class CreateRejected(Fact, frozen=True, tag=True):
@@ -128,6 +131,8 @@ class TopicCreated(Fact, frozen=True, tag=True):
     """The end of the request's wait for the complete topic; `ADOPTED_DEADLINE_MS` without a request."""
     cordoned_brokers: tuple[BrokerId, ...] = ()
     """Live brokers whose log directories are all cordoned: they get no replicas (KIP-1066)."""
+    principal: str = ""
+    """The principal that created the topic; empty if the topic was adopted or imported."""
 
     @property
     def is_adopted(self) -> bool:

@@ -15,6 +15,10 @@ Configs = tuple[tuple[str, str], ...]
 """Explicit topic configs, sorted by name."""
 
 
+GroupCounts = tuple[tuple[str, int, int], ...]
+"""The numbers of topics and partitions of groups of topics, such as those of a principal."""
+
+
 class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """Base of every value in the log: immutable, compared by value, encoded as an array.
 
@@ -177,6 +181,8 @@ class RequestedChange(Fact, frozen=True):
     """The authorizer's error code; 0 if it allowed the request."""
     host: str = ""
     """The client's address; empty without a client."""
+    elsewhere: GroupCounts = ()
+    """The counts in other partitions that the gateway knew, for the limits of rules."""
 
 
 def are_cordoned(log_dirs: tuple[bytes, ...], cordoned: tuple[bytes, ...]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 from controller.apis import errors_of
@@ -19,6 +20,8 @@ from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopi
 from controller.machine.access.acls import ANY, LITERAL, PREFIXED
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
+from controller.machine.rules.judging import most_partitions
+from controller.machine.rules.rule import RulesError
 
 CHANGES_MAX: Final = 10_000
 """Metadata records of one request, and partitions among them (QuorumController.MAX_RECORDS_PER_USER_OP)."""
@@ -66,20 +69,20 @@ async def in_turns(
     return Encoded(encoded)
 
 
-def _topics(api: ControllerApi, request: CreateTopicsRequest) -> Detail | None:
+def _topics(api: ControllerApi, request: CreateTopicsRequest, principal: str) -> Detail | None:
     # The state machine checks a request for one topic, and records the rejection.
     if len(request.topics) < 2:
         return None
     partitions = sum(len(topic.assignments) or max(0, topic.num_partitions) for topic in request.topics)
-    by_default = sum(topic.num_partitions == -1 and not topic.assignments for topic in request.topics)
-    if by_default:
-        partitions += by_default * api.cluster.settings.num_partitions
+    by_default = [topic.name for topic in request.topics if topic.num_partitions == -1 and not topic.assignments]
+    with suppress(RulesError):  # rules of a newer release: deciding refuses the topics
+        partitions += most_partitions(api.cluster, principal, by_default) if by_default else 0
     if partitions > CHANGES_MAX:
         return PARTITIONS
     return _batch(partitions + len(request.topics) + sum(len(topic.configs) for topic in request.topics))
 
 
-def _partitions(api: ControllerApi, request: CreatePartitionsRequest) -> Detail | None:
+def _partitions(api: ControllerApi, request: CreatePartitionsRequest, _: str) -> Detail | None:
     if len(request.topics) < 2:
         return None
     if len(request.topics) > CHANGES_MAX:
@@ -97,7 +100,7 @@ def _batch(changes: int) -> Detail | None:
     return BATCH if changes > CHANGES_MAX else None
 
 
-def _filters(api: ControllerApi, request: DeleteAclsRequest) -> Detail | None:
+def _filters(api: ControllerApi, request: DeleteAclsRequest, _: str) -> Detail | None:
     # A filter that does not name one pattern scans all ACLs.
     wide = sum(
         each.resource_name_filter is None
@@ -121,8 +124,8 @@ def _deleted(request: DeleteTopicsRequest) -> Iterable[dict[str, Any]]:
 class _Bound(NamedTuple):
     """The bound of an API, and how to build the response to a request beyond this bound."""
 
-    error: Callable[[ControllerApi, Any], Detail | None]
-    """The error of a request that is too large; None for any other request."""
+    error: Callable[[ControllerApi, Any, str], Detail | None]
+    """The error of a principal's request that is too large; None for any other request."""
     field: str
     """The field of the response with the results."""
     result: type[Message]
@@ -131,7 +134,7 @@ class _Bound(NamedTuple):
 
 
 _OF_CONFIGS: Final = _Bound(
-    lambda _, r: _batch(sum(max(1, len(resource.configs)) for resource in r.resources)),
+    lambda _, r, __: _batch(sum(max(1, len(resource.configs)) for resource in r.resources)),
     "responses",
     configs.AlterConfigsResourceResponse,
     lambda r: ({"resource_type": one.resource_type, "resource_name": one.resource_name} for one in r.resources),
@@ -139,7 +142,7 @@ _OF_CONFIGS: Final = _Bound(
 _BOUNDS: Final[Mapping[int, _Bound]] = {
     ApiKey.CREATE_TOPICS: _Bound(_topics, "topics", topics.CreatableTopicResult, lambda r: _once(r.topics)),
     ApiKey.DELETE_TOPICS: _Bound(
-        lambda _, r: _batch(len(r.topics) + len(r.topic_names)), "responses", topics.DeletableTopicResult, _deleted
+        lambda _, r, __: _batch(len(r.topics) + len(r.topic_names)), "responses", topics.DeletableTopicResult, _deleted
     ),
     ApiKey.CREATE_PARTITIONS: _Bound(
         _partitions, "results", topics.CreatePartitionsTopicResult, lambda r: ({"name": one.name} for one in r.topics)
@@ -147,19 +150,22 @@ _BOUNDS: Final[Mapping[int, _Bound]] = {
     ApiKey.ALTER_CONFIGS: _OF_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _OF_CONFIGS,
     ApiKey.CREATE_ACLS: _Bound(
-        lambda _, r: _batch(len(r.creations)), "results", access.AclCreationResult, lambda r: ({} for _ in r.creations)
+        lambda _, r, __: _batch(len(r.creations)),
+        "results",
+        access.AclCreationResult,
+        lambda r: ({} for _ in r.creations),
     ),
     ApiKey.DELETE_ACLS: _Bound(
         _filters, "filter_results", access.DeleteAclsFilterResult, lambda r: ({} for _ in r.filters)
     ),
     ApiKey.ALTER_CLIENT_QUOTAS: _Bound(
-        lambda _, r: _batch(sum(max(1, len(entry.ops)) for entry in r.entries)),
+        lambda _, r, __: _batch(sum(max(1, len(entry.ops)) for entry in r.entries)),
         "entries",
         access.AlteredEntryData,
         lambda r: ({"entity": entry.entity} for entry in r.entries),
     ),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _Bound(
-        lambda _, r: _batch(len(r.deletions) + len(r.upsertions)),
+        lambda _, r, __: _batch(len(r.deletions) + len(r.upsertions)),
         "results",
         access.AlterUserScramCredentialsResult,
         lambda r: _once((*r.deletions, *r.upsertions), "user"),
@@ -173,7 +179,7 @@ def bounded(api: ControllerApi, api_key: ApiKey, handle: Handler) -> Handler:
     """Wraps the handler of an API in `CHANGES`, so that requests beyond Kafka's bounds are rejected as a whole."""
 
     def answer(context: RequestContext, request: Any) -> Any:
-        error = _BOUNDS[api_key].error(api, request)
+        error = _BOUNDS[api_key].error(api, request, context.principal)
         return handle(context, request) if error is None else _rejected(api_key, request, error)
 
     return answer

@@ -185,6 +185,20 @@ def _size(decision: Decision) -> int:
 _WITH_PARTITIONS = frozenset((TopicCreated, PartitionsAdded, TopicDiscovered))
 
 
+class Pauses:
+    """Lets the event loop run after each SECONDS_PER_COMMIT_MAX of work, so that many decisions do not block it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._since_s = self._loop.time()
+
+    async def __call__(self) -> None:
+        """Pauses if it is time. Call between two decisions."""
+        if self._loop.time() - self._since_s >= SECONDS_PER_COMMIT_MAX:
+            await asyncio.sleep(0)
+            self._since_s = self._loop.time()
+
+
 # --- approval
 
 
@@ -209,7 +223,11 @@ async def _judged(commands: Sequence[TopicCommand], state: State, policies: Poli
     unjudged = [command for command in commands if isinstance(command, JudgedCommand) and command.verdict is None]
     if policies is None or not unjudged:
         return list(commands)
-    verdicts = await policies.judge([request_of(command, state) for command in unjudged])
+    pauses, asked = Pauses(), []
+    for command in unjudged:
+        await pauses()
+        asked.append(request_of(command, state))
+    verdicts = await policies.judge(asked)
     judged = {one.topic: replace(one, verdict=verdict) for one, verdict in zip(unjudged, verdicts, strict=True)}
     return [judged.get(command.topic, command) for command in commands]
 
@@ -217,7 +235,9 @@ async def _judged(commands: Sequence[TopicCommand], state: State, policies: Poli
 async def _dry_run(commands: Sequence[TopicCommand], state: State, cluster: TargetCluster) -> list[TopicCommand]:
     """Commands that would be rejected here need no dry run; the others are dry-run at the cluster."""
     planned: list[PlannedCommand] = []
+    pauses = Pauses()
     for command in commands:
+        await pauses()
         dry: Any = replace(command, validate_only=True, dry_run=DryRunResult())
         answers = decide(state, dry).answers
         if answers and answers[0].code == 0 and answers[0].topic is not None:

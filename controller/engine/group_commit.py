@@ -295,6 +295,7 @@ class Controller:
             except LogError as error:
                 await self._storage_failed(error)  # then the loop follows again from the end of the log
             else:
+                await self._read_rules()
                 if self._storage.leads:
                     self._begin_deciding()
                     self.brokers.resume()

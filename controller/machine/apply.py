@@ -215,7 +215,8 @@ def _on_created(topic: Topic | None, event: catalog.TopicCreated, record: Record
     facts = (event.topic, event.topic_id, event.partitions, event.configs, record.at_ms, record.offset)
     if event.is_adopted:
         return Topic(*facts, ready_at_ms=record.at_ms)
-    return Topic(*facts, pending_create=PendingCreate(event.request_id, record.at_ms, event.deadline_ms))
+    pending = PendingCreate(event.request_id, record.at_ms, event.deadline_ms)
+    return Topic(*facts, pending_create=pending, principal=event.principal)
 
 
 def _on_partitions_added(topic: Topic | None, event: catalog.PartitionsAdded, record: Recorded) -> Topic:

@@ -62,7 +62,7 @@ def _by_rules(state: State, command: Any) -> Decision:
             return _DECIDERS[type(command)](state, command)
         unread = Observation("policy:rules", f"the rules cannot be read: {error}")
         judgement, decision = judging.Judgement((unread,)), Decision()
-    rejection = judgement.rejection
+    rejection = judgement.rejection(defaults)
     if rejection is not None:
         decision = topics.rejected(command, rejection)
     if not (defaults or judgement.warned or judgement.observed):

@@ -7,8 +7,10 @@ topic exists and whether another topic collides with its name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -54,6 +56,8 @@ class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ready_at_ms: int | None = None
     propagated: tuple[BrokerId, ...] = ()
     pending_create: PendingCreate | None = None
+    principal: str = ""
+    """The principal that created the topic, for limits of rules; empty if it is unknown."""
 
     def __post_init__(self) -> None:
         partitions = self.partitions
@@ -287,21 +291,84 @@ class Cluster(msgspec.Struct, frozen=True):
         return tuple(broker_id for broker_id in self.live if broker_id not in self.usable)
 
 
+class Counts(msgspec.Struct, frozen=True, array_like=True):
+    """Numbers of topics and partitions."""
+
+    topics: int = 0
+    partitions: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        return Counts(self.topics + other.topics, self.partitions + other.partitions)
+
+    def minus(self, other: Counts) -> Counts:
+        return Counts(self.topics - other.topics, self.partitions - other.partitions)
+
+
+ALL_TOPICS = ""
+"""The group of all topics."""
+PREFIX_END = re.compile(r"[._-]")
+PREFIXES_MAX = 3
+"""A topic is counted under at most this many prefixes of its name, so that long names are not expensive."""
+
+
+def principal_group(principal: str) -> str:
+    """The group of the topics that a principal has created. No prefix is equal: topic names have no '@'."""
+    return f"@{principal}"
+
+
+def groups_of(name: str, principal: str) -> list[str]:
+    """The groups in which a topic is counted: all topics, those of its creator, and those whose names have the same
+    prefix. A prefix ends with one of the first PREFIXES_MAX separators of the name."""
+    prefixes = [name[: found.end()] for found in islice(PREFIX_END.finditer(name), PREFIXES_MAX)]
+    return [ALL_TOPICS, *([principal_group(principal)] if principal else ()), *prefixes]
+
+
+def count_changes(before: Topic | None, after: Topic | None) -> list[tuple[str, Counts]]:
+    """How a change of a topic changes the counts of its groups."""
+    if before is not None and after is not None and _counted(before) == _counted(after):
+        return []
+    changes = []
+    for sign, topic in ((-1, before), (1, after)):
+        if topic is not None:
+            counts = Counts(sign, sign * len(topic.partitions))
+            changes += [(group, counts) for group in groups_of(topic.name, topic.principal)]
+    return changes
+
+
+def _counted(topic: Topic) -> tuple[int, str, str]:
+    return len(topic.partitions), topic.name, topic.principal
+
+
 class Topics(Protocol):
     def get(self, key: ShardKey) -> Topic | None: ...
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         """Stores a topic; None removes it."""
 
+    def counts(self, group: str) -> Counts:
+        """The counts of a group of topics, see `groups_of`."""
+        ...
+
 
 class DictTopics(dict[ShardKey, Topic]):
     """Topics in memory, for tests and replay."""
 
+    def __init__(self) -> None:
+        self.counted: dict[str, Counts] = {}
+
     def put(self, key: ShardKey, topic: Topic | None) -> None:
+        for group, change in count_changes(self.get(key), topic):
+            self.counted[group] = self.counts(group).plus(change)
         if topic is None:
             self.pop(key, None)
         else:
             self[key] = topic
+
+    def counts(self, group: str) -> Counts:
+        return self.counted.get(group, _NONE)
+
+
+_NONE = Counts()
 
 
 class State:

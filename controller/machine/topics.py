@@ -80,7 +80,7 @@ def _created(cluster: Cluster, command: commands.CreateTopic) -> Decision:
     deadline_ms = at_ms + max(0, command.timeout_ms)
     facts = (command.topic_id, partitions, len(partitions[0].replicas), configs)
     created = catalog.TopicCreated(
-        request_id, name, *facts, command.verdict, cluster.live, deadline_ms, cordoned_brokers=cluster.cordoned
+        request_id, name, *facts, command.verdict, cluster.live, deadline_ms, cluster.cordoned, command.principal
     )
     if command.timeout_ms > 0 and not command.validate_only:
         return Decision((requested(command, deadline_ms), created))
@@ -123,6 +123,7 @@ def requested(command: commands.CreateTopic, deadline_ms: int) -> catalog.Create
         command.duplicate,
         command.denied,
         command.host,
+        command.elsewhere,
     )
 
 
@@ -232,7 +233,8 @@ def _details(command: commands.CreatePartitions | commands.DeleteTopic | command
             change = RequestedDeletion(command.topic_id)
         case commands.AlterTopicConfigs():
             change = RequestedConfigs(command.ops, command.incremental, command.verdict)
-    return RequestedChange(command.api, command.api_version, change, command.duplicate, command.denied, command.host)
+    request = (command.api, command.api_version, change, command.duplicate, command.denied, command.host)
+    return RequestedChange(*request, command.elsewhere)
 
 
 def _check_request(command: commands.TopicCommand) -> Rejection | None:

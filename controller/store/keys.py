@@ -9,7 +9,8 @@ The first byte of a key is its kind:
     r BROKER SHARD_KEY    the blocks of a topic's partitions with a replica on this broker (`topic_indexes`)
     x SHARD_KEY           the health of an unhealthy topic (`topic_indexes`)
     b RANGE SHARD_KEY     a topic that was created in this range of offsets (`topic_indexes`)
-    y, n                  counts of partitions by health and broker; counts of topics and partitions
+    y                     counts of partitions by health and broker
+    n GROUP               counts of topics and partitions: of all (no GROUP), of a creator, of a prefix of names
     c                     the cluster: settings and brokers (`store`)
     l                     the rules for changes of topics, up to 256 KiB; no key before there were any
     u USER NUL MECHANISM  the SCRAM credential of a user

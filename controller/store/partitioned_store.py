@@ -18,8 +18,8 @@ from operator import is_
 
 from msgspec.structs import replace
 
-from controller.machine.state import Cluster, Topic
-from controller.store.store import PARTITIONS_SHOWN_AT_ONCE, Counts, TopicStore, slice_of
+from controller.machine.state import Cluster, Counts, Topic
+from controller.store.store import PARTITIONS_SHOWN_AT_ONCE, TopicStore, slice_of
 from controller.store.topic_indexes import Tallies
 from events.names import ShardKey, TopicName, shard_key
 

@@ -20,7 +20,7 @@ import msgspec
 
 from controller.machine.access.bucket_map import BucketMap
 from controller.machine.partitions.blocks import BLOCK, blocks_of
-from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
+from controller.machine.state import ALL_TOPICS, Broker, Cluster, Counts, QuorumLeader, State, Topic, count_changes
 from controller.store.keys import Puts, inverted, put_access, put_entries, shard_keys, stored_access
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
 from controller.store.topic_indexes import UNHEALTHY, HealthIndex, blocks_with, placeholders, put_replicas
@@ -31,17 +31,11 @@ from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 TOPIC_ID, WAITING, CREATED, CLUSTER, COUNTS = b"i", b"w", b"z", b"c", b"n"
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode_counts = msgspec.msgpack.Decoder(Counts).decode
 
 
 PARTITIONS_SHOWN_AT_ONCE = 10_000
 """The most partitions in a slice of `durable_slice`: encoding that many takes about ten milliseconds."""
-
-
-class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """The numbers of topics and partitions in the store."""
-
-    topics: int = 0
-    partitions: int = 0
 
 
 class _StoredCluster(msgspec.Struct, array_like=True):
@@ -70,9 +64,9 @@ class TopicStore:
         """Uncommitted topics, read or written by the machine."""
         self._before: dict[ShardKey, Topic | None] = {}
         """The durable versions of the same topics."""
-        stored_counts = log.get(COUNTS)
-        self.durable_counts = msgspec.msgpack.decode(stored_counts, type=Counts) if stored_counts else Counts()
-        self._counts = self.durable_counts
+        self._counts: dict[str, Counts] = {}
+        """The uncommitted counts of groups of topics."""
+        self.durable_counts = self.durable_counts_of(ALL_TOPICS)
         self._health = HealthIndex(log)
         self.durable_tallies = self._health.tallies
         """The counts of partitions by health and broker."""
@@ -89,9 +83,14 @@ class TopicStore:
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         """Set the newest topic under a shard key; the next commit writes it."""
-        if key not in self._before:
-            self._before[key] = self._load(key)
+        for group, change in count_changes(self.get(key), topic):
+            self._counts[group] = self.counts(group).plus(change)
         self._fresh[key] = topic
+
+    def counts(self, group: str) -> Counts:
+        """The newest counts of a group of topics, durable or not."""
+        counts = self._counts.get(group)
+        return self.durable_counts_of(group) if counts is None else counts
 
     def state(self) -> State:
         """The machine's state at the end of the log."""
@@ -105,18 +104,14 @@ class TopicStore:
     def changes(self, state: State) -> Puts:
         """The state keys to write with the next commit."""
         puts: Puts = {}
-        topics, partitions = self.durable_counts.topics, self.durable_counts.partitions
         fresh = ((key, self._before[key], topic) for key, topic in self._fresh.items())
         changed = [(key, before, after) for key, before, after in fresh if after is not before]
         for key, before, after in changed:
             put_topic(puts, key, before, after)
             _put_index_entries(puts, key, before, after)
             put_replicas(puts, self._log, key, before, after)
-            topics += (after is not None) - (before is not None)
-            partitions += (len(after.partitions) if after else 0) - (len(before.partitions) if before else 0)
-        self._counts = Counts(topics, partitions)
-        if self._counts != self.durable_counts:
-            puts[COUNTS] = _encode(self._counts)
+        for group, counts in self._counts.items():
+            puts[COUNTS + group.encode()] = _encode(counts) if counts != Counts() else None
         self._health.changes(puts, changed)
         if state.cluster is not self._written_cluster:
             encoded = _encoded_cluster(state.cluster)
@@ -129,7 +124,8 @@ class TopicStore:
     def became_durable(self, state: State) -> None:
         """Make the changes of a commit that is now on disk visible to readers."""
         if self._fresh:
-            self.durable_counts = self._counts
+            self.durable_counts = self.counts(ALL_TOPICS)
+            self._counts.clear()
             self.durable_tallies = self._health.tallies
             for key, topic in self._fresh.items():
                 if topic is None:
@@ -141,6 +137,11 @@ class TopicStore:
         self.durable_cluster = state.cluster
 
     # --- what readers use
+
+    def durable_counts_of(self, group: str) -> Counts:
+        """The counts of a group of topics (`groups_of`) as of the last durable commit."""
+        stored = self._log.get(COUNTS + group.encode())
+        return Counts() if stored is None else _decode_counts(stored)
 
     def durable(self, key: ShardKey) -> Topic | None:
         """The topic under a shard key as of the last durable commit."""

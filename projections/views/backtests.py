@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
+from controller.machine.rules.judging import wrong_defaults, wrong_examples
 from controller.machine.rules.reading import Rules
 from projections.text.wording import many
 from projections.views.view import AsOfView
@@ -40,17 +39,28 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class RulesTestView(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of rules, defaults and examples in a text, and a message for each example that does not hold."""
+    """The numbers of rules, defaults and examples in a text, and a message for each example that does not hold and for
+    each default that a rule refuses."""
 
     rules: int
     defaults: int
     examples: int
     wrong: tuple[str, ...]
+    refused_defaults: tuple[str, ...]
 
     @classmethod
-    def of(cls, rules: Rules, wrong: Iterable[str]) -> RulesTestView:
-        counts = len(rules.rules), len(rules.defaults), len(rules.examples)
-        return cls(rules=counts[0], defaults=counts[1], examples=counts[2], wrong=tuple(wrong))
+    def of(cls, rules: Rules, at_ms: int) -> RulesTestView:
+        return cls(
+            rules=len(rules.rules),
+            defaults=len(rules.defaults),
+            examples=len(rules.examples),
+            wrong=tuple(wrong_examples(rules, at_ms)),
+            refused_defaults=tuple(wrong_defaults(rules, at_ms)),
+        )
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return self.wrong + self.refused_defaults
 
     @property
     def summary(self) -> str:

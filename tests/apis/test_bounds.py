@@ -20,6 +20,7 @@ from controller.kafka.messages import topics as topics_messages
 from controller.kafka.messages.clients import PartitionProduceData, ProduceRequest, TopicProduceData
 from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from controller.machine.access.acls import Acls
+from controller.machine.errors import ErrorCode
 from events.catalog import CreateRejected
 from tests.apis.rig import Rig, read_back, rig
 
@@ -289,3 +290,18 @@ async def test_version_0_disconnects_after_an_invalid_request(
         await served.call(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest(topics=topics, timeout_ms=1000))
     assert [(event.topic, event.rule) for event in served.events(CreateRejected)] == logged
     assert served.api.store.durable_named("plain") is None, "the request creates no topic"
+
+
+async def test_partitions_that_defaults_of_rules_fill_in_count_for_the_limit_of_a_request() -> None:
+    text = "[[default]]\nname = 'wide'\nprincipals = 'User:ANON*'\ntopics = 'w*'\npartitions = 4000\n"
+    async with rig() as one:
+        one.controller.apply_rules_file(text)
+        await one.controller.decided()
+
+        async def codes(*names: str) -> set[int]:
+            wanted = tuple(topics_messages.CreatableTopic(name=name, num_partitions=-1) for name in names)
+            answer = await one.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=wanted, validate_only=True))
+            return {each.error_code for each in answer.topics}
+
+        assert await codes("w1", "w2", "w3") == {ErrorCode.POLICY_VIOLATION}
+        assert ErrorCode.POLICY_VIOLATION not in await codes("w1", "w2", "a", "b")

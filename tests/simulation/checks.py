@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from controller.engine.group_commit import Controller
-from controller.machine.state import DictTopics, State, Topic
-from controller.store.store import TOPIC_ID, WAITING, Counts, TopicStore
+from controller.machine.state import Counts, DictTopics, State, Topic, groups_of
+from controller.store.store import TOPIC_ID, WAITING, TopicStore
 from controller.store.stored_topics import TOPIC
 from events.catalog import Recorded
 from events.logs.memory_log import InMemoryLog
@@ -71,6 +73,10 @@ def check_same(folded: State, store: TopicStore, state: State, what: str) -> Non
     assert list(state.waiting.items()) == list(folded.waiting.items()), f"{what}: the waiting topics differ"
     counts = Counts(len(topics), sum(len(topic.partitions) for topic in topics))
     assert store.durable_counts == counts, f"{what}: counts are {store.durable_counts}, not {counts}"
+    groups = Counter(group for topic in topics for group in groups_of(topic.name, topic.principal))
+    for group, count in groups.items():
+        counted = store.durable_counts_of(group)
+        assert counted.topics == count, f"{what}: the counts of {group!r} are {counted}, not {count} topics"
     for topic in topics:
         assert store.durable(shard_key(topic.name)) == topic, f"{what}: {topic.name} differs when read by name"
         assert store.durable_name_of(topic.topic_id) == topic.name, f"{what}: {topic.name} is not found by its topic id"

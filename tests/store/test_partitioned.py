@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from controller.machine.state import Topic
+from controller.machine.state import Counts, Topic
 from controller.store.partitioned_store import PartitionedStore
-from controller.store.store import Counts, TopicStore
+from controller.store.store import TopicStore
 from events.catalog import Recorded
 from events.logs.events_topic import partition_of
 from events.names import ShardKey, shard_key

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from controller.machine.access.acls import Acls
-from controller.machine.state import Broker, Cluster, PendingCreate, RulesVersion, Topic
+from controller.machine.state import Broker, Cluster, Counts, PendingCreate, RulesVersion, Topic
 from controller.store.keys import ACL, QUOTA, put_access
-from controller.store.store import CLUSTER, TOPIC_ID, WAITING, Counts, TopicStore
+from controller.store.store import CLUSTER, TOPIC_ID, WAITING, TopicStore
 from controller.store.stored_topics import TopicCache
 from events.access import QuotaEntity
 from events.catalog import Endpoint, Partition

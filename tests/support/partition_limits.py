@@ -17,8 +17,11 @@ _RULES = "policy:rules/"
 
 
 def limit_of(partitions: int) -> str:
-    """The text of rules that allow at most so many partitions; with 0, of no rules."""
-    return f"[[rule]]\nname = 'at-most-{partitions}'\npartitions = {{ max = {partitions} }}\n" if partitions else ""
+    """The text of rules that allow at most so many partitions, and observe as many topics; with 0, of no rules."""
+    if not partitions:
+        return ""
+    observed = f"[[rule]]\nname = 'topics'\nmode = 'observe'\nlimit = {{ topics = {partitions}, partitions = 20 }}\n"
+    return f"[[rule]]\nname = 'at-most-{partitions}'\npartitions = {{ max = {partitions} }}\n{observed}"
 
 
 def apply_limit(http: str, partitions: int) -> int:

@@ -62,15 +62,14 @@ def _row(rule: RuleView) -> tuple[object, ...]:
 
 
 def test(options: argparse.Namespace) -> int:
-    from controller.machine.rules.judging import wrong_examples
     from controller.machine.rules.reading import read_rules
     from controller.serving.process import wall_ms
 
     rules = read_rules(checked_file(options.file))
-    view = RulesTestView.of(rules, wrong_examples(rules, wall_ms()))
-    for line in (*view.wrong, view.summary):
+    view = RulesTestView.of(rules, wall_ms())
+    for line in (*view.problems, view.summary):
         print(harmless(line))
-    return NEGATIVE if view.wrong else DONE
+    return NEGATIVE if view.problems else DONE
 
 
 def backtest(options: argparse.Namespace, backend: Backend) -> int:

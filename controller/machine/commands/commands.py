@@ -15,6 +15,7 @@ from controller.machine.commands import NO_TOPIC, Command, access
 from controller.machine.state import RulesVersion
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
+from events.values import GroupCounts
 
 AUTO_CREATION = "Metadata"
 """The API through which clients create missing topics automatically (KIP-361)."""
@@ -36,7 +37,8 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     error code, or 0. `duplicate` is set if the request names the topic more than once; such a topic gets one command.
     `validate_only` checks the command without changes (KIP-108). `dry_run` is None until the target cluster has
     answered, or if there is none. `throttle_ms` is the remaining throttle time of an exhausted mutation quota
-    (KIP-599). `host` is the client's address.
+    (KIP-599). `host` is the client's address. `elsewhere` has the counts of groups of topics (`state.groups_of`) in the
+    other partitions of the log, as the gateway knows them, for the limits of rules.
     """
 
     topic: TopicName
@@ -50,6 +52,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     dry_run: DryRunResult | None = None
     throttle_ms: int = 0
     host: str = ""
+    elsewhere: GroupCounts = ()
 
 
 class CreateTopic(TopicCommand, frozen=True, kw_only=True, gc=False):

@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from controller.patterns import Pattern
+from controller.patterns import SMALL, Pattern, PatternError
 from events.errors import shortened
 
 CHARS_MAX: Final = 1000
 COMMAS_WITH_MACRO_MAX: Final = 50
 """Limits the lists: `[0, 0, …].map(x, config)` takes time in proportion to the square of the number of items."""
+MATCHED_CHARS_MAX: Final = 500
 VARIABLES: Final = (
     *("name", "change", "principal", "client_id", "host", "before", "after"),
     *("partitions", "replication_factor", "min_insync_replicas", "configs", "config"),
@@ -33,6 +34,7 @@ _OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
 _MATCHES: Final = "re2_matches"
 """The name under which the CEL library knows our `matches`; the library's own `matches` cannot be replaced."""
+_MATCHES_NAME = re.compile(r"\bmatches\s*\(")
 _MATCHES_CALL = re.compile(r"\.\s*matches\s*\(")
 _ERROR_CHARS_MAX = 200
 
@@ -75,6 +77,8 @@ class Expression:
     def __init__(self, text: str) -> None:
         self.text: Final = text
         self._program, self.names = _compiled(text)
+        self.matches: Final = len(_MATCHES_NAME.findall(_STRING.sub("''", text)))
+        """The number of calls of `matches`."""
         self.is_of_topic: Final = _OF_TOPIC.issuperset(self.names)
         """True if the value depends only on the topic, not on the requester, the kind of change or the old topic."""
 
@@ -101,11 +105,11 @@ class Message:
     def __init__(self, text: str) -> None:
         parts = re.split(r"\{([^{}]*)\}", text)
         self._texts: Final = parts[::2]
-        self._fields: Final = [Expression(part) for part in parts[1::2]]
+        self.fields: Final = [Expression(part) for part in parts[1::2]]
 
     def text(self, variables: Variables) -> str:
         """The message for a change; a field whose expression fails appears as its text in braces."""
-        values = [self._value(field, variables) for field in self._fields]
+        values = [self._value(field, variables) for field in self.fields]
         return "".join(part for pair in zip(self._texts, [*values, ""], strict=True) for part in pair)
 
     def _value(self, field: Expression, variables: Variables) -> str:
@@ -150,11 +154,13 @@ def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
 
 @lru_cache(maxsize=100)
 def _pattern(text: str) -> Pattern:
-    return Pattern(text)
+    return Pattern(text, SMALL)
 
 
 def _matches(text: str, pattern: str) -> bool:
     """True if a regular expression in RE2's syntax is found in a text. Raises PatternError."""
+    if len(text) > MATCHED_CHARS_MAX:
+        raise PatternError(f"matches got a text of {len(text)} characters, allowed are {MATCHED_CHARS_MAX}")
     return _pattern(pattern).is_found_in(text)
 
 

@@ -8,9 +8,11 @@ log.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
+from itertools import islice, product
 from typing import Any
 
 import msgspec
@@ -25,8 +27,8 @@ from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import Rules, read_rules
-from controller.machine.rules.rule import Change, Kind, Rule, RulesError, TopicFacts
-from controller.machine.state import BROKERS, Cluster, State, Topic
+from controller.machine.rules.rule import Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts
+from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
 from events import catalog
 from events.errors import shortened
 
@@ -41,6 +43,8 @@ KIND_OF: Mapping[type, Kind] = {
     commands.DiscoverTopic: "discovered",
 }
 """The commands that rules judge."""
+DEFAULTS_TRIED_MAX = 50_000
+"""Pairs of a topic and a default that one request may compare: this takes 50 ms at most."""
 RECORDED_CHARS_MAX = 50_000
 """Characters of all messages about one change: they are one event, which must fit in a record of a Kafka topic."""
 
@@ -56,12 +60,15 @@ class Judgement(msgspec.Struct, frozen=True):
     def all(self) -> tuple[catalog.Observation, ...]:
         return (*self.refused, *self.warned, *self.observed)
 
-    @property
-    def rejection(self) -> Rejection | None:
-        """The rejection if enforced rules are violated, which names each of those rules; else None."""
+    def rejection(self, defaults: Sequence[catalog.FilledDefault] = ()) -> Rejection | None:
+        """The rejection if enforced rules are violated, which names each of those rules, and the defaults whose values
+        they refuse; else None."""
         if not self.refused:
             return None
-        message = shortened("; ".join(one.message for one in self.refused), catalog.MESSAGE_CHARS_MAX)
+        message = "; ".join(one.message for one in self.refused)
+        named = [one for one in defaults if re.search(rf"\b{re.escape(one.name)} is ", message)]
+        filled = [f"{one.name} {one.value} comes from default '{one.rule.rpartition('/')[2]}'" for one in named]
+        message = shortened("; ".join((message, *filled)), catalog.MESSAGE_CHARS_MAX)
         return Rejection(ErrorCode.POLICY_VIOLATION, message, self.refused[0].rule)
 
 
@@ -105,9 +112,7 @@ def filled(
     For each value the first default that applies is used. A request with a manual assignment gets no counts.
     """
     added: list[catalog.FilledDefault] = []
-    for default in _rules_of(state.cluster).defaults:
-        if command.principal not in default.principals or command.topic not in default.topics:
-            continue
+    for default in defaults_of(state.cluster, command.principal, command.topic):
         values: dict[str, Any] = {}
         if not command.assignments:
             given = {"num_partitions": default.partitions, "replication_factor": default.replication_factor}
@@ -118,6 +123,34 @@ def filled(
         added += [catalog.FilledDefault(f"policy:rules/{default.name}", *pair) for pair in new]
         command = replace(command, **values, configs=(*command.configs, *configs)) if new else command
     return command, tuple(added)
+
+
+def defaults_of(cluster: Cluster, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
+    """Returns the defaults that apply to create requests of a principal for a topic. Raises RulesError for rules of a
+    newer release."""
+    text = "" if cluster.rules is None else cluster.rules.text
+    return _defaults_of(text, principal, topic) if text else ()
+
+
+@lru_cache(maxsize=1000)
+def _defaults_of(text: str, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
+    """Cached, because a create that policies approve is decided several times."""
+    defaults = read_rules(text).defaults
+    return tuple(one for one in defaults if principal in one.principals and topic in one.topics)
+
+
+def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> int:
+    """Returns how many partitions create requests for these topics get that ask for no number; more if the defaults of
+    the rules are too many to try each topic. Raises RulesError for rules of a newer release."""
+    own = cluster.settings.num_partitions
+    largest = max([own, *(one.partitions for one in _rules_of(cluster).defaults)])
+    if largest == own or len(topics) * len(_rules_of(cluster).defaults) > DEFAULTS_TRIED_MAX:
+        return largest * len(topics)
+    counts = (
+        next((one.partitions for one in defaults_of(cluster, principal, topic) if one.partitions), own)
+        for topic in topics
+    )
+    return sum(counts)
 
 
 def _rules_of(cluster: Cluster) -> Rules:
@@ -132,12 +165,14 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         return None
     before: TopicFacts | None
     after: TopicFacts | None
+    owner = getattr(command, "principal", "")
     if isinstance(command, commands.AlterResourceConfigs):
         if command.kind != BROKERS:
             return None
         before, after = _defaults(state.cluster, command)
     else:
         topic = topic_named(state, command.topic)
+        owner = owner if topic is None else topic.principal
         defaults = state.cluster.settings.effective_defaults
         before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
         after = None if kind == "delete" else _facts_after(topic, before, decision, defaults)
@@ -150,7 +185,29 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         client_id=getattr(command, "client_id", None),
         host=getattr(command, "host", ""),
         at_ms=command.at_ms,
+        owner=owner,
+        counts=lambda group: _counts(state, command, group),
     )
+
+
+def _counts(state: State, command: Any, group: str) -> Counts:
+    """The counts of a group before a command, with those of the other partitions of the log."""
+    elsewhere = getattr(command, "elsewhere", ())
+    return next((Counts(*counts) for name, *counts in elsewhere if name == group), Counts()).plus(
+        state.topics.counts(group)
+    )
+
+
+def limited_groups(state: State, command: commands.TopicCommand) -> set[str]:
+    """The groups of topics whose counts the rules need for a command that adds topics or partitions. Raises RulesError
+    for rules of a newer release."""
+    if not isinstance(command, commands.CreateTopic | commands.CreatePartitions):
+        return set()
+    topic = topic_named(state, command.topic)
+    owner = command.principal if topic is None else topic.principal
+    limits = (rule.limit for rule in _rules_of(state.cluster).rules if rule.limit is not None)
+    groups = (limit.group(command.topic, owner) for limit in limits)
+    return {group for group in groups if group is not None}
 
 
 def _facts_after(
@@ -232,7 +289,38 @@ def _answered(command: ApplyRules, number: int, code: int = 0, message: str = ""
     return Decision((), (Answer(command.request_id, command.topic, int(code), message, number=number),))
 
 
-# Examples.
+# Examples and defaults.
+
+
+def wrong_defaults(rules: Rules, at_ms: int) -> Iterator[str]:
+    """Yields a message for each default with a value that a rule refuses. The names tried are the patterns of both,
+    with a letter for each wildcard."""
+    for default in rules.defaults:
+        given = {"partitions": default.partitions, "replication_factor": default.replication_factor}
+        after = TopicFacts(default.partitions, (default.replication_factor,), dict(default.configs))
+        for rule in rules.rules:
+            named = {key: getattr(rule, key) if value else None for key, value in given.items()}
+            rest = {"name_pattern": None, "check": None, "limit": None, "refuse": "", "required_configs": ()}
+            values = replace(rule, **named, **rest)
+            for topic, principal in islice(product(*(_samples(key, default, rule) for key in _SAMPLES)), SAMPLES_MAX):
+                if topic in default.topics and principal in default.principals:
+                    change = Change(
+                        kind="create", topic=topic, before=None, after=after, principal=principal, at_ms=at_ms
+                    )
+                    message = values.violation(change, _variables(change), None)
+                    if message is not None:
+                        yield f"default '{default.name}' for topic {topic} of {principal}: {message}"
+                        break
+
+
+_SAMPLES = {"topics": "x", "principals": "User:x"}
+SAMPLES_MAX = 100
+
+
+def _samples(key: str, default: TopicDefaults, rule: Rule) -> list[str]:
+    """Returns a text for each pattern of a default's and a rule's scope."""
+    patterns = [pattern for one in (default, rule) for pattern in one.written.get(key, "").split(", ") if pattern]
+    return [re.sub(r"\[(.)[^]]*\]", r"\1", re.sub(r"[*?]", "x", pattern)) for pattern in patterns or [_SAMPLES[key]]]
 
 
 def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
@@ -242,6 +330,7 @@ def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
         before = None if example.before is None else _example_facts(example.before)
         after = None if example.change == "delete" else _example_facts({**(example.before or {}), **example.after})
         change = Change(kind=example.change, topic=topic, before=before, after=after, principal=principal, at_ms=at_ms)
+        change = replace(change, owner=principal, counts=lambda group, counts=example.counts: counts)
         judgement = judge(rules.rules, change)
         found = {one.rule.rpartition("/")[2] for one in judgement.all}
         if found != set(example.violates):

@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any
 
 import msgspec
 
+from controller.machine.rules.place import Place, table_header, written_text
 from controller.machine.rules.reading_values import (
     DEFAULT_READERS,
     EXAMPLE_READERS,
     REQUIREMENT_READERS,
     RULE_READERS,
-    Place,
     mode_of,
     name_of,
     scoped,
-    table_header,
     table_values,
-    written_text,
 )
 from controller.machine.rules.rule import MODES, Kind, Rule, RulesError, TopicDefaults
+from controller.machine.state import Counts
 
 BYTES_MAX = 256 * 1024
 """Limit for the text of the rules. It is one event, which must fit in a record of a Kafka topic."""
@@ -38,6 +37,10 @@ EXPRESSIONS_CHARS_MAX = 50_000
 """Limit for all expressions and messages together. Compiling so many characters takes half a second at most."""
 STARS_MAX = 10_000
 """Limit for the number of `*` in all patterns: compiling each takes 30 µs."""
+PATTERNS_SIZE_MAX = 5_000
+"""Limit for the instructions of all name patterns: matching the longest topic name then takes 25 ms at most."""
+MATCHES_MAX = 25
+"""Limit for the calls of `matches` in all expressions and messages: each takes 4 ms at most."""
 KEY_PARTS_MAX = 30
 """Limit for a dotted key: `tomllib` takes time in proportion to the square of its parts, or more."""
 _KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -54,6 +57,8 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     principal: str = "User:ANONYMOUS"
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] = {}
+    counts: Counts = Counts()
+    """The counts of every limit before the change."""
     violates: tuple[str, ...]
 
 
@@ -109,9 +114,23 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
         lines = chain(headers, repeat(0))
         places = (Place(text=text, table=kind, number=number, line=line) for number, line in enumerate(lines, 1))
         read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=False)]
+    _check_cost(read["rule"])
     # The mode of the whole text can only weaken the mode of a rule, in the order enforce, warn, observe.
     rules = [msgspec.structs.replace(one, mode=max(one.mode, mode, key=MODES.index)) for one in read["rule"]]
     return Rules(tuple(rules), tuple(read["default"]), tuple(read["example"]))
+
+
+def _check_cost(rules: Sequence[Rule]) -> None:
+    """A decision must not block the event loop, so all patterns together must be fast."""
+    size = sum(rule.name_pattern.size for rule in rules if rule.name_pattern is not None)
+    if size > PATTERNS_SIZE_MAX:
+        problem = f"all name_pattern together are too complex: RE2 makes {size} instructions of them"
+        raise RulesError(problem, f"at most {PATTERNS_SIZE_MAX}; a repetition such as x{{50}} counts as 50")
+    expressions = [one for rule in rules if rule.check is not None for one in (rule.check,)]
+    expressions += [one for rule in rules if rule.message is not None for one in rule.message.fields]
+    matches = sum(one.matches for one in expressions)
+    if matches > MATCHES_MAX:
+        raise RulesError(f"the expressions call matches {matches} times", f"at most {MATCHES_MAX} times together")
 
 
 def _named(place: Place, table: dict[str, object], taken: set[str]) -> Place:
@@ -161,7 +180,10 @@ def _written(table: Mapping[str, object]) -> dict[str, str]:
 
 
 def _check_contradictions(place: Place, values: Mapping[str, Any]) -> None:
-    """A forbidden config may be neither required nor allowed."""
+    """A forbidden config may be neither required nor allowed. A limit does not count by patterns of names."""
+    if "limit" in values and values.keys() & {"topics", "except_topics"}:
+        problem = "counts all topics or those of a prefix, not those of the rule's patterns"
+        place.at("limit").fail(None, problem, "limit = { prefix = '…', … }, and no topics or except_topics")
     constrained = tuple(requirement.name for requirement in values.get("configs", ()))
     named = {*constrained, *values.get("required_configs", ()), *(values.get("allowed_configs") or ())}
     for name in values.get("forbidden_configs", ()):

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from math import inf, isfinite
-from typing import Any, NoReturn, cast
-
-import msgspec
+from typing import Any
 
 from controller.machine.configs.topic_configs import BY_NAME, TopicConfig
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text
 from controller.machine.rules.expression import Expression, ExpressionError, Message
+from controller.machine.rules.place import Place, quoted, toml_text, written_text
 from controller.machine.rules.rule import (
     KINDS,
     MODES,
@@ -23,56 +22,20 @@ from controller.machine.rules.rule import (
     ConfigRequirement,
     Exemption,
     Kind,
+    Limit,
     Range,
-    RulesError,
     Scope,
 )
+from controller.machine.state import PREFIXES_MAX, Counts, groups_of
 from controller.patterns import ALLOWED, Pattern, PatternError
 
 PATTERNS_MAX = 100
 TEXT_CHARS_MAX = 1000
 """Limit for a text such as a hint, because the refusal of each topic contains it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NAME_PART = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The position of a value in the TOML text, for error messages."""
-
-    text: str
-    table: str = ""
-    number: int = 0
-    line: int = 0
-    """The line of the table; 0 for a table without a header."""
-    name: str = ""
-    key: str = ""
-
-    def at(self, key: str) -> Place:
-        return msgspec.structs.replace(self, key=f"{self.key}.{key}" if self.key else key)
-
-    def fail(self, value: object, problem: str, allowed: str) -> NoReturn:
-        text = "" if value is None else toml_text(value)
-        rule = f"{self.table} '{self.name}'" if self.name else f"{self.table} {self.number}" if self.table else ""
-        raise RulesError(problem, allowed, line=self._line_of_key(), rule=rule, key=self.key, value=text)
-
-    def _line_of_key(self) -> int:
-        """The line of the key in the text, or of the table if the key is not found."""
-        if not self.key or (self.table and not self.line):
-            return self.line
-        header = table_header(self.table)
-        wanted = re.compile(rf"\s*[\"']?{re.escape(self.key.partition('.')[0])}[\"']?\s*[=.]")
-        for place, line in enumerate(self.text.split("\n")[self.line :], self.line + 1):
-            if wanted.match(line):
-                return place
-            if self.table and header.match(line):
-                break
-        return self.line
-
-
-def table_header(table: str) -> re.Pattern[str]:
-    """Matches the line of a table's header."""
-    return re.compile(rf"\s*\[\[\s*{table}\s*\]\]")
 
 
 def table_values(place: Place, table: dict[str, object], readers: Mapping[str, _Reader]) -> dict[str, Any]:
@@ -150,6 +113,28 @@ def _count(place: Place, value: object) -> Range:
     return _range(place, value, ends, allowed)
 
 
+def _limit(place: Place, value: object) -> Limit:
+    allowed = "{ topics = …, partitions = … }, one or both, with per = 'principal' or prefix = '…', or neither"
+    if not isinstance(value, dict):
+        place.fail(value, "is not a limit", allowed)
+    values = table_values(place, value, _LIMIT_READERS)
+    is_per_principal = values.pop("per", None) is not None
+    if not values.keys() & {"topics", "partitions"}:
+        place.fail(value, "limits nothing", allowed)
+    if is_per_principal and "prefix" in values:
+        place.fail(value, "has both per and prefix", allowed)
+    return Limit(**values, is_per_principal=is_per_principal)
+
+
+def _prefix(place: Place, value: object) -> str:
+    if not isinstance(value, str) or value not in groups_of(value, "") or not value:
+        allowed = f"the beginning of names up to a '.', '_' or '-', as in 'pay.', with at most {PREFIXES_MAX} of these"
+        place.fail(value, "is not a prefix", allowed)
+    if not _NAME_PART.fullmatch(value):
+        place.fail(value, "is not the beginning of a topic name", "letters, digits, '.', '_', '-', at most 249")
+    return value
+
+
 def _names(place: Place, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         place.fail(value, "is not a list of topic configs", 'a list as in ["retention.ms", "cleanup.policy"]')
@@ -168,7 +153,7 @@ def _some_names(place: Place, value: object) -> tuple[str, ...]:
 def _requirements(place: Place, value: object) -> tuple[ConfigRequirement, ...]:
     if not isinstance(value, dict) or not value:
         place.fail(value, "is not a table of topic configs", 'a table as in { "retention.ms" = { max = 604800000 } }')
-    return tuple(_requirement(place.at(_quoted(name)), name, allowed) for name, allowed in sorted(value.items()))
+    return tuple(_requirement(place.at(quoted(name)), name, allowed) for name, allowed in sorted(value.items()))
 
 
 def _requirement(place: Place, name: str, allowed: object) -> ConfigRequirement:
@@ -234,34 +219,6 @@ def _range(place: Place, value: object, ends: Mapping[str, Any], allowed: str) -
     return given
 
 
-def _quoted(name: str) -> str:
-    return f'"{name}"' if "." in name else name
-
-
-def written_text(value: object) -> str:
-    """Formats a parsed value for messages and views."""
-    if isinstance(value, dict):
-        return "; ".join(f"{key}: {written_text(each)}" for key, each in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def toml_text(value: object) -> str:
-    """Formats a value roughly like TOML, for messages."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case str():
-            return f"'{value}'"
-        case dict():
-            given = cast("dict[str, object]", value).items()
-            pairs = ", ".join(f"{_quoted(key)} = {toml_text(one)}" for key, one in given)
-            return f"{{ {pairs} }}" if pairs else "{}"
-        case list():
-            return f"[{', '.join(toml_text(one) for one in cast('Sequence[object]', value))}]"
-        case _:
-            return str(value)
-
-
 def _kinds(place: Place, value: object) -> tuple[Kind, ...]:
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list) or not given or not all(one in KINDS for one in given):
@@ -318,7 +275,7 @@ def _default_configs(place: Place, value: object) -> tuple[tuple[str, str], ...]
     if not isinstance(value, dict) or not value:
         place.fail(value, "is not a table of topic configs", 'a table as in { "retention.ms" = 604800000 }')
     for name, given in value.items():
-        _value(place.at(_quoted(name)), _row(place, name, given), given)
+        _value(place.at(quoted(name)), _row(place, name, given), given)
     return tuple(sorted((name, _config_text(given)) for name, given in value.items()))
 
 
@@ -330,6 +287,13 @@ def _facts(place: Place, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         place.fail(value, "is not a topic", "a table of partitions, replication_factor, configs")
     return table_values(place, value, _FACTS_READERS)
+
+
+def _counts(place: Place, value: object) -> Counts:
+    ends = value if isinstance(value, dict) else {}
+    if not ends.keys() or ends.keys() - {"topics", "partitions"} or any(type(one) is not int for one in ends.values()):
+        place.fail(value, "is not the counts of limits before the change", "{ topics = …, partitions = … }")
+    return Counts(**ends)
 
 
 def _rule_names(place: Place, value: object) -> tuple[str, ...]:
@@ -351,6 +315,7 @@ REQUIREMENT_READERS: dict[str, _Reader] = {
     "allowed_configs": _names,
     "forbidden_configs": _some_names,
     "check": _expression,
+    "limit": _limit,
 }
 RULE_READERS: dict[str, _Reader] = {
     "name": name_of,
@@ -364,6 +329,12 @@ RULE_READERS: dict[str, _Reader] = {
     **REQUIREMENT_READERS,
 }
 _EXCEPTION_READERS: dict[str, _Reader] = {"topics": _globs, "principals": _globs, "reason": _text, "until": _until}
+_LIMIT_READERS: dict[str, _Reader] = {
+    "topics": _default_count,
+    "partitions": _default_count,
+    "per": _one_of(("principal",), "is not counted", "principal"),
+    "prefix": _prefix,
+}
 _FACTS_READERS: dict[str, _Reader] = {
     "partitions": _default_count,
     "replication_factor": _default_count,
@@ -376,5 +347,6 @@ EXAMPLE_READERS: dict[str, _Reader] = {
     "principal": _text,
     "before": _facts,
     "after": _facts,
+    "counts": _counts,
     "violates": _rule_names,
 }

@@ -9,7 +9,7 @@ table of topic configs, so that `+5` is 5, `TRUE` is true, and `delete,compact` 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import PurePath
 from typing import Literal, get_args
@@ -19,6 +19,7 @@ import msgspec
 from controller.machine.configs.topic_configs import BY_NAME
 from controller.machine.configs.values import Bad, Value, value_text
 from controller.machine.rules.expression import Expression, ExpressionFailed, Message, Variables
+from controller.machine.state import Counts, principal_group
 from controller.patterns import Pattern
 from events.errors import UserError, shortened
 
@@ -82,6 +83,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None = None
     host: str = ""
     at_ms: int
+    owner: str = ""
+    """The principal that created the topic, or creates it; empty if it is unknown."""
+    counts: Callable[[str], Counts] = lambda group: Counts()
+    """Returns the counts of a group of topics (`groups_of`) before the change."""
 
 
 NO_LIMIT_AT_MINUS_ONE = frozenset({"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"})
@@ -138,6 +143,39 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
         assert isinstance(value, int | float), f"{self.name} has a range, so its values are numbers"
         endless = value == -1 and self.name in NO_LIMIT_AT_MINUS_ONE
         return (inf if endless else value) in self.allowed
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """The most topics and partitions (0: any number) of each principal, or of all topics whose names have a prefix. The
+    empty prefix is that of all topics."""
+
+    topics: int = 0
+    partitions: int = 0
+    is_per_principal: bool = False
+    prefix: str = ""
+
+    def group(self, topic: str, owner: str) -> str | None:
+        """Returns the group in which the limit counts a topic; None if the limit does not concern the topic."""
+        if self.is_per_principal:
+            return principal_group(owner) if owner else None
+        return self.prefix if topic.startswith(self.prefix) else None
+
+    def violations(self, change: Change) -> list[str]:
+        group = self.group(change.topic, change.owner)
+        if change.after is None or group is None:
+            return []
+        had = Counts() if change.before is None else Counts(1, change.before.partitions)
+        added = Counts(1 - had.topics, change.after.partitions - had.partitions)
+        counts, of = change.counts(group), self._of(change.owner)
+        found = []
+        for name in ("topics", "partitions"):
+            allowed, more, now = getattr(self, name), getattr(added, name), getattr(counts, name)
+            if allowed and more > 0 and now + more > allowed:
+                found.append(f"{of} has {now} {name}, and {more} more would exceed the limit of {allowed}")
+        return found
+
+    def _of(self, owner: str) -> str:
+        return owner if self.is_per_principal else f"prefix '{self.prefix}'" if self.prefix else "the cluster"
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -198,6 +236,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     allowed_configs: tuple[str, ...] | None = None
     forbidden_configs: tuple[str, ...] = ()
     check: Expression | None = None
+    limit: Limit | None = None
     written: dict[str, str] = {}
     """The keys and values as written in the rules, without name and mode."""
 
@@ -215,6 +254,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         found = self._requirements(change)
         if self.check is not None and change.kind != "defaults":
             found += self._check(self.check, change, variables, unchanged)
+        if self.limit is not None:
+            found += self.limit.violations(change)
         if not found:
             return None
         text = ", ".join(found) if self.message is None else self.message.text(variables)

@@ -60,6 +60,7 @@ from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED, JudgedCommand
 from controller.store.partitioned_store import PartitionedStore
 from controller.stream.gateway.kafka import CommandProducer, FollowedEvents, NotProduced, Record
+from controller.stream.gateway.limits import UndecidedCounts
 from controller.stream.gateway.members import Members
 from controller.stream.log.codec import CLUSTER_PARTITION, encode_command, key_of, partition_of_command
 from controller.stream.log.partition import PartitionState
@@ -178,6 +179,7 @@ class GatewayNode:
         self._unacknowledged: set[tuple[RequestId, TopicName]] = set()
         """The commands that Kafka has not acknowledged yet."""
         self._copies = ClusterStateCopies(self.partitions, stamps, self._produce_unanswered)
+        self._undecided = UndecidedCounts(self.partitions)
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
         self._unread = {(topics.events, number): end for number, end in enumerate(ends)}
@@ -247,10 +249,11 @@ class GatewayNode:
             self._produce(command, home)
             return
         quotas, state = self.partitions[CLUSTER_PARTITION].state.cluster.quotas, self.partitions[home].state
+        command = self._undecided.with_counts(command, home)
         to_send, expected, is_counted = self._limits.decide(state, quotas, command, _expected)
         assert isinstance(to_send, TopicCommand), "it is the same command, perhaps with a throttle time"
         if not is_counted:
-            self._produce(to_send, home)
+            self._produce(self._undecided.sending(to_send, expected, home), home)
         else:
             for answer in expected.answers:
                 self.replies.resolve(answer)
@@ -292,6 +295,7 @@ class GatewayNode:
         return None if self.storage_error is None else (ErrorCode.NOT_CONTROLLER, NO_KAFKA)
 
     def _answer_error(self, request_id: RequestId, topic: TopicName, code: ErrorCode, message: str) -> None:
+        self._undecided.decided(request_id, topic)
         self.replies.resolve(Answer(request_id, topic, int(code), message))
 
     def _time_is_up(self, pending: PendingRequest) -> None:
@@ -332,6 +336,7 @@ class GatewayNode:
         self._copies.read_further()
         for _, answers in accepted:
             for answer in answers:
+                self._undecided.decided(answer.request_id, answer.topic_name)
                 self.replies.resolve(answer)
 
     def _accept(self, record: Record) -> tuple[int, tuple[Answer, ...]] | None:

@@ -13,7 +13,7 @@ at the expected offset, `commit` stores it in the log. If not, the partition is 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -96,6 +96,8 @@ class PartitionState:
         self.state = self._recorder.state
         self.topic_id = topic_id
         self._answers = answers
+        self.on_records: Callable[[Sequence[Recorded]], None] = lambda records: None
+        """Called with the events of each accepted record."""
         self._is_ahead = False
         """True if there are uncommitted events."""
         self._stored_offset = self.reader.kafka_offset
@@ -179,6 +181,7 @@ class PartitionState:
             return None
         records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
         self._record(records, taken.events)
+        self.on_records(records)
         return decode_answers(taken.answers, self.state.topics) if self._answers else ()
 
     # --- writing

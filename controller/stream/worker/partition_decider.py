@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.brokers.cluster.target_cluster import TargetCluster
-from controller.engine.decider import NAME_CHARS_MAX, Decider, needs_approval, one_line, with_verdicts
+from controller.engine.decider import NAME_CHARS_MAX, Decider, Pauses, needs_approval, one_line, with_verdicts
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
@@ -89,7 +89,9 @@ class PartitionBatch:
         partition.detect_duplicates()
         read = [(sourced, self._read(sourced)) for sourced in commands]
         approved = await self._approved_together([each for _, each in read if isinstance(each, TopicCommand)])
+        pauses = Pauses()
         for sourced, command in read:
+            await pauses()
             self._sourced = sourced
             answers: Sequence[Answer] = ()
             fault = ""
@@ -150,7 +152,11 @@ class PartitionBatch:
             return {}
         state = self._partition.state
         is_duplicate = self._partition.is_duplicate
-        needing = [each for each in commands if not is_duplicate(each) and needs_approval(state, each)]
+        pauses, needing = Pauses(), []
+        for each in commands:
+            await pauses()
+            if not is_duplicate(each) and needs_approval(state, each):
+                needing.append(each)
         judged: dict[int, AnyCommand] = {}
         for group in _each_topic_once(needing):
             try:

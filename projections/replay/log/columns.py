@@ -195,6 +195,7 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
     access.ScramCredentialSet: ("iterations", "salt", "stored_key", "server_key"),
     access.LoginSecretDrawn: ("secret",),
+    catalog.CreateRequested: ("elsewhere",),
     catalog.TopicCreated: ("cordoned_brokers",),
     catalog.PartitionsAdded: ("cordoned_brokers",),
     catalog.LogDirsChanged: ("log_dirs",),

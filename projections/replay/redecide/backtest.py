@@ -250,7 +250,7 @@ def count_effects(
     def job(requests: Iterable[RecordedRequest]) -> Iterator[Row]:
         return _of_bucket((one for one in requests if one.first.offset >= start), tried)
 
-    return fold_requests(runner, ref, ends, job, COUNTS, begin)
+    return fold_requests(runner, ref, ends, job, COUNTS, tried.rules or "", begin)
 
 
 def check_backtest(ref: Ref, options: Options) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from controller.machine.rules.judging import wrong_examples
 from controller.machine.rules.reading import read_rules
 from events.errors import UserError, shortened
 from projections.replay.log.log_ref import LogRef
@@ -45,12 +44,8 @@ EVENTS_MAX = 1_000_000
 
 
 def test(task: Task) -> RulesTestView:
-    """The examples of the rules that do not hold. Raises RulesError."""
-    rules = read_rules(task.text)
-    wrong = tuple(wrong_examples(rules, task.at_ms))
-    return RulesTestView(
-        rules=len(rules.rules), defaults=len(rules.defaults), examples=len(rules.examples), wrong=wrong
-    )
+    """The examples of the rules that do not hold, and the defaults that they refuse. Raises RulesError."""
+    return RulesTestView.of(read_rules(task.text), task.at_ms)
 
 
 def backtest(text: str, past: Past) -> BacktestView:

@@ -22,7 +22,7 @@ from controller.machine.apply import CannotApply, apply_cluster, apply_topic, co
 from controller.machine.commands import commands
 from controller.machine.recorded_command import recall
 from controller.machine.rules.judging import KIND_OF
-from controller.machine.state import Cluster, DictTopics, State, Topic
+from controller.machine.state import Cluster, Counts, DictTopics, State, Topic
 from controller.store.stored_topics import decode_topic
 from events import catalog
 from events.codec import decode_event
@@ -30,6 +30,7 @@ from events.external_decision import FOLLOW
 from events.names import CLUSTER_SHARD, ShardKey
 from projections.replay.log.log_ref import Ends, Ref
 from projections.replay.outcome import ReplayError
+from projections.replay.redecide.counting import CountHistory, count_history
 from projections.replay.runner import Runner
 from projections.replay.shards import (
     AT_FIRST,
@@ -69,6 +70,8 @@ class Timeline:
         """Each with its offset."""
         self.config_changes: list[catalog.Recorded] = []
         """The changes of broker configs that clients requested."""
+        self.rules: list[str] = []
+        """The text of each version of the rules."""
         cluster = Cluster()
         for record in records:
             if concerns_topic(record.event):
@@ -80,6 +83,8 @@ class Timeline:
                 self.settings_changes.append((record.offset, record.event))
             elif isinstance(record.event, catalog.ResourceConfigsChanged) and record.cause.command == _OF_CLUSTER:
                 self.config_changes.append(record)
+            elif isinstance(record.event, catalog.RulesApplied):
+                self.rules.append(record.event.text)
 
     def before(self, offset: int) -> Cluster:
         """Brokers and settings before the event at an offset."""
@@ -112,6 +117,7 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
     timeline: Timeline
     cluster: Cluster
     topic: Topic | None
+    counts: CountHistory
     broken: str = ""
     """The error, if the only record cannot be applied to the topic before it. The rest of the shard is then skipped."""
 
@@ -121,9 +127,25 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
 
     def state(self, cluster: Cluster | None = None) -> State:
         """The state before the request, with another `cluster` if one is given."""
-        topics = DictTopics()
-        topics.put(self.shard, self.topic)
+        topics = _CountedTopics(self)
+        if self.topic is not None:
+            topics[self.shard] = self.topic
         return State(topics, self.cluster if cluster is None else cluster)
+
+
+class _CountedTopics(DictTopics):
+    """The topic of a request, and the counts of all topics before it."""
+
+    def __init__(self, request: RecordedRequest) -> None:
+        super().__init__()
+        self._request = request
+
+    def counts(self, group: str) -> Counts:
+        of, command = self._request, self._request.command
+        counts = of.counts.before(group, of.log_partition, of.first.offset)
+        if command is not None and any(group == known for known, *_ in command.elsewhere):
+            return counts
+        return counts.plus(of.counts.elsewhere(group, of.log_partition, of.first.at_ms))
 
 
 def fold_requests(
@@ -132,35 +154,43 @@ def fold_requests(
     ends: Ends,
     job: Callable[[Iterator[RecordedRequest]], Iterable[Row]],
     schema: pa.Schema,
+    rules: str = "",
     begin: Beginning = AT_FIRST,
 ) -> pa.Table:
     """Run `job` on the requests from `begin` until before `ends` of each bucket of shards, and on the changes of broker
-    configs; returns its rows. Raises ReplayError."""
+    configs; returns its rows. `rules` are tried instead of the recorded ones. Raises ReplayError."""
     clusters = cluster_events(ref, ends)
-    of_cluster = _of_cluster(timelines_of(clusters), begin.offset)  # raises its errors before the work begins
-    of_topics = fold_shards(
-        runner, ref, ends, lambda shards: job(recorded_requests(shards, timelines_of(clusters))), schema, begin=begin
-    )
-    return pa.concat_tables([of_topics, pa.Table.from_batches(as_batches(job(of_cluster), schema), schema)])
+    timelines = timelines_of(clusters)  # raises its errors before the work begins
+    texts = (text for timeline in timelines.values() for text in timeline.rules)
+    counts = count_history(runner, ref, ends, (rules, *texts), begin)
+
+    def work(shards: Iterator[Shard]) -> Iterable[Row]:
+        return job(recorded_requests(shards, timelines_of(clusters), counts))
+
+    of_topics = fold_shards(runner, ref, ends, work, schema, begin=begin)
+    of_cluster = as_batches(job(_of_cluster(timelines, begin.offset)), schema)
+    return pa.concat_tables([of_topics, pa.Table.from_batches(of_cluster, schema)])
 
 
 def _of_cluster(timelines: Mapping[int, Timeline], start: int) -> Iterator[RecordedRequest]:
-    """The requests to change broker configs."""
+    """The requests to change broker configs, which no limit concerns."""
     for log_partition, timeline in timelines.items():
         for record in timeline.config_changes:
             if record.offset >= start:
                 before = timeline.before(record.offset)
-                command = recall([record])
-                yield RecordedRequest(log_partition, CLUSTER_SHARD, command, (record,), timeline, before, None)
+                where = (log_partition, CLUSTER_SHARD, recall([record]), (record,), timeline, before, None)
+                yield RecordedRequest(*where, CountHistory())
 
 
-def recorded_requests(shards: Iterable[Shard], timelines: Mapping[int, Timeline]) -> Iterator[RecordedRequest]:
+def recorded_requests(
+    shards: Iterable[Shard], timelines: Mapping[int, Timeline], counts: CountHistory
+) -> Iterator[RecordedRequest]:
     """The requests of some shards; `timelines` are those of the log partitions."""
     for shard in shards:
-        yield from _requests_of(shard, timelines[shard[0]])
+        yield from _requests_of(shard, timelines[shard[0]], counts)
 
 
-def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
+def _requests_of(shard: Shard, timeline: Timeline, counts: CountHistory) -> Iterator[RecordedRequest]:
     log_partition, key, events = shard
     topic: Topic | None = None
     before: Topic | None = None
@@ -168,7 +198,8 @@ def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
 
     def request(records: list[catalog.Recorded], before: Topic | None, broken: str = "") -> RecordedRequest:
         command, cluster = None if broken else recall(records), timeline.before(records[0].offset)
-        return RecordedRequest(log_partition, ShardKey(key), command, tuple(records), timeline, cluster, before, broken)
+        where = (log_partition, ShardKey(key), command, tuple(records), timeline, cluster, before)
+        return RecordedRequest(*where, counts, broken)
 
     for offset, value in events:
         if offset == BEGUN:

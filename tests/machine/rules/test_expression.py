@@ -41,9 +41,9 @@ def test_matches_compiles_a_pattern_once(monkeypatch: pytest.MonkeyPatch) -> Non
     compiled: list[str] = []
 
     class Counted(Pattern):
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, options: object) -> None:
             compiled.append(text)
-            super().__init__(text)
+            super().__init__(text, options)
 
     monkeypatch.setattr(expression, "Pattern", Counted)
     check = Expression(r"name.matches(r'^\w{399}$')")

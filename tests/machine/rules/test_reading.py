@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.machine.rules import reading_values
+from controller.machine.rules.place import Place
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.rule import RulesError
 from controller.policy.loading import checked_file, rules_text
@@ -17,8 +17,8 @@ from tests.policy.requests import rows
 # The keys of a rule named r (`;` for a new line), and the error after the file's name.
 MISTAKES = r"""
 # keys and shapes
-foo = 1                                   | rule 'r': foo = 1: unknown key; allowed: name, mode, on, hint, message, fail, exception, principals, except_principals, topics, except_topics, refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs, check
-topics = 'a*'                             | rule 'r': has no requirement; allowed: at least one of refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs, check
+foo = 1                                   | rule 'r': foo = 1: unknown key; allowed: name, mode, on, hint, message, fail, exception, principals, except_principals, topics, except_topics, refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs, check, limit
+topics = 'a*'                             | rule 'r': has no requirement; allowed: at least one of refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs, check, limit
 refuse = 'no'; mode = 'audit'             | rule 'r': mode = 'audit': is not a mode; allowed: enforce, warn, observe
 refuse = 'no'; mode = ['observe']         | rule 'r': mode = ['observe']: is not a mode; allowed: enforce, warn, observe
 refuse = ' '                              | rule 'r': refuse = ' ': is not a text; allowed: a text, such as the reason or a contact
@@ -218,7 +218,7 @@ def test_rules_beyond_the_size_limits_are_rejected() -> None:
 
 
 def test_examples_do_not_search_the_text_for_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_values.Place, "_line_of_key", None)  # for a thousand examples it took minutes
+    monkeypatch.setattr(Place, "_line_of_key", None)  # for a thousand examples it took minutes
     examples = "[[example]]\ntopic = 'a'\nviolates = []\n" * 2
     rules = read_rules(f"[[rule]]\nname = 'r'\npartitions = 1\n\n{examples}")
     assert [example.line for example in rules.examples] == [5, 8]
@@ -240,3 +240,19 @@ def test_a_line_ends_where_toml_says() -> None:
 def test_a_deeply_nested_rule_expression_raises_no_recursion_error(nested: str) -> None:
     with suppress(RulesError):
         assert read_rules(f"[[rule]]\nname = 'r'\ncheck = '{nested}'").rules
+
+
+def test_the_cost_of_all_name_patterns_is_bounded() -> None:
+    costly = "".join(f"[[rule]]\nname = 'r{number}'\nname_pattern = 'x{{900}}{number}'\n" for number in range(6))
+    with pytest.raises(RulesError, match=r"too complex: RE2 makes 5\d\d\d instructions of them; allowed: at most 5000"):
+        read_rules(costly)
+    usual = "".join(f"[[rule]]\nname = 'r{number}'\nname_pattern = '^team{number}\\.'\n" for number in range(250))
+    assert len(read_rules(usual).rules) == 250
+
+
+def test_the_calls_of_matches_in_all_expressions_are_bounded() -> None:
+    check = 'check = \'name.matches("a") || matches(name, "matches(")\''
+    one = f"[[rule]]\nname = 'r{{}}'\n{check}\nmessage = '{{{{name.matches(\"a\")}}}}'\n"
+    with pytest.raises(RulesError, match="the expressions call matches 27 times; allowed: at most 25"):
+        read_rules("".join(one.format(number) for number in range(9)))
+    assert read_rules("".join(one.format(number) for number in range(8)))

@@ -145,14 +145,15 @@ def test_one_rule_judges_a_create(rule: str, requested: str, result: str) -> Non
     if result == "allowed":
         assert judgement == ALLOWED
     else:
-        assert judgement.rejection is not None
-        assert (judgement.rejection.rule, judgement.rejection.message) == ("policy:rules/r", f"rule 'r': {result}")
+        rejection = judgement.rejection()
+        assert rejection is not None
+        assert (rejection.rule, rejection.message) == ("policy:rules/r", f"rule 'r': {result}")
 
 
 @pytest.mark.parametrize(("rules", "mode", "requested", "result"), rows(SEVERAL_RULES))
 def test_several_rules_judge_a_create(rules: str, mode: str, requested: str, result: str) -> None:
     judgement = _judge_create(dict(zip("abc", rules.split(" / "), strict=False)), requested, mode)
-    rejection = judgement.rejection
+    rejection = judgement.rejection()
     decided = "allowed" if rejection is None else f"refused {rejection.rule[-1]}: {rejection.message}"
     seen = [f"{one.rule.removeprefix('policy:rules/')}: {one.message}" for one in judgement.observed]
     assert " + ".join([decided, *seen]) == result

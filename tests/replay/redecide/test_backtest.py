@@ -31,7 +31,7 @@ from projections.replay.redecide.backtest import (
     run_backtest,
     tally,
 )
-from projections.replay.redecide.recorded import Timeline, recorded_requests
+from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.whatif import Policies, WhatIf, check, what_if
 from projections.replay.runner import InProcess
 from projections.replay.shards import rows_of
@@ -39,7 +39,7 @@ from tests.machine.audit.planted import at, without
 from tests.machine.tables import command, given
 from tests.machine.walks import Walk, decisions, walked, walks
 from tests.projections.logs import story
-from tests.replay.history import shards_of
+from tests.replay.history import requests_in
 from tests.replay.written import records_of, written
 
 PAGE = Path(__file__).parents[3] / "docs" / "backtest.md"
@@ -73,7 +73,7 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
     """The effects of the changes on every request."""
     policies = Policies(trial)
     try:
-        return list(effects(recorded_requests(shards_of(records), {0: Timeline(records)}), trial, policies))
+        return list(effects(requests_in(records, trial.rules or ""), trial, policies))
     finally:
         assert policies.close() == ()
 
@@ -383,3 +383,14 @@ def test_reassignments_elections_and_broker_configs_are_tried(tmp_path: Path) ->
         ("IncrementalAlterConfigs", "User:alice", "policy:rules/short", "configs of all brokers"),
     }
     assert (outcome.about["requests"], outcome.about["otherwise"]) == (5, 3)
+
+
+def test_a_backtest_of_a_limit_counts_the_recorded_topics(tmp_path: Path) -> None:
+    rules = tmp_path / "limits.toml"
+    rules.write_text('[[rule]]\nname = "few"\nlimit = { topics = 2, per = "principal" }\n')
+    found = tried(story(STORY).log, None, topic_rules_file=str(rules))
+    assert [(one.change, one.principal, one.topic) for one in found] == [
+        ("refused", "User:alice", "broken"),
+        ("refused", "User:alice", "one"),
+    ]
+    assert "User:alice has 2 topics" in found[0].message

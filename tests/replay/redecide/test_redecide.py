@@ -16,10 +16,13 @@ from msgspec.structs import replace
 from controller.machine import validation
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import placement
+from controller.machine.state import Counts
 from controller.release import RELEASE as THIS_RELEASE
 from events.catalog import (
     BrokerUnfenced,
+    ChangeRejected,
     CreateAnswered,
+    CreateRejected,
     CreateRequested,
     Event,
     Partition,
@@ -31,14 +34,16 @@ from events.names import BrokerId
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.redecide import redecide
-from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest, Timeline, recorded_requests
+from projections.replay.redecide.counting import CountHistory
+from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest
 from projections.replay.redecide.redecide import Difference, difference, run_redecide
 from projections.replay.runner import InProcess
 from tests.events import golden
 from tests.machine.audit.planted import at, changed, without
+from tests.machine.rules.test_judging import apply, create, delete, grow, ready
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import story
-from tests.replay.history import shards_of
+from tests.replay.history import requests_in
 from tests.replay.written import records_of, written
 
 RELEASE = "1.0"
@@ -69,7 +74,7 @@ STORY_REQUESTS = ["qa", "again", "more", "less", "conf", "bad", "end", "twice", 
 
 
 def requests_of(records: Sequence[Recorded]) -> list[RecordedRequest]:
-    return list(recorded_requests(shards_of(records), {0: Timeline(records)}))
+    return list(requests_in(records))
 
 
 def decided_again(records: Sequence[Recorded], release: str = RELEASE) -> list[Difference]:
@@ -289,3 +294,48 @@ def test_redecide_skips_decisions_of_another_controller() -> None:
     log = golden.history(golden.FOLLOWED)
     assert {"PartitionsAdded", "TopicConfigsChanged"} <= {type(one.event).__name__ for one in log}
     assert requests_of(log) == []
+
+
+LIMITS = """
+[[rule]]
+name = "few"
+limit = { topics = 3, partitions = 8, per = "principal" }
+[[rule]]
+name = "pay"
+mode = "warn"
+limit = { partitions = 4, prefix = "pay." }
+"""
+
+
+def with_limits() -> list[Recorded]:
+    """A log with requests that limits refuse or warn about, across shards, also after deletions and growth."""
+    rig = ready()
+    apply(rig, LIMITS)
+    for name, partitions in (("a", 2), ("b", 2), ("c", 1), ("pay.x", 2)):
+        create(rig, name, partitions)
+    delete(rig, "a")
+    grow(rig, "pay.orders", 6)
+    create(rig, "pay.y", 1, principal="User:bob")
+    create(rig, "c", 1)
+    apply(rig, LIMITS.replace("= 3", "= 4"))
+    create(rig, "d", 1)
+    grow(rig, "d", 2)
+    return rig.log
+
+
+def test_requests_on_limits_of_rules_are_decided_again_with_the_counts_of_their_time() -> None:
+    records = with_limits()
+    refused = [one.event.message for one in records if isinstance(one.event, CreateRejected | ChangeRejected)]
+    assert len(refused) == 5, refused
+    assert not [one for request in requests_in(records) if (one := difference(request, RELEASE)) is not None]
+
+
+def test_wrong_counts_are_found_as_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CountHistory, "before", lambda *_: Counts())
+    assert [one for one in requests_in(with_limits()) if difference(one, RELEASE) is not None]
+
+
+def test_redecide_of_a_log_with_limits_agrees_in_buckets(tmp_path: Path) -> None:
+    ref = written(tmp_path / "log", with_limits())
+    outcome = run_redecide(InProcess(), ref, Options())
+    assert not outcome.found, outcome.lines

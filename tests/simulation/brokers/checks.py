@@ -6,11 +6,10 @@ from controller.quorum.log.batches import embedded_events
 from controller.quorum.log.image import MetadataImage
 from controller.release import RELEASE
 from events.catalog import Recorded
-from projections.replay.redecide.recorded import Timeline, recorded_requests
 from projections.replay.redecide.redecide import difference
 from tests.brokers.kraft.logs import differences
 from tests.machine.rig import fold
-from tests.replay.history import shards_of
+from tests.replay.history import requests_in
 from tests.simulation.brokers.world import World
 from tests.simulation.checks import check_log, check_state
 
@@ -43,7 +42,7 @@ async def check_at_rest(world: World) -> None:
 def _check_log(records: list[Recorded]) -> None:
     """Check the log as any other, and that the machine repeats each decision."""
     check_log(records)
-    requests = recorded_requests(shards_of(records), {0: Timeline(records)})
+    requests = requests_in(records)
     found = [one for request in requests if (one := difference(request, RELEASE)) is not None]
     assert not found, f"repeated decisions differ: {found[:3]}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -265,3 +266,22 @@ async def test_duplicates_are_detected_by_a_new_owner(
         found.append([state.is_duplicate(command) for command in commands])
         await worker.close()
     assert found == [[False, True, True, True]] * 2
+
+
+async def test_many_slow_decisions_of_a_batch_let_the_event_loop_run(
+    worker: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decider, "SECONDS_PER_COMMIT_MAX", 0.0)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    before = turns
+    await worker.decide(*(create(f"t{number}") for number in range(50)))
+    counting.cancel()
+    assert turns - before >= 50

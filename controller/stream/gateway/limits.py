@@ -1,0 +1,94 @@
+"""Counts of topics in other partitions, for the limits of rules: a gateway adds them to the commands that it sends.
+
+A worker knows only the topics of its own partitions. The gateway follows all partitions, and also counts its own
+commands that are not decided yet. So the commands of one gateway never exceed a limit together. Several gateways do not
+know the undecided commands of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from controller.machine.commands.commands import TopicCommand
+from controller.machine.decision import Decision
+from controller.machine.rules.judging import limited_groups
+from controller.machine.rules.rule import RulesError
+from controller.machine.state import Counts
+from controller.stream.log.partition import PartitionState
+from events.catalog import PartitionsAdded, Recorded, TopicCreated
+from events.names import RequestId, TopicName
+
+
+class UndecidedCounts:
+    """The topics and partitions that undecided commands of this gateway may add, by partition and group of topics."""
+
+    def __init__(self, partitions: Sequence[PartitionState]) -> None:
+        self._partitions = partitions
+        self._counts: dict[tuple[int, str], Counts] = {}
+        self._sent: dict[tuple[RequestId, TopicName], tuple[int, list[str], Counts]] = {}
+        for each in partitions:
+            each.on_records = self._on_records
+
+    def with_counts(self, command: TopicCommand, home: int) -> TopicCommand:
+        """Returns the command with the counts of other partitions than `home` and of all undecided commands, if a limit
+        concerns it."""
+        try:
+            groups = limited_groups(self._partitions[home].state, command)
+        except RulesError:  # rules of a newer release: the worker refuses the command
+            return command
+        if not groups:
+            return command
+        return _stamped(command, {group: self._elsewhere(group, home) for group in groups})
+
+    def sending(self, command: TopicCommand, expected: Decision, home: int) -> TopicCommand:
+        """Returns the command to send: without the undecided commands of its own partition, which the worker decides
+        before it. Counts the command until it is decided; `expected` is its likely decision."""
+        groups = [group for group, *_ in command.elsewhere]
+        if not groups:
+            return command
+        undecided = {group: self._counts.get((home, group), Counts()) for group in groups}
+        totals = {group: Counts(*total).minus(undecided[group]) for group, *total in command.elsewhere}
+        if not command.validate_only:
+            self._count(command, expected, home, groups)
+        return _stamped(command, totals)
+
+    def _count(self, command: TopicCommand, expected: Decision, home: int, groups: list[str]) -> None:
+        added = Counts()
+        for event in expected.events:
+            if isinstance(event, TopicCreated | PartitionsAdded):
+                added = added.plus(Counts(isinstance(event, TopicCreated), len(event.partitions)))
+        self._sent[command.request_id, command.topic] = home, groups, added
+        self._add(home, groups, added)
+
+    def decided(self, request_id: RequestId, topic: TopicName) -> None:
+        """Count a command no more. Without effect for one that is not counted."""
+        sent = self._sent.pop((request_id, topic), None)
+        if sent is not None:
+            home, groups, added = sent
+            self._add(home, groups, Counts().minus(added))
+
+    def _on_records(self, records: Sequence[Recorded]) -> None:
+        if self._sent:
+            for record in records:
+                self.decided(record.cause.request_id, getattr(record.event, "topic", TopicName("")))
+
+    def _elsewhere(self, group: str, home: int) -> Counts:
+        total = Counts()
+        for number, each in enumerate(self._partitions):
+            total = total.plus(self._counts.get((number, group), Counts()))
+            if number != home:
+                total = total.plus(each.state.topics.counts(group))
+        return total
+
+    def _add(self, home: int, groups: Sequence[str], added: Counts) -> None:
+        for key in ((home, group) for group in groups):
+            total = self._counts.pop(key, Counts()).plus(added)
+            if total != Counts():
+                self._counts[key] = total
+
+
+def _stamped(command: TopicCommand, totals: Mapping[str, Counts]) -> TopicCommand:
+    counts = tuple((group, totals[group].topics, totals[group].partitions) for group in sorted(totals))
+    return replace(command, elsewhere=counts)

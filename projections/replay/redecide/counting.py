@@ -1,0 +1,111 @@
+"""Counts topics at every offset of a log, for the limits of rules that `redecide` and `backtest` apply.
+
+A shard does not know the topics of other shards. So one pass over all shards, before the pass over the requests,
+collects each change of a count. It counts only what a limit of the recorded or tried rules needs, and is skipped
+without limits.
+
+Over Kafka, each partition has its own offsets. A request then has the counts of the other partitions that its gateway
+knew. For limits that were not effective then, they are the counts at the time of the request.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from controller.machine.apply import CannotApply, apply_topic
+from controller.machine.rules.reading import read_rules
+from controller.machine.rules.rule import Limit, RulesError
+from controller.machine.state import Counts, Topic, count_changes
+from controller.store.stored_topics import decode_topic
+from events.codec import decode_event
+from projections.replay.log.log_ref import Ends, Ref
+from projections.replay.runner import Runner
+from projections.replay.shards import BEGUN, Beginning, Row, Shard, fold_shards, rows_of
+
+SCHEMA = pa.schema(
+    {name: pa.int64() for name in ("log_partition", "offset", "at_ms")}
+    | {"group": pa.string(), "topics": pa.int64(), "partitions": pa.int64()}
+)
+"""A change of the counts of a group of topics."""
+
+
+class _Series(msgspec.Struct):
+    """The counts of a group after the events at some offsets."""
+
+    offsets: list[int] = []
+    times: list[int] = []
+    counts: list[Counts] = []
+
+
+class CountHistory:
+    """The counts of groups of topics before each offset, from rows of SCHEMA."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._series: dict[str, dict[int, _Series]] = {}
+        for log_partition, offset, at_ms, group, topics, partitions in sorted(rows):
+            series = self._series.setdefault(group, {}).setdefault(log_partition, _Series())
+            last = series.counts[-1] if series.counts else Counts()
+            series.offsets.append(offset)
+            series.times.append(at_ms)
+            series.counts.append(last.plus(Counts(topics, partitions)))
+
+    def before(self, group: str, log_partition: int, offset: int) -> Counts:
+        """The counts in a partition of the log before an offset."""
+        series = self._series.get(group, {}).get(log_partition, _Series())
+        place = bisect_left(series.offsets, offset)
+        return series.counts[place - 1] if place else Counts()
+
+    def elsewhere(self, group: str, log_partition: int, at_ms: int) -> Counts:
+        """The counts in the other partitions of the log before a time."""
+        total = Counts()
+        for other, series in self._series.get(group, {}).items():
+            place = bisect_left(series.times, at_ms)
+            if place and other != log_partition:
+                total = total.plus(series.counts[place - 1])
+        return total
+
+
+def count_history(runner: Runner, ref: Ref, ends: Ends, texts: Iterable[str], begin: Beginning) -> CountHistory:
+    """The counts that the limits of these rules need, from `begin` until before `ends`. Raises ReplayError."""
+    limits = limits_of(texts)
+    if not limits:
+        return CountHistory()
+    found = fold_shards(runner, ref, ends, lambda shards: changes(shards, limits), SCHEMA, begin=begin)
+    return CountHistory(rows_of(found))
+
+
+def limits_of(texts: Iterable[str]) -> list[Limit]:
+    """The limits of some rules; rules of a newer release have none here."""
+    limits = []
+    for text in set(texts) - {""}:
+        try:
+            limits += [rule.limit for rule in read_rules(text).rules if rule.limit is not None]
+        except RulesError:
+            continue
+    return limits
+
+
+def changes(shards: Iterable[Shard], limits: Sequence[Limit]) -> Iterator[Row]:
+    """Rows of SCHEMA for some shards."""
+    prefixes = {limit.prefix for limit in limits if not limit.is_per_principal}
+    counts_principals = any(limit.is_per_principal for limit in limits)
+    for log_partition, _, events in shards:
+        topic: Topic | None = None
+        for offset, value in events:
+            before, at_ms = topic, 0
+            if offset == BEGUN:
+                topic = decode_topic([value])
+            else:
+                record = decode_event(offset, value)
+                at_ms = record.at_ms
+                try:
+                    topic = apply_topic(topic, record)
+                except CannotApply:
+                    break
+            for group, change in count_changes(before, topic) if before is not topic else ():
+                if counts_principals if group.startswith("@") else group in prefixes:
+                    yield log_partition, offset, at_ms, group, change.topics, change.partitions
