@@ -160,23 +160,25 @@ class CreatedView(TopicAnswerView, frozen=True, kw_only=True):
 
 
 class AlteredView(TopicAnswerView, frozen=True, kw_only=True):
-    """A changed topic, or with `validate_only` the topic as it would be; `configs` are the explicit ones."""
+    """A changed topic, or with `validate_only` the topic as it would be; `configs` are the explicit ones, `partitions`
+    those that the change adds."""
 
     topic_id: str
     validate_only: bool
     num_partitions: int
     configs: dict[str, str]
+    partitions: tuple[PartitionView, ...]
 
 
 class DeletedView(TopicAnswerView, frozen=True, kw_only=True):
     topic_id: str
 
 
-def partitions(of_topic: Iterable[Partition], live: Live) -> tuple[PartitionView, ...]:
-    """Partitions ordered by id."""
+def partitions(of_topic: Iterable[Partition], live: Live, first: int = 0) -> tuple[PartitionView, ...]:
+    """Partitions ordered by id, which begin with `first`."""
     return tuple(
         view_of(PartitionView, one, partition=number, offline=offline_replicas(one, live))
-        for number, one in enumerate(of_topic)
+        for number, one in enumerate(of_topic, first)
     )
 
 
@@ -236,13 +238,14 @@ def created(answer: Answer, live: Live, validate_only: bool) -> CreatedView:
     return view_of(CreatedView, answer, **{**given, **({"topic_id": None} if validate_only else {})})
 
 
-def altered(answer: Answer, known: Topic | None, validate_only: bool) -> AlteredView:
+def altered(answer: Answer, known: Topic | None, live: Live, validate_only: bool, first: int) -> AlteredView:
     """The response to a change that succeeded, or would succeed. `known` is the current topic: an answer of the target
-    cluster comes without it."""
+    cluster comes without it. `first` is the first partition that the change adds."""
     topic = answer.topic or known
     assert topic is not None, "a change that succeeded found its topic"
-    error = error_name(answer.code)
-    return view_of(AlteredView, answer, **_of_state(topic), error=error, name=topic.name, validate_only=validate_only)
+    added = partitions(topic.partitions[first:], live, first)
+    given = {**_of_state(topic), "error": error_name(answer.code), "name": topic.name, "partitions": added}
+    return view_of(AlteredView, answer, **given, validate_only=validate_only)
 
 
 def deleted(answer: Answer, known: Topic | None) -> DeletedView:
