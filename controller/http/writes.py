@@ -24,14 +24,25 @@ from controller.http.requests import caller_of, described, read_body
 from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.configs.changes import OpType
+from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.rule import RulesError
 from events.catalog import Assignment, ConfigOp
 from events.names import BrokerId, TopicName
 from projections.views.brokers import SimulatedBrokerView
-from projections.views.topics import AlteredView, CreatedView, DeletedView, altered, created, deleted
-from projections.views.view import ErrorView, view_of
+from projections.views.topics import (
+    AlteredView,
+    ChangesView,
+    ChangeView,
+    CreatedView,
+    DeletedView,
+    altered,
+    created,
+    deleted,
+    partitions,
+)
+from projections.views.view import view_of
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 
@@ -163,15 +174,17 @@ async def alter(
     changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
 ) -> AlteredView:
     """The response to a change. Raises Refused."""
+    return altered(await _alter(changes, request, name, body, validate_only), changes.api.topic(name), validate_only)
+
+
+async def _alter(changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool) -> Answer:
     api = changes.api
     stamps = changes.stamps(request, is_dry_run=validate_only)
     command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
-    known = api.topic(name)
-    first = 0 if known is None else len(known.partitions)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted], body.timeout_ms))
     if answer.code:
         raise refusal_of(answer)
-    return altered(answer, api.topic(name), api.cluster.live, validate_only, first)
+    return answer
 
 
 def _command(
@@ -215,12 +228,6 @@ class ChangesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     changes: Annotated[tuple[Creation | Alteration | Deletion, ...], msgspec.Meta(min_length=1, max_length=CHANGES_MAX)]
 
 
-class ChangesView(msgspec.Struct, frozen=True):
-    """The response to each change, in the order of the request: that of its own path, or the error."""
-
-    results: tuple[CreatedView | AlteredView | DeletedView | ErrorView, ...]
-
-
 @post("/changes", status_code=200, operation_class=described(ChangesBody))
 async def change_topics(request: HttpRequest, changes: _Changes, validate_only: _DryRun = False) -> ChangesView:
     """Create, alter and delete many topics. The status is 200 also if some of the changes are refused."""
@@ -236,17 +243,23 @@ async def change_topics(request: HttpRequest, changes: _Changes, validate_only: 
 
 async def _made(
     changes: Changes, request: HttpRequest, change: Creation | Alteration | Deletion, validate_only: bool
-) -> CreatedView | AlteredView | DeletedView | ErrorView:
+) -> ChangeView:
+    api, name = changes.api, change.name
     try:
         match change:
             case Creation():
-                return (await create(changes, request, change, validate_only)).content
+                return ChangeView.of((await create(changes, request, change, validate_only)).content)
             case Alteration():
-                return await alter(changes, request, change.name, change, validate_only)
+                before = api.topic(name)
+                answer = await _alter(changes, request, name, change, validate_only)
+                first = 0 if before is None else len(before.partitions)
+                new = () if answer.topic is None else answer.topic.partitions[first:]
+                view = altered(answer, api.topic(name), validate_only)
+                return ChangeView.of(view, partitions=partitions(new, api.cluster.live, first))
             case Deletion():
-                return await remove(changes, request, change.name, validate_only)
+                return ChangeView.of(await remove(changes, request, name, validate_only))
     except Refused as refusal:
-        return refusal.error
+        return ChangeView.of(refusal.error, name=name)
 
 
 class RulesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

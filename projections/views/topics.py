@@ -160,18 +160,47 @@ class CreatedView(TopicAnswerView, frozen=True, kw_only=True):
 
 
 class AlteredView(TopicAnswerView, frozen=True, kw_only=True):
-    """A changed topic, or with `validate_only` the topic as it would be; `configs` are the explicit ones, `partitions`
-    those that the change adds."""
+    """A changed topic, or with `validate_only` the topic as it would be; `configs` are the explicit ones."""
 
     topic_id: str
     validate_only: bool
     num_partitions: int
     configs: dict[str, str]
-    partitions: tuple[PartitionView, ...]
 
 
 class DeletedView(TopicAnswerView, frozen=True, kw_only=True):
     topic_id: str
+
+
+class ChangeView(TopicAnswerView, frozen=True, kw_only=True):
+    """The outcome of one of many changes. A refused change has its `rule`. The other fields are those of CreatedView or
+    AlteredView, as far as the change has them; `partitions` are the new ones."""
+
+    request_id: str = ""
+    error: str = "NONE"
+    code: int = 0
+    message: str = ""
+    rule: str = ""
+    status: str = ""
+    num_partitions: int = 0
+    configs: dict[str, str] = {}
+    partitions: tuple[PartitionView, ...] = ()
+
+    @classmethod
+    def of(cls, view: CreatedView | AlteredView | DeletedView | ErrorView, **given: Any) -> ChangeView:
+        """The outcome of a change that got this response, with the given fields that the response lacks."""
+        return cls(**given, **{field: getattr(view, field) for field in cls.__struct_fields__ if hasattr(view, field)})
+
+    @property
+    def is_refused(self) -> bool:
+        """True for an error; a topic that was created but is not ready yet is none."""
+        return self.code != 0 and self.status != "pending"
+
+
+class ChangesView(msgspec.Struct, frozen=True):
+    """The outcomes of many changes, in the order of the request."""
+
+    results: tuple[ChangeView, ...]
 
 
 def partitions(of_topic: Iterable[Partition], live: Live, first: int = 0) -> tuple[PartitionView, ...]:
@@ -238,14 +267,13 @@ def created(answer: Answer, live: Live, validate_only: bool) -> CreatedView:
     return view_of(CreatedView, answer, **{**given, **({"topic_id": None} if validate_only else {})})
 
 
-def altered(answer: Answer, known: Topic | None, live: Live, validate_only: bool, first: int) -> AlteredView:
+def altered(answer: Answer, known: Topic | None, validate_only: bool) -> AlteredView:
     """The response to a change that succeeded, or would succeed. `known` is the current topic: an answer of the target
-    cluster comes without it. `first` is the first partition that the change adds."""
+    cluster comes without it."""
     topic = answer.topic or known
     assert topic is not None, "a change that succeeded found its topic"
-    added = partitions(topic.partitions[first:], live, first)
-    given = {**_of_state(topic), "error": error_name(answer.code), "name": topic.name, "partitions": added}
-    return view_of(AlteredView, answer, **given, validate_only=validate_only)
+    error = error_name(answer.code)
+    return view_of(AlteredView, answer, **_of_state(topic), error=error, name=topic.name, validate_only=validate_only)
 
 
 def deleted(answer: Answer, known: Topic | None) -> DeletedView:

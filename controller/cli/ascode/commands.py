@@ -18,7 +18,7 @@ import msgspec
 import yaml
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative
-from controller.cli.ascode.desired import FileSet
+from controller.cli.ascode.desired import FileSet, check
 from controller.cli.ascode.planning import (
     Change,
     Plan,
@@ -49,7 +49,9 @@ def _plan_of(options: argparse.Namespace, backend: Backend) -> Plan:
     files = FileSet(options.files)
     if options.prune and files.name is None:
         raise UserError("--prune deletes only what the same set of files created: name it with `set: NAME` in a file")
-    return Plan(tuple(with_outcomes(backend, differences(backend, files, prune=options.prune))), files.name)
+    changes = list(differences(backend, files, prune=options.prune))
+    check([f"{one.where}: topic '{one.name}' {one.impossible}" for one in changes if one.impossible])
+    return Plan(tuple(changes), files.name)
 
 
 def plan(options: argparse.Namespace, backend: Backend) -> int:
@@ -89,7 +91,7 @@ def apply(options: argparse.Namespace, backend: Backend) -> int:
         lambda style: _applied_lines(made, done, style),
         lambda: (one.name for one in done),
     )
-    return NEGATIVE if any(one.outcome.is_refused for one in done) else DONE
+    return NEGATIVE if any(one.is_refused for one in done) else DONE
 
 
 def _saved(path: Path) -> Plan:
@@ -115,11 +117,11 @@ def _applied_lines(made: Plan, done: tuple[Change, ...], style: Style) -> Iterat
     moved = [
         now.name
         for one, now in zip(made.changes, done, strict=True)
-        if now.request["type"] == "create" and one.outcome.partitions != now.outcome.partitions
+        if now.request["type"] == "create" and one.replicas != now.replicas
     ]
     for name in moved:
         yield f"{name} is on other brokers than planned: brokers came or went meanwhile"
-    failed = sum(one.outcome.is_refused for one in done)
+    failed = sum(one.is_refused for one in done)
     yield (
         f"Applied {len(done) - failed} of {len(done)} changes."
         if done

@@ -13,72 +13,48 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.cli.ascode.desired import FileSet, check
+from controller.cli.ascode.desired import FileSet
 from controller.cli.ascode.formats import Wanted
 from controller.cli.backend import Backend
 from controller.cli.output import Style, painted
 from controller.cli.reads import common
-from projections.views.topics import TopicSummary, TopicsView, TopicView
+from projections.views.topics import ChangesView, ChangeView, TopicSummary, TopicsView, TopicView
 
 CHANGES_PER_REQUEST, PARTITIONS_PER_REQUEST = 100, 10_000
 """The limits of `POST /v1/changes`."""
-THROTTLED: Final = "THROTTLING_QUOTA_EXCEEDED"
 _AGENT: Final = "topicwright apply "
 _WIDTH: Final = 120
 
 
-class Before(msgspec.Struct, frozen=True):
-    """A topic before a change."""
-
-    topic_id: str
-    num_partitions: int
-    replication_factor: int
-    configs: dict[str, str]
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """The replicas of a new partition."""
-
-    partition: int
-    replicas: tuple[int, ...]
-
-
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a change, or to its dry run; code 0 means success."""
-
-    code: int = 0
-    error: str = "NONE"
-    message: str = ""
-    rule: str = ""
-    status: str = ""
-    partitions: tuple[Placed, ...] = ()
-
-    @property
-    def is_refused(self) -> bool:
-        """True for an error. A topic that was created, but is not ready yet, is none."""
-        return self.code != 0 and self.status != "pending"
-
-    @property
-    def reason(self) -> str:
-        return f"{self.message} ({self.error}{f', by {self.rule}' if self.rule else ''})"
-
-
 class Change(msgspec.Struct, frozen=True):
-    """A change, the line that wants it, the topic before, and the outcome of the dry run."""
+    """A change, the line that wants it, the topic before, and the outcome of the dry run. If the change is impossible,
+    `request` has only the name."""
 
     request: dict[str, Any]
     where: str
-    before: Before | None
-    outcome: Outcome = Outcome()
+    before: TopicSummary | None
+    outcome: ChangeView | None = None
+    impossible: str = ""
 
     @property
     def name(self) -> str:
         return str(self.request["name"])
 
+    @property
+    def is_refused(self) -> bool:
+        return self.outcome is not None and self.outcome.is_refused
+
+    @property
+    def replicas(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The new partitions with their replicas."""
+        return [] if self.outcome is None else [(one.partition, one.replicas) for one in self.outcome.partitions]
+
     def is_same(self, other: Change) -> bool:
         """True if the dry runs of two equal requests had the same outcome, from the same topic."""
-        mine, others = self.outcome, other.outcome
-        return (self.before, mine.code, mine.partitions) == (other.before, others.code, others.partitions)
+        mine, others = (
+            one.before and (one.before.topic_id, one.before.num_partitions, one.before.configs) for one in (self, other)
+        )
+        return (mine, self.is_refused, self.replicas) == (others, other.is_refused, other.replicas)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -89,11 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def refused(self) -> list[Change]:
-        return [one for one in self.changes if one.outcome.is_refused]
-
-
-class _Results(msgspec.Struct, frozen=True):
-    results: tuple[Outcome, ...]
+        return [one for one in self.changes if one.is_refused]
 
 
 def topics_by_name(backend: Backend) -> dict[str, TopicSummary]:
@@ -107,28 +79,31 @@ def agent_of(set_name: str | None) -> str:
 
 
 def differences(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Change]:
-    """The changes without dry runs. Raises FileError for those that are impossible, before it yields any."""
-    current, errors = topics_by_name(backend), list[str]()
-    changes: list[Change] = []
+    """The changes with their dry runs, but without those that change nothing, such as `0.5` to `0.50`. Impossible
+    changes come first, and say why."""
+    wanted = list(_wanted_changes(backend, files, prune=prune))
+    yield from (one for one in wanted if one.impossible)
+    for one in with_outcomes(backend, (one for one in wanted if not one.impossible)):
+        assert one.outcome is not None, "it was submitted"
+        is_same = "configs" in one.request and one.before is not None and one.outcome.configs == one.before.configs
+        if one.is_refused or not is_same:
+            yield one
+
+
+def _wanted_changes(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Change]:
+    current = topics_by_name(backend)
     for wanted in files.topics.values():
-        now = current.get(wanted.name)
-        before = None if now is None else _before(now)
-        problem = None if now is None else _impossible(wanted, now, backend)
-        if problem is not None:
-            errors.append(str(wanted.node.error(f"topic '{wanted.name}' {problem}")))
-            continue
-        requests = [_creation(wanted)] if now is None else _alterations(wanted, now)
-        changes += [Change(one, str(wanted.node), before) for one in requests]
-    check(errors)
-    yield from changes
+        now, where = current.get(wanted.name), str(wanted.node)
+        if now is None:
+            yield Change(_creation(wanted), where, None)
+        elif problem := _problem(wanted, now, backend):
+            yield Change({"type": "alter", "name": wanted.name}, where, now, impossible=problem)
+        else:
+            yield from (Change(one, where, now) for one in _alterations(wanted, now))
     for now in current.values() if prune else ():
         by = now.created_by
         if now.name not in files.topics and by is not None and by.client_id == agent_of(files.name):
-            yield Change({"type": "delete", "name": now.name}, f"no file of set {files.name}", _before(now))
-
-
-def _before(topic: TopicSummary) -> Before:
-    return Before(topic.topic_id, topic.num_partitions, topic.replication_factor, topic.configs)
+            yield Change({"type": "delete", "name": now.name}, f"no file of set {files.name} has it", now)
 
 
 def _creation(wanted: Wanted) -> dict[str, Any]:
@@ -151,7 +126,7 @@ def _alterations(wanted: Wanted, now: TopicSummary) -> Iterator[dict[str, Any]]:
         yield {**request, "num_partitions": wanted.partitions, **rows}
 
 
-def _impossible(wanted: Wanted, now: TopicSummary, backend: Backend) -> str | None:
+def _problem(wanted: Wanted, now: TopicSummary, backend: Backend) -> str | None:
     """Why Kafka cannot make this change, or why it needs another tool; None if it is possible."""
     if wanted.partitions is not None and wanted.partitions < now.num_partitions:
         return f"has {now.num_partitions} partitions: Kafka cannot reduce them to {wanted.partitions}"
@@ -171,7 +146,7 @@ def with_outcomes(backend: Backend, changes: Iterable[Change], *, dry_run: bool 
     for batch in _batches(changes):
         body = {"changes": [one.request for one in batch]}
         dry = "true" if dry_run else None
-        results = backend.send("POST", "/changes", _Results, body=body, validate_only=dry).results
+        results = backend.send("POST", "/changes", ChangesView, body=body, validate_only=dry).results
         for one, outcome in zip(batch, results, strict=True):
             yield msgspec.structs.replace(one, outcome=outcome)
 
@@ -193,9 +168,7 @@ def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
 def repeated(backend: Backend, plan: Plan) -> Iterator[Change]:
     """The changes of a plan as a plan of now would have them."""
     current = topics_by_name(backend)
-    now = ((one, current.get(one.name)) for one in plan.changes)
-    again = (msgspec.structs.replace(one, before=None if found is None else _before(found)) for one, found in now)
-    return with_outcomes(backend, again)
+    return with_outcomes(backend, (msgspec.structs.replace(one, before=current.get(one.name)) for one in plan.changes))
 
 
 # --- text
@@ -207,26 +180,29 @@ def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
         sign, mark, what = _summary(one)
         line = f"{sign} {one.name}: {what}  ({one.where})"
         yield painted(line, mark) if style.colour else line
-        placed = [f"{each.partition}: {','.join(map(str, each.replicas))}" for each in one.outcome.partitions]
+        placed = [f"{partition}:{','.join(map(str, replicas))}" for partition, replicas in one.replicas]
         yield from wrap("; ".join(placed), style.width or _WIDTH, initial_indent="    ", subsequent_indent="    ")
-        if one.outcome.is_refused:
-            line = f"    refused: {one.outcome.reason}"
-            yield painted(line, "bad") if style.colour else line
-        elif one.outcome.message:
-            yield f"    {one.outcome.message}"
+        answer = one.outcome
+        if answer is not None and answer.message:
+            line = f"    {answer.message}"
+            if answer.is_refused:
+                line = f"    refused: {answer.message} ({answer.error}{f', by {answer.rule}' if answer.rule else ''})"
+            yield painted(line, "bad") if style.colour and answer.is_refused else line
 
 
 def _summary(change: Change) -> tuple[str, str, str]:
     """The sign of a change, its mark, and what it does."""
-    request, before, new = change.request, change.before, change.outcome.partitions
+    request, before, new = change.request, change.before, change.replicas
     configs: Mapping[str, str | None] = request.get("configs", {})
     if request["type"] == "create":
         partitions = len(new) or request.get("num_partitions") or len(request.get("assignments", ())) or "default"
-        factor = len(new[0].replicas) if new else request.get("replication_factor", "default")
+        factor = len(new[0][1]) if new else request.get("replication_factor", "default")
         counts = f"{partitions} partitions, factor {factor}"
         return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in configs.items())])
     if request["type"] == "delete":
         return "-", "bad", "deleted"
+    if change.impossible:
+        return "!", "bad", change.impossible
     if before is None:
         return "~", "warning", "the topic does not exist any more"
     if not configs:
