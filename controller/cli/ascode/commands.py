@@ -10,7 +10,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +41,18 @@ from projections.views.topics import TopicSummary
 PLAN_BYTES_MAX: Final = 256 << 20
 EXPLAINED_MAX: Final = 100
 """`drift` looks up the last event of this many changes."""
+_TO_DO: Final = {"create": "to create", "alter": "to change", "delete": "to delete"}
+_DONE: Final = {"create": "created", "alter": "changed", "delete": "deleted"}
 _LAST_EVENT: Final = {"create": "TopicDeleted", "configs": "TopicConfigsChanged", "partitions": "PartitionsAdded"}
+
+
+def plan(options: argparse.Namespace, backend: Backend) -> int:
+    made = _plan_of(options, backend)
+    if options.save is not None:
+        with replacing(options.save) as file:
+            file.write(msgspec.json.encode(made))
+    _show(options, made)
+    return NEGATIVE if made.refused else DONE
 
 
 def _plan_of(options: argparse.Namespace, backend: Backend) -> Plan:
@@ -54,22 +64,32 @@ def _plan_of(options: argparse.Namespace, backend: Backend) -> Plan:
     return Plan(tuple(changes), files.name)
 
 
-def plan(options: argparse.Namespace, backend: Backend) -> int:
-    made = _plan_of(options, backend)
-    if options.save is not None:
-        with replacing(options.save) as file:
-            file.write(msgspec.json.encode(made))
-    show(options, made, lambda style: _plan_lines(made, style), lambda: dict.fromkeys(one.name for one in made.changes))
-    return NEGATIVE if made.refused else DONE
+def _show(options: argparse.Namespace, made: Plan, what: str = "Plan") -> None:
+    def text(style: Style) -> Iterator[str]:
+        yield from lines(made.changes, style)
+        refused = f"; {len(made.refused)} refused" if made.refused else ""
+        nothing = "No changes: the cluster is as the files describe it"
+        counts = counted(made.changes, _DONE if what == "Applied" else _TO_DO)
+        yield f"{what}: {counts}{refused}." if made.changes else f"{nothing}."
+
+    show(options, made, text, lambda: dict.fromkeys(one.name for one in made.changes))
 
 
-def _plan_lines(made: Plan, style: Style) -> Iterator[str]:
-    yield from lines(made.changes, style)
-    if not made.changes:
-        yield "No changes: the cluster is as the files describe it."
-        return
-    refused = f"; {len(made.refused)} would be refused" if made.refused else ""
-    yield f"Plan: {counted(made.changes)}{refused}."
+def drift(options: argparse.Namespace, backend: Backend) -> int:
+    files = FileSet(options.files)
+    found = list(differences(backend, files, prune=files.name is not None))
+    explained = [msgspec.structs.replace(one, since=_cause(backend, one)) for one in found[:EXPLAINED_MAX]]
+    _show(options, Plan((*explained, *found[EXPLAINED_MAX:]), files.name), "Drift")
+    return NEGATIVE if found else DONE
+
+
+def _cause(backend: Backend, change: Change) -> str:
+    """The last event that made a topic differ from the files; empty if there is none."""
+    if change.request["type"] == "delete":
+        return ""
+    kind = "create" if change.before is None else "configs" if "configs" in change.request else "partitions"
+    answer = backend.get(EventsView, f"/topics/{change.name}/events", type=_LAST_EVENT[kind], order="newest", limit=1)
+    return "".join(f"{one.at}: {one.text}" for one in answer.events)
 
 
 def apply(options: argparse.Namespace, backend: Backend) -> int:
@@ -77,56 +97,28 @@ def apply(options: argparse.Namespace, backend: Backend) -> int:
         raise common.Misuse("give either FILE… or --plan FILE")
     if options.plan is not None and options.prune:
         raise common.Misuse("a saved plan has its deletions already, so --prune cannot be used with --plan")
-    made = _plan_of(options, backend) if options.plan is None else _saved(options.plan)
-    if options.plan is not None:
-        _check_unchanged(made, tuple(repeated(backend, made)), options.plan)
+    made = _plan_of(options, backend) if options.plan is None else _saved(options.plan, backend)
     if made.refused:
         shown = "\n".join(lines(made.refused, Style()))
         raise Negative(f"nothing is applied, because {len(made.refused)} changes would be refused:\n{shown}")
     backend.agent = agent_of(made.set)
-    done = tuple(with_outcomes(backend, made.changes, dry_run=False))
-    show(
-        options,
-        Plan(done, made.set),
-        lambda style: _applied_lines(made, done, style),
-        lambda: (one.name for one in done),
-    )
-    return NEGATIVE if any(one.is_refused for one in done) else DONE
+    done = Plan(tuple(with_outcomes(backend, made.changes, dry_run=False)), made.set)
+    _show(options, done, "Applied")
+    return NEGATIVE if done.refused else DONE
 
 
-def _saved(path: Path) -> Plan:
+def _saved(path: Path, backend: Backend) -> Plan:
+    """A saved plan. Raises Negative if a plan of now would differ from it."""
     try:
-        return msgspec.json.decode(read_text(path, PLAN_BYTES_MAX), type=Plan)
+        made = msgspec.json.decode(read_text(path, PLAN_BYTES_MAX), type=Plan)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not a plan that `topicwright plan --save` wrote: {error}") from None
-
-
-def _check_unchanged(made: Plan, again: tuple[Change, ...], path: Path) -> None:
-    """Raise Negative if a plan of now differs from the saved one."""
-    pairs = [(one, now) for one, now in zip(made.changes, again, strict=True) if not one.is_same(now)]
+    pairs = [pair for pair in zip(made.changes, repeated(backend, made), strict=True) if not pair[0].is_same(pair[1])]
     if pairs:
-        shown = [
-            line for one, now in pairs for line in ("planned:", *lines([one], Style()), "now:", *lines([now], Style()))
-        ]
+        shown = [line for one in pairs for line in ("planned, and now:", *lines(one, Style()))]
         why = f"{len(pairs)} changes of {path} have another result now, so nothing is applied: make a new plan"
         raise Negative("\n".join([why, *shown]))
-
-
-def _applied_lines(made: Plan, done: tuple[Change, ...], style: Style) -> Iterator[str]:
-    yield from lines(done, style)
-    moved = [
-        now.name
-        for one, now in zip(made.changes, done, strict=True)
-        if now.request["type"] == "create" and one.replicas != now.replicas
-    ]
-    for name in moved:
-        yield f"{name} is on other brokers than planned: brokers came or went meanwhile"
-    failed = sum(one.is_refused for one in done)
-    yield (
-        f"Applied {len(done) - failed} of {len(done)} changes."
-        if done
-        else "No changes: the cluster is as the files describe it."
-    )
+    return made
 
 
 def write_files(options: argparse.Namespace, backend: Backend) -> int:
@@ -144,30 +136,3 @@ def _described(topic: TopicSummary) -> dict[str, Any]:
         for key, value in topic.configs.items()
     }
     return {**shape, "configs": numbers} if numbers else shape
-
-
-def drift(options: argparse.Namespace, backend: Backend) -> int:
-    files = FileSet(options.files)
-    found = list(differences(backend, files, prune=files.name is not None))
-    causes = [_cause(backend, one) for one in islice(found, EXPLAINED_MAX)]
-
-    def text(style: Style) -> Iterator[str]:
-        for one, cause in zip(found, [*causes, *[None] * (len(found) - len(causes))], strict=True):
-            yield from lines([one], style)
-            if cause is not None:
-                yield f"    since {cause}"
-        yield f"Drift: {counted(found)}." if found else "No drift: the cluster is as the files describe it."
-
-    answer = {"changes": found, "causes": causes}
-    show(options, answer, text, lambda: dict.fromkeys(one.name for one in found))
-    return NEGATIVE if found else DONE
-
-
-def _cause(backend: Backend, change: Change) -> str | None:
-    """The last event that made a topic differ; None if there is none."""
-    request = change.request
-    kind = "create" if request["type"] == "create" else "configs" if "configs" in request else "partitions"
-    if request["type"] == "delete":
-        return None
-    answer = backend.get(EventsView, f"/topics/{change.name}/events", type=_LAST_EVENT[kind], order="newest", limit=1)
-    return next((f"{one.at}: {one.text}" for one in answer.events), None)

@@ -157,7 +157,8 @@ def _julie_topic(prefix: list[str], topic: Node) -> Wanted:
     data_type = [keys["dataType"].text("dataType")] if "dataType" in keys else []
     name = ".".join([*prefix, node.text("name"), *data_type])
     rest = _configs(Node(node.file, node.line, {key: one for key, one in config.items() if key not in _JULIE_COUNTS}))
-    return Wanted(name, node, *(_number(config, key) for key in _JULIE_COUNTS), rest)
+    partitions, factor = (_number(config, key) for key in _JULIE_COUNTS)
+    return Wanted(name, node, partitions, factor, rest)
 
 
 _TEMPLATE: Final = ("partitions", "factor", "configs")

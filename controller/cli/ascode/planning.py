@@ -35,6 +35,8 @@ class Change(msgspec.Struct, frozen=True):
     before: TopicSummary | None
     outcome: ChangeView | None = None
     impossible: str = ""
+    since: str = ""
+    """The event that made the topic differ from the files."""
 
     @property
     def name(self) -> str:
@@ -182,6 +184,8 @@ def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
         yield painted(line, mark) if style.colour else line
         placed = [f"{partition}:{','.join(map(str, replicas))}" for partition, replicas in one.replicas]
         yield from wrap("; ".join(placed), style.width or _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        if one.since:
+            yield f"    since {one.since}"
         answer = one.outcome
         if answer is not None and answer.message:
             line = f"    {answer.message}"
@@ -212,9 +216,7 @@ def _summary(change: Change) -> tuple[str, str, str]:
     return "~", "warning", ", ".join(edits)
 
 
-def counted(changes: Iterable[Change]) -> str:
-    """How many topics are created, changed and deleted."""
-    names: dict[str, set[str]] = {"create": set(), "alter": set(), "delete": set()}
-    for one in changes:
-        names[one.request["type"]].add(one.name)
-    return f"{len(names['create'])} to create, {len(names['alter'])} to change, {len(names['delete'])} to delete"
+def counted(changes: Iterable[Change], verbs: Mapping[str, str]) -> str:
+    """The number of topics by the kind of their change; refused changes do not count."""
+    names = {(one.request["type"], one.name) for one in changes if not one.is_refused}
+    return ", ".join(f"{sum(kind == each for each, _ in names)} {verb}" for kind, verb in verbs.items())
