@@ -7,6 +7,7 @@ error. Exit codes of `drift`: 0 no difference, 1 differences, 2 error.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -41,6 +42,7 @@ from projections.views.topics import TopicSummary
 PLAN_BYTES_MAX: Final = 256 << 20
 EXPLAINED_MAX: Final = 100
 """`drift` looks up the last event of this many changes."""
+_NUMBER: Final = re.compile("0|[1-9][0-9]{0,18}")
 _TO_DO: Final = {"create": "to create", "alter": "to change", "delete": "to delete"}
 _DONE: Final = {"create": "created", "alter": "changed", "delete": "deleted"}
 _LAST_EVENT: Final = {"create": "TopicDeleted", "configs": "TopicConfigsChanged", "partitions": "PartitionsAdded"}
@@ -85,9 +87,9 @@ def drift(options: argparse.Namespace, backend: Backend) -> int:
 
 def _cause(backend: Backend, change: Change) -> str:
     """The last event that made a topic differ from the files; empty if there is none."""
-    if change.request["type"] == "delete":
+    if change.request.type == "delete":
         return ""
-    kind = "create" if change.before is None else "configs" if "configs" in change.request else "partitions"
+    kind = "create" if change.before is None else "configs" if change.request.configs else "partitions"
     answer = backend.get(EventsView, f"/topics/{change.name}/events", type=_LAST_EVENT[kind], order="newest", limit=1)
     return "".join(f"{one.at}: {one.text}" for one in answer.events)
 
@@ -130,9 +132,6 @@ def write_files(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _described(topic: TopicSummary) -> dict[str, Any]:
-    shape: dict[str, Any] = {"partitions": topic.num_partitions, "factor": topic.replication_factor}
-    numbers = {
-        key: int(value) if value.isascii() and value.isdigit() and str(int(value)) == value else value
-        for key, value in topic.configs.items()
-    }
-    return {**shape, "configs": numbers} if numbers else shape
+    shape = {"partitions": topic.num_partitions, "factor": topic.replication_factor}
+    configs = {key: int(value) if _NUMBER.fullmatch(value) else value for key, value in topic.configs.items()}
+    return {**shape, "configs": configs} if configs else shape

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
-from typing import Any, Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -20,17 +20,32 @@ from controller.cli.output import Style, painted
 from controller.cli.reads import common
 from projections.views.topics import ChangesView, ChangeView, TopicSummary, TopicsView, TopicView
 
-CHANGES_PER_REQUEST, PARTITIONS_PER_REQUEST = 100, 10_000
-"""The limits of `POST /v1/changes`."""
-_AGENT: Final = "topicwright apply "
+_REQUEST_SIZE: Final = 10_000
+"""`POST /v1/changes` takes 100 changes, 10,000 partitions and 1 MB: a change is 1 % of this, or more if it is large."""
 _WIDTH: Final = 120
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An item of `POST /v1/changes`."""
+
+    type: Literal["create", "alter", "delete"]
+    name: str
+    configs: dict[str, str | None] = {}
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The part of `_REQUEST_SIZE` that the change needs."""
+        return max(100, self.num_partitions, len(self.assignments), len(msgspec.json.encode(self)) // 50)
 
 
 class Change(msgspec.Struct, frozen=True):
     """A change, the line that wants it, the topic before, and the outcome of the dry run. If the change is impossible,
     `request` has only the name."""
 
-    request: dict[str, Any]
+    request: Request
     where: str
     before: TopicSummary | None
     outcome: ChangeView | None = None
@@ -40,7 +55,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return str(self.request["name"])
+        return self.request.name
 
     @property
     def is_refused(self) -> bool:
@@ -77,7 +92,7 @@ def topics_by_name(backend: Backend) -> dict[str, TopicSummary]:
 
 def agent_of(set_name: str | None) -> str:
     """The client id under which a set creates topics. The log has it for each topic, so `--prune` finds them."""
-    return _AGENT + (set_name or "").strip()
+    return f"topicwright apply {set_name or ''}".strip()
 
 
 def differences(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Change]:
@@ -87,7 +102,7 @@ def differences(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Ch
     yield from (one for one in wanted if one.impossible)
     for one in with_outcomes(backend, (one for one in wanted if not one.impossible)):
         assert one.outcome is not None, "it was submitted"
-        is_same = "configs" in one.request and one.before is not None and one.outcome.configs == one.before.configs
+        is_same = one.request.configs and one.before is not None and one.outcome.configs == one.before.configs
         if one.is_refused or not is_same:
             yield one
 
@@ -99,33 +114,31 @@ def _wanted_changes(backend: Backend, files: FileSet, *, prune: bool) -> Iterato
         if now is None:
             yield Change(_creation(wanted), where, None)
         elif problem := _problem(wanted, now, backend):
-            yield Change({"type": "alter", "name": wanted.name}, where, now, impossible=problem)
+            yield Change(Request("alter", wanted.name), where, now, impossible=problem)
         else:
             yield from (Change(one, where, now) for one in _alterations(wanted, now))
     for now in current.values() if prune else ():
         by = now.created_by
         if now.name not in files.topics and by is not None and by.client_id == agent_of(files.name):
-            yield Change({"type": "delete", "name": now.name}, f"no file of set {files.name} has it", now)
+            yield Change(Request("delete", now.name), f"no file of set {files.name} has it", now)
 
 
-def _creation(wanted: Wanted) -> dict[str, Any]:
-    request: dict[str, Any] = {"type": "create", "name": wanted.name, "configs": wanted.configs}
+def _creation(wanted: Wanted) -> Request:
+    configs = dict(wanted.configs)
     if wanted.replicas is not None:
-        return {**request, "assignments": wanted.replicas}
-    counts = {"num_partitions": wanted.partitions, "replication_factor": wanted.factor}
-    return {**request, **{key: count for key, count in counts.items() if count is not None}}
+        return Request("create", wanted.name, configs, assignments=wanted.replicas)
+    return Request("create", wanted.name, configs, wanted.partitions or -1, wanted.factor or -1)
 
 
-def _alterations(wanted: Wanted, now: TopicSummary) -> Iterator[dict[str, Any]]:
+def _alterations(wanted: Wanted, now: TopicSummary) -> Iterator[Request]:
     """At most two: an alteration has either configs or partitions."""
     given = {**dict.fromkeys(now.configs), **wanted.configs}
     configs = {key: value for key, value in given.items() if value != now.configs.get(key)}
-    request = {"type": "alter", "name": wanted.name}
     if configs:
-        yield {**request, "configs": configs}
+        yield Request("alter", wanted.name, configs)
     if wanted.partitions is not None and wanted.partitions > now.num_partitions:
-        rows = {} if wanted.replicas is None else {"assignments": wanted.replicas[now.num_partitions :]}
-        yield {**request, "num_partitions": wanted.partitions, **rows}
+        rows = (wanted.replicas or ())[now.num_partitions :]
+        yield Request("alter", wanted.name, num_partitions=wanted.partitions, assignments=rows)
 
 
 def _problem(wanted: Wanted, now: TopicSummary, backend: Backend) -> str | None:
@@ -155,14 +168,13 @@ def with_outcomes(backend: Backend, changes: Iterable[Change], *, dry_run: bool 
 
 def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
     batch: list[Change] = []
-    room = PARTITIONS_PER_REQUEST
+    size = 0
     for one in changes:
-        size = max(one.request.get("num_partitions", 0), len(one.request.get("assignments", ())))
-        if batch and (len(batch) == CHANGES_PER_REQUEST or size > room):
+        size += one.request.size
+        if batch and size > _REQUEST_SIZE:
             yield batch
-            batch, room = [], PARTITIONS_PER_REQUEST
+            batch, size = [], one.request.size
         batch.append(one)
-        room -= size
     if batch:
         yield batch
 
@@ -197,26 +209,27 @@ def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
 def _summary(change: Change) -> tuple[str, str, str]:
     """The sign of a change, its mark, and what it does."""
     request, before, new = change.request, change.before, change.replicas
-    configs: Mapping[str, str | None] = request.get("configs", {})
-    if request["type"] == "create":
-        partitions = len(new) or request.get("num_partitions") or len(request.get("assignments", ())) or "default"
-        factor = len(new[0][1]) if new else request.get("replication_factor", "default")
+    if request.type == "create":
+        partitions = len(new) or len(request.assignments) or max(request.num_partitions, 0) or "default"
+        factor = len(new[0][1]) if new else max(request.replication_factor, 0) or "default"
         counts = f"{partitions} partitions, factor {factor}"
-        return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in configs.items())])
-    if request["type"] == "delete":
+        return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in request.configs.items())])
+    if request.type == "delete":
         return "-", "bad", "deleted"
     if change.impossible:
         return "!", "bad", change.impossible
     if before is None:
         return "~", "warning", "the topic does not exist any more"
-    if not configs:
-        return "~", "warning", f"partitions {before.num_partitions} → {request['num_partitions']}"
-    unset = "default"
-    edits = (f"{key} {before.configs.get(key, unset)} → {unset if to is None else to}" for key, to in configs.items())
+    if not request.configs:
+        return "~", "warning", f"partitions {before.num_partitions} → {request.num_partitions}"
+    values = ((key, before.configs.get(key), value) for key, value in request.configs.items())
+    edits = (
+        f"{key} {'default' if old is None else old} → {'default' if to is None else to}" for key, old, to in values
+    )
     return "~", "warning", ", ".join(edits)
 
 
 def counted(changes: Iterable[Change], verbs: Mapping[str, str]) -> str:
     """The number of topics by the kind of their change; refused changes do not count."""
-    names = {(one.request["type"], one.name) for one in changes if not one.is_refused}
+    names = {(one.request.type, one.name) for one in changes if not one.is_refused}
     return ", ".join(f"{sum(kind == each for each, _ in names)} {verb}" for kind, verb in verbs.items())

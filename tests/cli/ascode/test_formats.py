@@ -9,6 +9,8 @@ import pytest
 
 from controller.cli.ascode.desired import FileSet
 from controller.cli.ascode.nodes import FileError
+from tests.docs.test_typed import examples
+from tests.support.tools import ROOT
 
 ONE_TOPIC = {
     "own": """
@@ -159,3 +161,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(FileError) as raised:
             FileSet([path])
         assert str(raised.value) == f"{path}{why}"
+
+
+def test_files_of_the_docs_and_the_example(tmp_path: Path) -> None:
+    (text,) = examples(ROOT / "docs" / "topics-as-code.md", "yaml")
+    (tmp_path / "t.yaml").write_text(text)
+    files = FileSet([tmp_path])
+    assert files.name == "payments"
+    assert files.topics["pay.balances-changelog"].configs == {"min.insync.replicas": "2", "cleanup.policy": "compact"}
+    ledger = {"retention.ms": "604800000", "cleanup.policy": "compact,delete"}
+    assert files.topics["pay.ledger"].configs == ledger
+    assert list(FileSet([ROOT / "examples" / "topics-as-code" / "topics"]).topics) == list(files.topics)[:2]

@@ -126,7 +126,8 @@ def test_a_saved_plan_is_applied_exactly_or_says_what_changed_since(
     assert run("plan", write(tmp_path, {"a": {"partitions": 3}}), "--save", saved).code == 0
     assert run("topic", "delete", "a").code == run("topic", "create", "a").code == 0
     assert "another result now" in run("apply", "--plan", saved).err, "another topic with the same name"
-    for content in ("", "{}", "[" * 100_000):
+    change = {"request": {"type": "move", "name": "a"}, "where": "", "before": None}
+    for content in ("", "{}", "[" * 100_000, json.dumps({"changes": [change]})):
         saved.write_text(content)
         assert "is not a plan that `topicwright plan --save` wrote" in run("apply", "--plan", saved).err
 
@@ -192,6 +193,17 @@ def test_a_plan_of_a_thousand_topics_needs_few_requests(run: Run, server: Topicw
     assert planned.out.endswith("Plan: 1000 to create, 0 to change, 0 to delete.\n")
     assert _requests(server) - before == 11, "one list, and 10 dry runs of 100 topics"
     assert run("apply", file).out.endswith("Applied: 1000 created, 0 changed, 0 deleted.\n")
+    assert run("plan", file).out.startswith("No changes")
+
+
+def test_large_changes_are_split_over_requests(run: Run, server: Topicwright, tmp_path: Path) -> None:
+    many = ",".join(f"{number}:1" for number in range(4_000))  # 27 kB: 40 topics are more than a request may have
+    topics: dict[str, Any] = {f"p{number}": {"factor": 1, "partitions": 1500} for number in range(8)}
+    configs = {"configs": {"leader.replication.throttled.replicas": many}}
+    file = write(tmp_path, {**topics, **dict.fromkeys((f"t{number}" for number in range(40)), configs)})
+    before = _requests(server)
+    assert run("apply", file).out.endswith("Applied: 48 created, 0 changed, 0 deleted.\n")
+    assert _requests(server) - before == 9, "a list, and 4 times 6 to 18 topics, twice"
     assert run("plan", file).out.startswith("No changes")
 
 
