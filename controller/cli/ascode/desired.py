@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -29,15 +29,12 @@ class FileSet:
         self._config_maps: dict[str, Configs] = {}
         self._errors: list[str] = []
         for path in files_of(paths):
-            self._attempt(self._read, path)
+            try:
+                self._read(path)
+            except FileError as error:
+                self._errors.append(str(error))
         self.topics = {one.name: one for one in map(self._completed, self._by_key.values())}
         check(self._errors)
-
-    def _attempt(self, step: Callable[[Path], None], path: Path) -> None:
-        try:
-            step(path)
-        except FileError as error:
-            self._errors.append(str(error))
 
     def _read(self, path: Path) -> None:
         for document in documents(path):

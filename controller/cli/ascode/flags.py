@@ -36,7 +36,7 @@ def _add(commands: Parsers[argparse.ArgumentParser], name: str, *examples: str) 
     lines = "\n".join(f"    topicwright {each}" for each in examples)
     return commands.add_parser(
         name,
-        description=f"{COMMANDS[name].description} {_EXIT_CODES[name]}",
+        description=f"{COMMANDS[name].description}\n{_EXIT_CODES[name]}",
         epilog=f"examples:\n{lines}\n\ndocs/topics-as-code.md describes the files.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -54,8 +54,7 @@ class Node(msgspec.Struct, frozen=True):
         """A whole number from `low` to Kafka's INT32 maximum. Raises FileError."""
         given = self.value if isinstance(self.value, str) else ""
         if not _WHOLE.fullmatch(given) or not low <= int(given) <= INT32_MAX:
-            shown = repr(shortened(given, _QUOTED_CHARS_MAX)) if given else self._kind()
-            raise self.error(f"{what} must be a whole number from {low} to {INT32_MAX}, not {shown}")
+            raise self.error(f"{what} must be a whole number from {low} to {INT32_MAX}, not {self._kind()}")
         return int(given)
 
     def items(self, what: str) -> list[Node]:
@@ -70,25 +69,19 @@ class Node(msgspec.Struct, frozen=True):
             raise self.error(f"{what} must be a mapping, not {self._kind()}")
         return self.value or {}
 
-    def keys(self, what: str, allowed: Collection[str], ignored: Collection[str] = ()) -> dict[str, Node]:
-        """The nodes of a mapping with the allowed keys, without the ignored ones. Raises FileError."""
+    def keys(self, what: str, allowed: Collection[str]) -> dict[str, Node]:
+        """The nodes of a mapping that may have only these keys. Raises FileError."""
         found = self.mapping(what)
         for key, node in found.items():
-            if key not in allowed and key not in ignored:
+            if key not in allowed:
                 known = suggestion(key, allowed) or f"; allowed: {', '.join(allowed)}"
                 raise node.error(f"{shortened(key, _QUOTED_CHARS_MAX)}: unknown key of {what}{known}")
-        return {key: node for key, node in found.items() if key in allowed}
+        return found
 
     def _kind(self) -> str:
-        match self.value:
-            case None:
-                return "empty"
-            case str():
-                return repr(shortened(self.value, _QUOTED_CHARS_MAX))
-            case list():
-                return "a list"
-            case _:
-                return "a mapping"
+        if isinstance(self.value, str):
+            return repr(shortened(self.value, _QUOTED_CHARS_MAX))
+        return {list: "a list", dict: "a mapping"}.get(type(self.value), "empty")
 
 
 def files_of(given: Iterable[Path]) -> list[Path]:

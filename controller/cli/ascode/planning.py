@@ -190,20 +190,23 @@ def repeated(backend: Backend, plan: Plan) -> Iterator[Change]:
 
 def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
     """Each change with its replicas, and why it would be refused."""
+
+    def marked(line: str, mark: str) -> str:
+        return painted(line, mark) if style.colour else line
+
     for one in changes:
         sign, mark, what = _summary(one)
-        line = f"{sign} {one.name}: {what}  ({one.where})"
-        yield painted(line, mark) if style.colour else line
+        yield marked(f"{sign} {one.name}: {what}  ({one.where})", mark)
         placed = [f"{partition}:{','.join(map(str, replicas))}" for partition, replicas in one.replicas]
         yield from wrap("; ".join(placed), style.width or _WIDTH, initial_indent="    ", subsequent_indent="    ")
         if one.since:
             yield f"    since {one.since}"
         answer = one.outcome
-        if answer is not None and answer.message:
-            line = f"    {answer.message}"
-            if answer.is_refused:
-                line = f"    refused: {answer.message} ({answer.error}{f', by {answer.rule}' if answer.rule else ''})"
-            yield painted(line, "bad") if style.colour and answer.is_refused else line
+        if one.is_refused and answer is not None:
+            by = f", by {answer.rule}" if answer.rule else ""
+            yield marked(f"    refused: {answer.message} ({answer.error}{by})", "bad")
+        elif answer is not None and answer.message:
+            yield f"    {answer.message}"
 
 
 def _summary(change: Change) -> tuple[str, str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 from textwrap import dedent
 
@@ -9,6 +11,7 @@ import pytest
 
 from controller.cli.ascode.desired import FileSet
 from controller.cli.ascode.nodes import FileError
+from controller.cli.main import parser
 from tests.docs.test_typed import examples
 from tests.support.tools import ROOT
 
@@ -172,3 +175,6 @@ def test_files_of_the_docs_and_the_example(tmp_path: Path) -> None:
     ledger = {"retention.ms": "604800000", "cleanup.policy": "compact,delete"}
     assert files.topics["pay.ledger"].configs == ledger
     assert list(FileSet([ROOT / "examples" / "topics-as-code" / "topics"]).topics) == list(files.topics)[:2]
+    workflow = (ROOT / "examples" / "topics-as-code" / ".github" / "workflows" / "topics.yaml").read_text()
+    typed = [shlex.split(line)[1:] for line in re.findall(r"topicwright (?:plan|apply|drift)[^|\n]*", workflow)]
+    assert {parser(words[0]).parse_args(words).command for words in typed} == {"plan", "apply", "drift"}
