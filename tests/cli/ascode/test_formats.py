@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from controller.cli.ascode.desired import FileSet
 from controller.cli.ascode.nodes import FileError
@@ -178,3 +181,29 @@ def test_files_of_the_docs_and_the_example(tmp_path: Path) -> None:
     workflow = (ROOT / "examples" / "topics-as-code" / ".github" / "workflows" / "topics.yaml").read_text()
     typed = [shlex.split(line)[1:] for line in re.findall(r"topicwright (?:plan|apply|drift)[^|\n]*", workflow)]
     assert {parser(words[0]).parse_args(words).command for words in typed} == {"plan", "apply", "drift"}
+
+
+WORDS = (
+    "set defaults templates topics partitions factor replicas configs meta spec name placement strategy apiVersion kind"
+)
+WORDS += (
+    " metadata items data configMapRefs context projects dataType config special_topics settings retentionMinutes *"
+)
+TEXTS = st.sampled_from(
+    [*WORDS.split(), "kafka.jikkou.io/v1", "kafka.strimzi.io/v1", "KafkaTopic", "ConfigMap", "static"]
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.text(max_size=5)
+DOCUMENTS = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=5), max_leaves=25
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(DOCUMENTS.map(json.dumps), max_size=3).map("\n---\n".join).map(str.encode) | st.binary(max_size=60))
+def test_any_content_is_read_or_is_an_error_with_its_file(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "t.yaml"
+    file.write_bytes(content)
+    try:
+        FileSet([file])
+    except FileError as error:
+        assert all(line.startswith((str(file), "and ")) for line in str(error).splitlines())
