@@ -81,7 +81,7 @@ class Node(msgspec.Struct, frozen=True):
     def _kind(self) -> str:
         if isinstance(self.value, str):
             return repr(shortened(self.value, _QUOTED_CHARS_MAX))
-        return {list: "a list", dict: "a mapping"}.get(type(self.value), "empty")
+        return "empty" if self.value is None else "a list" if isinstance(self.value, list) else "a mapping"
 
 
 def files_of(given: Iterable[Path]) -> list[Path]:
