@@ -51,6 +51,8 @@ class Backend:
     def __init__(self) -> None:
         self.archive_files = 0
         """Files of the log's archive that were fetched for the answers so far."""
+        self.agent = "topicwright"
+        """The User-Agent of requests, which the log has as the client id."""
 
     def close(self) -> None:
         """Close the connection or the data folder."""
@@ -144,7 +146,7 @@ class HttpBackend(Backend):
         super().__init__()
         access = access or Access()
         self._address = str(address)
-        self._headers = {"User-Agent": "topicwright"}
+        self._headers: dict[str, str] = {}
         if access.authorization is not None:
             self._headers["Authorization"] = access.authorization
         self._connection = access.connection(address, timeout_s)
@@ -177,7 +179,7 @@ class HttpBackend(Backend):
         return answer.status, answer.headers.get("topicwright-archive", "0"), self._read(answer)
 
     def _request(self, method: str, path: str, body: bytes = b"") -> http.client.HTTPResponse:
-        headers = {**self._headers, "Content-Type": "application/json"} if body else self._headers
+        headers = {**self._headers, "User-Agent": self.agent, **({"Content-Type": "application/json"} if body else {})}
         try:
             self._connection.request(method, path, body or None, headers)
             return self._connection.getresponse()

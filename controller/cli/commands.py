@@ -46,6 +46,12 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     },
     "change": {
         "topic": Command("reads.flags", "create, delete, alter or grow a topic"),
+        "plan": Command(
+            "ascode.flags", "show the changes that bring topics to what files describe, and change nothing"
+        ),
+        "apply": Command("ascode.flags", "create and change topics as files describe them"),
+        "import": Command("ascode.flags", "print the topics of a cluster as a file for plan and apply"),
+        "drift": Command("ascode.flags", "compare the topics of a cluster with files"),
         "users": Command("flags", "add, list and remove users"),
         "leave": Command("flags", "remove a voter from a KRaft quorum"),
         "adopt": Command("flags", "take over a running cluster from Kafka's controller"),

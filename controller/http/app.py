@@ -42,7 +42,7 @@ from controller.http.permissions import Reader, SealedCursors
 from controller.http.query_threads import remember_accepted
 from controller.http.reads import NewestHead
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters, schemas_of
-from controller.http.writes import BrokerControl
+from controller.http.writes import BrokerControl, ChangesBody
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.queries.proving import Sign, head_of, unsigned
@@ -103,7 +103,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     """Returns the generated OpenAPI document, completed in place."""
     components = document["components"]
     components["securitySchemes"] = _LOGINS
-    components["schemas"].update(schemas_of(ProblemView))
+    components["schemas"].update(schemas_of(ProblemView) | schemas_of(ChangesBody))
     document["security"] = [{"bearer": []}, {"basic": []}, {}]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

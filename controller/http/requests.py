@@ -171,7 +171,9 @@ def body_of(fields: dict[str, object], kind: type[_T]) -> _T:
 def _problem(message: str, kind: type[msgspec.Struct]) -> str:
     what, _, path = message.partition(" - at `")
     if what.startswith("Object contains unknown field"):
-        return f"{what.split('`')[1]}: unknown field; allowed are {', '.join(kind.__struct_fields__)}"
+        unknown, within = what.split("`")[1], path.rstrip("`").removeprefix("$.")
+        known = "" if within else f"; allowed are {', '.join(kind.__struct_fields__)}"
+        return f"{within}{'.' if within else ''}{unknown}: unknown field{known}"
     field = path.rstrip("`").replace("key` in `", "key of ").replace("$.", "")
     return f"{field or 'body'}: {what}"
 

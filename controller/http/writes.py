@@ -1,9 +1,11 @@
-"""Changes over HTTP: create, alter and delete topics, with the same commands as the Kafka protocol; and control
-simulated brokers. A path of a simulated broker returns the broker's new settings before the controller reacts.
+"""Changes over HTTP: create, alter and delete topics, one or many in a request, with the same commands as the Kafka
+protocol; and control simulated brokers. A path of a simulated broker returns the broker's new settings before the
+controller reacts.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol, runtime_checkable
 from urllib.parse import quote
@@ -15,17 +17,28 @@ from litestar.params import FromPath, QueryParameter
 
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi
-from controller.http.changes import Changes
-from controller.http.errors import HttpRequest, invalid, refusal_of
+from controller.http.changes import KEY, Changes
+from controller.http.errors import HttpRequest, Refused, invalid, refusal_of
 from controller.http.permissions import Reader
 from controller.http.requests import caller_of, described, read_body
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.configs.changes import OpType
+from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.catalog import Assignment, ConfigOp
 from events.names import BrokerId, TopicName
 from projections.views.brokers import SimulatedBrokerView
-from projections.views.topics import AlteredView, CreatedView, DeletedView, altered, created, deleted
+from projections.views.topics import (
+    AlteredView,
+    ChangesView,
+    ChangeView,
+    CreatedView,
+    DeletedView,
+    altered,
+    created,
+    deleted,
+    partitions,
+)
 from projections.views.view import view_of
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
@@ -34,11 +47,13 @@ Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
 _Factor = Annotated[int, msgspec.Meta(ge=-1, le=INT16_MAX)]
 _Id = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 Timeout = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
+_DryRun = Annotated[bool, QueryParameter(description="Dry run: validate, and change nothing")]
 _Reader = NamedDependency[Reader]
 _Changes = NamedDependency[Changes]
 _Replicas = tuple[_Id, ...]
 PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
 """Limits of one request: Kafka's limit on partitions, and far more configs than exist."""
+CHANGES_MAX = 100
 InOrder = Annotated[tuple[_Replicas, ...], msgspec.Meta(max_length=PARTITIONS_MAX)]
 _ById = Annotated[dict[_Id, _Replicas], msgspec.Meta(max_length=PARTITIONS_MAX)]
 ConfigValues = Annotated[dict[str, str | int | float | bool | None], msgspec.Meta(max_length=CONFIGS_MAX)]
@@ -102,11 +117,18 @@ async def create(
 
 
 @delete("/topics/{name:str}", status_code=200)
-async def delete_topic(name: FromPath[str], request: HttpRequest, changes: _Changes) -> DeletedView:
+async def delete_topic(
+    name: FromPath[str], request: HttpRequest, changes: _Changes, validate_only: _DryRun = False
+) -> DeletedView:
     """Delete a topic. Its history remains in the log."""
+    return await remove(changes, request, name, validate_only)
+
+
+async def remove(changes: Changes, request: HttpRequest, name: str, validate_only: bool = False) -> DeletedView:
+    """The response to a deletion. Raises Refused."""
     api = changes.api
-    denied = api.denial_of_delete(caller_of(request), name)
-    command = DeleteTopic(topic=TopicName(name), denied=denied, **changes.stamps(request))
+    denied, stamps = api.denial_of_delete(caller_of(request), name), changes.stamps(request, is_dry_run=validate_only)
+    command = DeleteTopic(topic=TopicName(name), denied=denied, validate_only=validate_only, **stamps)
     known = api.topic(name)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted]))
     if answer.code:
@@ -139,7 +161,7 @@ async def alter_topic(
     name: FromPath[str],
     request: HttpRequest,
     changes: _Changes,
-    validate_only: Annotated[bool, QueryParameter(description="Dry run: validate, and change nothing")] = False,
+    validate_only: _DryRun = False,
 ) -> AlteredView:
     """Change the configs of a topic, or add partitions to it."""
     return await alter(changes, request, name, await read_body(request, AlterBody), validate_only)
@@ -149,13 +171,17 @@ async def alter(
     changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
 ) -> AlteredView:
     """The response to a change. Raises Refused."""
+    return altered(await _alter(changes, request, name, body, validate_only), changes.api.topic(name), validate_only)
+
+
+async def _alter(changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool) -> Answer:
     api = changes.api
     stamps = changes.stamps(request, is_dry_run=validate_only)
     command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted], body.timeout_ms))
     if answer.code:
         raise refusal_of(answer)
-    return altered(answer, api.topic(name), validate_only)
+    return answer
 
 
 def _command(
@@ -175,6 +201,62 @@ def _command(
     assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
     denied, count = controller_api.denial(caller, "Alter", topic), body.num_partitions
     return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
+
+
+class Creation(CreateBody, frozen=True, forbid_unknown_fields=True, tag="create"):
+    """A topic to create, among other changes."""
+
+
+class Alteration(AlterBody, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="alter"):
+    """A change of a topic, among other changes."""
+
+    name: str
+
+
+class Deletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="delete"):
+    """A topic to delete, among other changes."""
+
+    name: str
+
+
+class ChangesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Changes of topics, each decided by itself and in this order."""
+
+    changes: Annotated[tuple[Creation | Alteration | Deletion, ...], msgspec.Meta(min_length=1, max_length=CHANGES_MAX)]
+
+
+@post("/changes", status_code=200, operation_class=described(ChangesBody))
+async def change_topics(request: HttpRequest, changes: _Changes, validate_only: _DryRun = False) -> ChangesView:
+    """Create, alter and delete many topics. The status is 200 also if some of the changes are refused."""
+    if KEY in request.headers:
+        raise invalid(f"{KEY}: not allowed with many changes")
+    of_all = (await read_body(request, ChangesBody)).changes
+    sizes = [0 if isinstance(one, Deletion) else max(one.num_partitions, len(one.assignments)) for one in of_all]
+    if len(of_all) > 1 and sum(sizes) > PARTITIONS_MAX:
+        raise invalid(f"changes: {sum(sizes)} partitions; all changes of a request may have {PARTITIONS_MAX}")
+    made = (_made(changes, request, one, validate_only) for one in of_all)
+    return ChangesView(tuple(await asyncio.gather(*made)))
+
+
+async def _made(
+    changes: Changes, request: HttpRequest, change: Creation | Alteration | Deletion, validate_only: bool
+) -> ChangeView:
+    api, name = changes.api, change.name
+    try:
+        match change:
+            case Creation():
+                return ChangeView.of((await create(changes, request, change, validate_only)).content)
+            case Alteration():
+                before = api.topic(name)
+                answer = await _alter(changes, request, name, change, validate_only)
+                first = 0 if before is None else len(before.partitions)
+                new = () if answer.topic is None else answer.topic.partitions[first:]
+                view = altered(answer, api.topic(name), validate_only)
+                return ChangeView.of(view, partitions=partitions(new, api.cluster.live, first))
+            case Deletion():
+                return ChangeView.of(await remove(changes, request, name, validate_only))
+    except Refused as refusal:
+        return ChangeView.of(refusal.error, name=name)
 
 
 DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake

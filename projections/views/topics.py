@@ -172,11 +172,42 @@ class DeletedView(TopicAnswerView, frozen=True, kw_only=True):
     topic_id: str
 
 
-def partitions(of_topic: Iterable[Partition], live: Live) -> tuple[PartitionView, ...]:
-    """Partitions ordered by id."""
+class ChangeView(TopicAnswerView, frozen=True, kw_only=True):
+    """The outcome of one of many changes. A refused change has its `rule`. The other fields are those of CreatedView or
+    AlteredView, as far as the change has them; `partitions` are the new ones."""
+
+    request_id: str = ""
+    error: str = "NONE"
+    code: int = 0
+    message: str = ""
+    rule: str = ""
+    status: str = ""
+    num_partitions: int = 0
+    configs: dict[str, str] = {}
+    partitions: tuple[PartitionView, ...] = ()
+
+    @classmethod
+    def of(cls, view: CreatedView | AlteredView | DeletedView | ErrorView, **given: Any) -> ChangeView:
+        """The outcome of a change that got this response, with the given fields that the response lacks."""
+        return cls(**given, **{field: getattr(view, field) for field in cls.__struct_fields__ if hasattr(view, field)})
+
+    @property
+    def is_refused(self) -> bool:
+        """True for an error; a topic that was created but is not ready yet is none."""
+        return self.code != 0 and self.status != "pending"
+
+
+class ChangesView(msgspec.Struct, frozen=True):
+    """The outcomes of many changes, in the order of the request."""
+
+    results: tuple[ChangeView, ...]
+
+
+def partitions(of_topic: Iterable[Partition], live: Live, first: int = 0) -> tuple[PartitionView, ...]:
+    """Partitions ordered by id, which begin with `first`."""
     return tuple(
         view_of(PartitionView, one, partition=number, offline=offline_replicas(one, live))
-        for number, one in enumerate(of_topic)
+        for number, one in enumerate(of_topic, first)
     )
 
 

@@ -1,0 +1,1 @@
+"""Topics as code: `topicwright plan`, `apply`, `import` and `drift`."""

@@ -1,0 +1,238 @@
+"""Plans: the changes that bring topics to what files describe, each with its dry run.
+
+A change is an item of `POST /v1/changes`. The service decides a dry run with the same rules as the change itself, and
+places replicas by name and live brokers. So the plan has the very replicas, and a plan that is made again shows whether
+anything has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from textwrap import wrap
+from typing import Final, Literal
+
+import msgspec
+
+from controller.cli.ascode.desired import FileSet
+from controller.cli.ascode.formats import Wanted
+from controller.cli.backend import Backend
+from controller.cli.output import Style, painted
+from controller.cli.reads import common
+from projections.views.topics import ChangesView, ChangeView, TopicSummary, TopicsView, TopicView
+
+_REQUEST_SIZE: Final = 10_000
+"""`POST /v1/changes` takes 100 changes, 10,000 partitions and 1 MB: a change is 1 % of this, or more if it is large."""
+_WIDTH: Final = 120
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An item of `POST /v1/changes`."""
+
+    type: Literal["create", "alter", "delete"]
+    name: str
+    configs: dict[str, str | None] = {}
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The part of `_REQUEST_SIZE` that the change needs."""
+        return max(100, self.num_partitions, len(self.assignments), len(msgspec.json.encode(self)) // 50)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change, the line that wants it, the topic before, and the outcome of the dry run. If the change is impossible,
+    `request` has only the name."""
+
+    request: Request
+    where: str
+    before: TopicSummary | None
+    outcome: ChangeView | None = None
+    impossible: str = ""
+    since: str = ""
+    """The event that made the topic differ from the files."""
+
+    @property
+    def name(self) -> str:
+        return self.request.name
+
+    @property
+    def is_refused(self) -> bool:
+        return self.outcome is not None and self.outcome.is_refused
+
+    @property
+    def replicas(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The new partitions with their replicas."""
+        return [] if self.outcome is None else [(one.partition, one.replicas) for one in self.outcome.partitions]
+
+    def is_same(self, other: Change) -> bool:
+        """True if the dry runs of two equal requests had the same outcome, from the same topic."""
+        mine, others = (
+            one.before and (one.before.topic_id, one.before.num_partitions, one.before.configs) for one in (self, other)
+        )
+        return (mine, self.is_refused, self.replicas) == (others, other.is_refused, other.replicas)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Changes in the order in which they are applied, and the name of the set of files."""
+
+    changes: tuple[Change, ...]
+    set: str | None = None
+
+    @property
+    def refused(self) -> list[Change]:
+        return [one for one in self.changes if one.is_refused]
+
+
+def topics_by_name(backend: Backend) -> dict[str, TopicSummary]:
+    pages = common.pages(backend, TopicsView, "/topics", limit=common.PAGE)
+    return {one.name: one for page in pages for one in page.topics}
+
+
+def agent_of(set_name: str | None) -> str:
+    """The client id under which a set creates topics. The log has it for each topic, so `--prune` finds them."""
+    return f"topicwright apply {set_name or ''}".strip()
+
+
+def differences(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Change]:
+    """The changes with their dry runs, but without those that change nothing, such as `0.5` to `0.50`. Impossible
+    changes come first, and say why."""
+    wanted = list(_wanted_changes(backend, files, prune=prune))
+    yield from (one for one in wanted if one.impossible)
+    for one in with_outcomes(backend, (one for one in wanted if not one.impossible)):
+        assert one.outcome is not None, "it was submitted"
+        is_same = one.request.configs and one.before is not None and one.outcome.configs == one.before.configs
+        if one.is_refused or not is_same:
+            yield one
+
+
+def _wanted_changes(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Change]:
+    current = topics_by_name(backend)
+    for wanted in files.topics.values():
+        now, where = current.get(wanted.name), str(wanted.node)
+        if now is None:
+            yield Change(_creation(wanted), where, None)
+        elif problem := _problem(wanted, now, backend):
+            yield Change(Request("alter", wanted.name), where, now, impossible=problem)
+        else:
+            yield from (Change(one, where, now) for one in _alterations(wanted, now))
+    for now in current.values() if prune else ():
+        by = now.created_by
+        if now.name not in files.topics and by is not None and by.client_id == agent_of(files.name):
+            yield Change(Request("delete", now.name), f"no file of set {files.name} has it", now)
+
+
+def _creation(wanted: Wanted) -> Request:
+    configs = dict(wanted.configs)
+    if wanted.replicas is not None:
+        return Request("create", wanted.name, configs, assignments=wanted.replicas)
+    return Request("create", wanted.name, configs, wanted.partitions or -1, wanted.factor or -1)
+
+
+def _alterations(wanted: Wanted, now: TopicSummary) -> Iterator[Request]:
+    """At most two: an alteration has either configs or partitions."""
+    given = {**dict.fromkeys(now.configs), **wanted.configs}
+    configs = {key: value for key, value in given.items() if value != now.configs.get(key)}
+    if configs:
+        yield Request("alter", wanted.name, configs)
+    if wanted.partitions is not None and wanted.partitions > now.num_partitions:
+        rows = (wanted.replicas or ())[now.num_partitions :]
+        yield Request("alter", wanted.name, num_partitions=wanted.partitions, assignments=rows)
+
+
+def _problem(wanted: Wanted, now: TopicSummary, backend: Backend) -> str | None:
+    """Why Kafka cannot make this change, or why it needs another tool; None if it is possible."""
+    if wanted.partitions is not None and wanted.partitions < now.num_partitions:
+        return f"has {now.num_partitions} partitions: Kafka cannot reduce them to {wanted.partitions}"
+    tool = "kafka-reassign-partitions does this, because it copies records"
+    if wanted.factor not in (None, now.replication_factor):
+        return f"has the factor {now.replication_factor}, and the file {wanted.factor}: {tool}"
+    if wanted.replicas is not None:
+        existing = backend.get(TopicView, "/topics", wanted.name).partitions
+        for one, row in zip(existing, wanted.replicas, strict=False):
+            if one.replicas != row:
+                return f"has partition {one.partition} on {list(one.replicas)}, and the file on {list(row)}: {tool}"
+    return None
+
+
+def with_outcomes(backend: Backend, changes: Iterable[Change], *, dry_run: bool = True) -> Iterator[Change]:
+    """Submit changes, or their dry runs, in as few requests as possible; yields each with its outcome."""
+    for batch in _batches(changes):
+        body = {"changes": [one.request for one in batch]}
+        dry = "true" if dry_run else None
+        results = backend.send("POST", "/changes", ChangesView, body=body, validate_only=dry).results
+        for one, outcome in zip(batch, results, strict=True):
+            yield msgspec.structs.replace(one, outcome=outcome)
+
+
+def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    batch: list[Change] = []
+    size = 0
+    for one in changes:
+        size += one.request.size
+        if batch and size > _REQUEST_SIZE:
+            yield batch
+            batch, size = [], one.request.size
+        batch.append(one)
+    if batch:
+        yield batch
+
+
+def repeated(backend: Backend, plan: Plan) -> Iterator[Change]:
+    """The changes of a plan as a plan of now would have them."""
+    current = topics_by_name(backend)
+    return with_outcomes(backend, (msgspec.structs.replace(one, before=current.get(one.name)) for one in plan.changes))
+
+
+# --- text
+
+
+def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
+    """Each change with its replicas, and why it would be refused."""
+
+    def marked(line: str, mark: str) -> str:
+        return painted(line, mark) if style.colour else line
+
+    for one in changes:
+        sign, mark, what = _summary(one)
+        yield marked(f"{sign} {one.name}: {what}  ({one.where})", mark)
+        placed = [f"{partition}:{','.join(map(str, replicas))}" for partition, replicas in one.replicas]
+        yield from wrap("; ".join(placed), style.width or _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        if one.since:
+            yield f"    since {one.since}"
+        answer = one.outcome
+        if one.is_refused and answer is not None:
+            by = f", by {answer.rule}" if answer.rule else ""
+            yield marked(f"    refused: {answer.message} ({answer.error}{by})", "bad")
+        elif answer is not None and answer.message:
+            yield f"    {answer.message}"
+
+
+def _summary(change: Change) -> tuple[str, str, str]:
+    """The sign of a change, its mark, and what it does."""
+    request, before, new = change.request, change.before, change.replicas
+    if request.type == "create":
+        partitions = len(new) or len(request.assignments) or max(request.num_partitions, 0) or "default"
+        factor = len(new[0][1]) if new else max(request.replication_factor, 0) or "default"
+        counts = f"{partitions} partitions, factor {factor}"
+        return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in request.configs.items())])
+    if request.type == "delete":
+        return "-", "bad", "deleted"
+    if change.impossible:
+        return "!", "bad", change.impossible
+    if before is None:
+        return "~", "warning", "the topic does not exist any more"
+    if not request.configs:
+        return "~", "warning", f"partitions {before.num_partitions} → {request.num_partitions}"
+    values = ((key, before.configs.get(key), value) for key, value in request.configs.items())
+    edits = (
+        f"{key} {'default' if old is None else old} → {'default' if to is None else to}" for key, old, to in values
+    )
+    return "~", "warning", ", ".join(edits)
+
+
+def counted(changes: Iterable[Change], verbs: Mapping[str, str]) -> str:
+    """The number of topics by the kind of their change; refused changes do not count."""
+    names = {(one.request.type, one.name) for one in changes if not one.is_refused}
+    return ", ".join(f"{sum(kind == each for each, _ in names)} {verb}" for kind, verb in verbs.items())
