@@ -235,9 +235,9 @@ def _counted(part: Query, end: int) -> Counted | None:
     counted, after = Counted(), ""
     while counted.topics <= TOPICS_MAX and counted.partitions <= PARTITIONS_MAX:
         page = part.topics_at(end, after, KEYS_AT_ONCE)
-        of_page = [one for row in page.rows for one in row.partitions]
+        partitions = sum(len(row.partitions) for row in page.rows)
         pending = sum(row.ready_at_ms is None for row in page.rows)
-        counted = counted.plus(Counted(len(page.rows), len(of_page), pending, tallied(of_page)))
+        counted = counted.plus(Counted(len(page.rows), partitions, pending, tallied(page.rows)))
         if page.reached is None:
             return counted
         after = page.reached

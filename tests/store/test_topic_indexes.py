@@ -11,7 +11,7 @@ from controller.brokers.kraft import projector
 from controller.machine.apply import apply
 from controller.store import keys, request_index, store, stored_topics, topic_indexes, tree
 from controller.store.store import TopicStore
-from controller.store.topic_indexes import Health, Tallies, placeholders
+from controller.store.topic_indexes import Health, placeholders, situations, tallied, unhealthy_situations
 from controller.stream.log import partition
 from events.codec import encode_event
 from events.logs.archive import manifest
@@ -22,7 +22,7 @@ from tests.events.golden import HISTORIES, REAL, history
 from tests.projections.logs import kept, story
 
 
-def counted(store: TopicStore) -> Tallies:
+def counted(store: TopicStore) -> tuple[dict[int, tuple[int, int]], Health, dict[str, int]]:
     partitions = [one for topic in store.durable_from(None) for one in topic.partitions]
     leaders = Counter(one.leader for one in partitions)
     replicas = Counter(replica for one in partitions for replica in one.replicas)
@@ -31,7 +31,9 @@ def counted(store: TopicStore) -> Tallies:
         leaders[NO_LEADER],
         sum(count for replica, count in replicas.items() if replica < 0),
     )
-    return Tallies(health, {key: (leaders[key], replicas[key]) for key in leaders.keys() | replicas.keys() if key >= 0})
+    loads = {key: (leaders[key], replicas[key]) for key in leaders.keys() | replicas.keys() if key >= 0}
+    each = {topic.name: sum(situations(topic).values()) for topic in store.durable_from(None)}
+    return loads, health, {name: count for name, count in each.items() if count}
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 1000])
@@ -50,8 +52,13 @@ def test_tallies_and_indexes_by_health_and_age_match_the_topics(name: str, at_on
         log.flush()
         store.became_durable(state)
         entries = []
-        assert store.durable_tallies == counted(store), number
         everything = list(store.durable_from(None))
+        loads, health, unhealthy_partitions = counted(store)
+        assert store.durable_tallies == tallied(everything), number
+        assert (store.durable_tallies.brokers, store.durable_tallies.health) == (loads, health)
+        assert {key: sum(some.values()) for key, some in unhealthy_situations(log)} == {
+            name.replace(".", "_"): count for name, count in unhealthy_partitions.items()
+        }
         waits = {topic.name for topic in everything if topic.ready_at_ms is None}
         unhealthy = {
             topic.name
