@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import Protocol
 
 import msgspec
@@ -196,8 +196,8 @@ class TopicStore:
         return shard_keys(self._log, WAITING, after)
 
     def durable_waiting(self, limit: int) -> list[Topic]:
-        """The first `limit` topics that were never ready."""
-        return list(self._each_durable(islice(self.durable_keys_waiting(), limit)))
+        """The first `limit` topics that were never ready; fewer if they have PARTITIONS_PER_SLICE partitions."""
+        return slice_of(self._each_durable(self.durable_keys_waiting()), limit, PARTITIONS_PER_SLICE)
 
     def durable_unhealthy(self, after: str | None) -> Iterator[Topic]:
         """The topics that were never ready, or have under-replicated or offline partitions or placeholders, ordered by

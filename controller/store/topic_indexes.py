@@ -25,7 +25,7 @@ from controller.store.keys import Puts, shard_keys
 from events import catalog
 from events.catalog import Partition
 from events.logs.log import EventLog
-from events.names import NO_LEADER, BrokerId, ShardKey, is_placeholder
+from events.names import NO_LEADER, BrokerId, ShardKey, TopicName, is_placeholder
 
 UNHEALTHY, TALLIES, REPLICAS, CREATED_IN = b"x", b"y", b"r", b"b"
 _ID = struct.Struct(">I")
@@ -197,7 +197,14 @@ def _sums(some: Mapping[_Key, tuple[int, int]], others: Mapping[_Key, tuple[int,
     return sums
 
 
-_decode_situations = msgspec.msgpack.Decoder(dict[Situation, int]).decode
+class Unhealthy(msgspec.Struct, frozen=True, array_like=True):
+    """An entry of the index by health: a topic and the situations of its unhealthy partitions."""
+
+    name: TopicName
+    situations: Situations
+
+
+_decode_unhealthy = msgspec.msgpack.Decoder(Unhealthy).decode
 _decode_tallies = msgspec.msgpack.Decoder(Tallies).decode
 
 
@@ -224,7 +231,7 @@ class HealthIndex:
             stored = None if before is None else self._log.get(entry)
             if stored is None and not gained:
                 continue
-            was = _NO_SITUATIONS if stored is None else _decode_situations(stored)
+            was = _NO_SITUATIONS if stored is None else _decode_unhealthy(stored).situations
             now: Situations = {}
             if before is not None and after is not None:
                 now = Counter(was)
@@ -234,7 +241,7 @@ class HealthIndex:
             elif after is not None:
                 now = gained
             if now != was:
-                puts[entry] = _encode(now) if now else None
+                puts[entry] = _encode(Unhealthy(after.name, now)) if after is not None and now else None
                 tallies = tallies.moved(was, now)
         if any(load != (0, 0) for load in loads.values()):
             tallies = Tallies(_sums(tallies.brokers, loads), tallies.situations)
@@ -258,9 +265,9 @@ def situations(topic: Topic) -> Situations:
     return _situations(topic, topic.partitions)
 
 
-def unhealthy_situations(log: EventLog) -> Iterator[tuple[ShardKey, Situations]]:
-    """The shard keys of topics with unhealthy partitions, in order, with the situations of these."""
-    return ((ShardKey(key[1:].decode()), _decode_situations(value)) for key, value in log.scan(UNHEALTHY))
+def unhealthy(log: EventLog) -> Iterator[Unhealthy]:
+    """The topics with unhealthy partitions, by shard key. They may have the changes of a commit in progress."""
+    return (_decode_unhealthy(value) for _, value in log.scan(UNHEALTHY))
 
 
 def _changed_partitions(before: Topic | None, after: Topic | None) -> tuple[Sequence[Partition], Sequence[Partition]]:

@@ -67,7 +67,7 @@ def place(partition: int | None, offset: int) -> str:
 
 def explanation(chain: ExplanationView, terminal: int | None = None) -> Iterator[str]:
     """An explanation as a table, wrapped at the width of a terminal if one is given."""
-    yield from _wrapped("", chain.summary, terminal)
+    yield from wrapped("", chain.summary, terminal)
     yield ""
     width = max(len("OFFSET"), *(len(place(step.partition, step.offset)) for step in chain.steps))
     indent = " " * (width + 2 + 24 + 2 + 8 + 2)
@@ -77,9 +77,9 @@ def explanation(chain: ExplanationView, terminal: int | None = None) -> Iterator
         if chain.omitted and number == STEPS_BEFORE_GAP:
             yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
         start = f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  "
-        yield from _wrapped(start, step.text, terminal)
+        yield from wrapped(start, step.text, terminal)
         if step.because != because and step.because:
-            yield from _wrapped(indent, f"because {step.because}", terminal)
+            yield from wrapped(indent, f"because {step.because}", terminal)
         because = step.because
 
 
@@ -87,7 +87,8 @@ TEXT_MIN = 30
 """The least width of wrapped text."""
 
 
-def _wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
+def wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
+    """Text after `start`, wrapped at the width of a terminal if one is given."""
     if terminal is None:
         yield start + text
         return

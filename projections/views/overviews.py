@@ -1,4 +1,4 @@
-"""The views about the whole cluster in the HTTP API: the summary, policies, differences, the quorum."""
+"""The views about the whole cluster in the HTTP API: health, policies, differences, the quorum."""
 
 from __future__ import annotations
 
@@ -28,13 +28,48 @@ class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
     latest: RequestSummary
 
 
-class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that was never ready, and what it waits for."""
+IssueKind = Literal[
+    "offline",
+    "under-min-isr",
+    "unclean-risk",
+    "at-min-isr",
+    "placeholders",
+    "under-replicated",
+    "waiting-creates",
+    "slow-propagation",
+    "no-live-broker",
+    "broker-away",
+    "log-not-writable",
+    "controller-failed",
+    "quorum-without-majority",
+    "cluster-unreachable",
+    "archive-lost",
+    "stale-gateway",
+    "starting",
+]
+Severity = Literal["critical", "warning"]
+ClusterState = Literal["healthy", "degraded", "critical", "unknown"]
 
-    name: str
-    created_at: str
-    created_at_ms: int
-    waits_for: str
+
+class IssueView(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem of the cluster with its cause, as sentences.
+
+    Each unhealthy partition counts in one problem, its worst. `waits_for` are the brokers that end it, `began_at` is
+    null if unknown, `examples` are some of its topics, and `evidence` are paths of pages, and below `/v1` of the API.
+    """
+
+    kind: IssueKind
+    severity: Severity
+    text: str
+    cause: str
+    resolution: str
+    partitions: int = 0
+    topics: int = 0
+    waits_for: tuple[int, ...] = ()
+    began_at: str | None = None
+    began_at_ms: int | None = None
+    examples: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
 
 
 class LoadView(msgspec.Struct, frozen=True):
@@ -45,13 +80,17 @@ class LoadView(msgspec.Struct, frozen=True):
     replicas: int
 
 
-class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the cluster at a glance.
+class ClusterHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the cluster at a glance: `summary` is one sentence, `issues` are its problems, the worst first.
 
-    For the past `waiting` is empty and `requests_open` null, because events do not hold them; the counts of topics and
-    partitions are null if counting would take too long. `refused` covers the day before the newest event.
+    For the past `requests_open` is null and topics that are not ready have no issue, because events do not hold what
+    these wait for. The counts of topics and partitions are null, and the state `unknown` without other issues, if
+    counting would take too long. `refused` covers the day before the newest event.
     """
 
+    state: ClusterState
+    summary: str
+    issues: tuple[IssueView, ...]
     topics: int | None = None
     partitions: int | None = None
     topics_pending: int | None = None
@@ -63,8 +102,6 @@ class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]
-    waiting: tuple[WaitingView, ...]
-    """The first topics that were never ready."""
     refused: tuple[RefusedView, ...]
     newest: tuple[RequestSummary, ...]
     release: str

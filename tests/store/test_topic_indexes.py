@@ -11,7 +11,7 @@ from controller.brokers.kraft import projector
 from controller.machine.apply import apply
 from controller.store import keys, request_index, store, stored_topics, topic_indexes, tree
 from controller.store.store import TopicStore
-from controller.store.topic_indexes import Health, placeholders, situations, tallied, unhealthy_situations
+from controller.store.topic_indexes import Health, placeholders, situations, tallied, unhealthy
 from controller.stream.log import partition
 from events.codec import encode_event
 from events.logs.archive import manifest
@@ -22,7 +22,7 @@ from tests.events.golden import HISTORIES, REAL, history
 from tests.projections.logs import kept, story
 
 
-def counted(store: TopicStore) -> tuple[dict[int, tuple[int, int]], Health, dict[str, int]]:
+def counted(store: TopicStore) -> tuple[dict[BrokerId, tuple[int, int]], Health, dict[str, int]]:
     partitions = [one for topic in store.durable_from(None) for one in topic.partitions]
     leaders = Counter(one.leader for one in partitions)
     replicas = Counter(replica for one in partitions for replica in one.replicas)
@@ -56,11 +56,9 @@ def test_tallies_and_indexes_by_health_and_age_match_the_topics(name: str, at_on
         loads, health, unhealthy_partitions = counted(store)
         assert store.durable_tallies == tallied(everything), number
         assert (store.durable_tallies.brokers, store.durable_tallies.health) == (loads, health)
-        assert {key: sum(some.values()) for key, some in unhealthy_situations(log)} == {
-            name.replace(".", "_"): count for name, count in unhealthy_partitions.items()
-        }
+        assert {one.name: sum(one.situations.values()) for one in unhealthy(log)} == unhealthy_partitions
         waits = {topic.name for topic in everything if topic.ready_at_ms is None}
-        unhealthy = {
+        incomplete = {
             topic.name
             for topic in everything
             if any(
@@ -68,7 +66,7 @@ def test_tallies_and_indexes_by_health_and_age_match_the_topics(name: str, at_on
             )
         }
         assert [topic.name for topic in store.durable_unhealthy(None)] == [
-            topic.name for topic in everything if topic.name in waits | unhealthy
+            topic.name for topic in everything if topic.name in waits | incomplete
         ]
         newest = [topic.name for topic in store.durable_newest(len(records))]
         assert newest == [topic.name for topic in sorted(everything, key=lambda topic: -topic.created_offset)]

@@ -1,6 +1,7 @@
-"""`topicwright brokers`, `settings` and `diff`: print brokers, settings, and differences between two points in time.
+"""`topicwright status`, `brokers`, `settings` and `diff`: print the health of the cluster, brokers, settings, and
+differences between two points in time.
 
-Exit codes of `diff`: 0 no difference, 1 differences, 2 error.
+Exit codes of `status`: 0 healthy, 1 problems, 2 error; of `diff`: 0 no difference, 1 differences, 2 error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,19 @@ from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common, text
 from projections.views.brokers import BrokersView
 from projections.views.lines import mark, when
-from projections.views.overviews import ClusterDifferenceView, DifferenceView, TopicDifferenceView, ValueView
+from projections.views.overviews import (
+    ClusterDifferenceView,
+    ClusterHealthView,
+    DifferenceView,
+    TopicDifferenceView,
+    ValueView,
+)
+
+
+def status(options: argparse.Namespace, backend: Backend) -> int:
+    answer = backend.get(ClusterHealthView, "/health", at=options.at)
+    show(options, answer, lambda style: text.health(answer, style), lambda: (one.kind for one in answer.issues))
+    return DONE if answer.state == "healthy" else NEGATIVE
 
 
 def brokers(options: argparse.Namespace, backend: Backend) -> int:

@@ -156,6 +156,11 @@ def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "status", description=f"{COMMANDS['status'].description} Exit codes: 0 healthy, 1 problems, 2 error."
+    )
+    common.add_at(parser)
+    common.add_backend(parser, later("reads.brokers", "status"))
     parser = commands.add_parser("brokers", description=COMMANDS["brokers"].description)
     parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
     common.add_at(parser)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
-from controller.cli.output import Marked, Style
+from controller.cli.output import Marked, Style, painted
 from projections.text.wording import client_text, many
 from projections.views import lines
 from projections.views.brokers import BrokersView, BrokerView
+from projections.views.overviews import ClusterHealthView, IssueView
 from projections.views.requests import RequestSummary, RequestView
 from projections.views.topics import CreatedView, PartitionView, TopicSummary, TopicView
 from projections.views.view import AsOfView
@@ -87,6 +89,37 @@ def partitions(all_partitions: Sequence[PartitionView], style: Style) -> Iterato
         for one in all_partitions
     )
     yield from style.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
+
+
+def health(answer: ClusterHealthView, style: Style) -> Iterator[str]:
+    """The state of the cluster, and its problems."""
+    mark = {"healthy": "good", "critical": "bad"}.get(answer.state, "warning")
+    state = painted(answer.state, mark) if style.colour else answer.state
+    yield (
+        f"{state},{lines.when(answer.as_of)}: {len(answer.live)} of {many(answer.brokers_registered, 'broker')} live"
+        + (
+            f", {many(answer.topics, 'topic')}, {many(answer.partitions or 0, 'partition')}"
+            if answer.topics is not None
+            else ""
+        )
+    )
+    yield from lines.wrapped("", answer.summary, style.width) if not answer.issues else issues(answer.issues, style)
+
+
+def issues(found: Sequence[IssueView], style: Style) -> Iterator[str]:
+    """Problems with their causes, each as a paragraph."""
+    for one in found:
+        yield ""
+        kind = painted(one.kind, "bad" if one.severity == "critical" else "warning") if style.colour else one.kind
+        since = f" since {one.began_at}" if one.began_at else ""
+        yield from lines.wrapped("", f"{kind}{since}: {one.text}", style.width)
+        topics = ", ".join(one.examples) + (", …" if one.topics > len(one.examples) else "")
+        facts = {"cause": one.cause, "to do": one.resolution, "topics": topics if one.examples else ""}
+        for name, value in facts.items():
+            if value:
+                yield from lines.wrapped(f"  {name:<7} ", value, style.width)
+        if one.examples:
+            yield f"  why     topicwright explain {shlex.quote(one.examples[0])}"
 
 
 def brokers(answer: BrokersView, style: Style) -> Iterator[str]:

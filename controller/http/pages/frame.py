@@ -98,6 +98,11 @@ class Frame:
         path = "/" + "/".join(quote(str(part), safe="") for part in parts)
         return path + _query({"at": self._at_elsewhere, **query})
 
+    def to(self, path: str) -> str:
+        """The address of a page, given by its path and query, at the same `at`."""
+        at = _query({"at": self._at_elsewhere}).removeprefix("?")
+        return path + ("&" if "?" in path else "?") + at if at else path
+
     def here(self, **changes: object) -> str:
         """The address of this page with changed parameters; None removes one."""
         return _query({**self.query, **changes}) or "?"

@@ -29,7 +29,7 @@ from events.logs.tree_heads import Head
 from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, TopicTimelineView
-from projections.views.overviews import BrokerDetailView, DifferenceView, PoliciesView, QuorumView, SummaryView
+from projections.views.overviews import BrokerDetailView, ClusterHealthView, DifferenceView, PoliciesView, QuorumView
 from projections.views.requests import RequestsView, RequestView
 from projections.views.topics import CreatedView, TopicConfigsView, TopicsView, TopicView
 from projections.views.view import ErrorView
@@ -52,8 +52,8 @@ PHASES = {
 @get("/")
 async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     if not site.allows(request, "Describe"):
-        return await site.page(request, "overview.html", at=at, summary=None, head=None)
-    summary: SummaryView = await site.call(reads.summary, request, at=at)
+        return await site.page(request, "overview.html", at=at, health=None, head=None)
+    health: ClusterHealthView = await site.call(reads.cluster_health, request, at=at)
     brokers: BrokersView = await site.call(reads.brokers, request, at=at)
     head: Head | None = None
     if at is None and site.partitions == (None,):
@@ -63,13 +63,14 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
         request,
         "overview.html",
         at=at,
-        as_of=summary.as_of,
+        as_of=health.as_of,
         follow=FOLLOW,
-        summary=summary,
+        command=("status",),
+        health=health,
         brokers=brokers,
         head=head,
         partitions=site.partitions,
-        loads={one.broker_id: one for one in summary.loads},
+        loads={one.broker_id: one for one in health.loads},
     )
 
 

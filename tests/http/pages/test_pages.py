@@ -69,7 +69,7 @@ async def test_json_is_served_only_under_v1(one: Service) -> None:
 
 
 async def test_pages_show_the_data_of_the_json(eventful: Service) -> None:
-    topic, summary = await eventful.get("/v1/topics/pay.orders"), await eventful.get("/v1/summary")
+    topic, summary = await eventful.get("/v1/topics/pay.orders"), await eventful.get("/v1/health")
     by = topic["created_by"]
     request = await eventful.get(f"/v1/requests/{by['request_id']}")
     quorum = ("node 3001 leads", "epoch 4", "3000, follower", "12,345")
