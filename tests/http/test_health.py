@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.http.service import Service, service
+from tests.http.service import Service
 
 
 async def _issues(one: Service) -> dict[str, Any]:
@@ -18,7 +18,7 @@ async def test_when_all_brokers_stopped_status_names_the_last_in_sync_replica(on
     for broker_id in (3, 2, 1):
         await one.request("POST", f"/v1/simulated/brokers/{broker_id}/stop")
         await one.live(*range(1, broker_id))
-        await one.until(lambda: one.controller.is_reconciled())
+        await one.until(one.controller.is_reconciled)
     health = await one.get("/v1/health")
     assert health["state"] == "critical"
     assert health["summary"].startswith(
