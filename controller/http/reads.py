@@ -8,7 +8,7 @@ the topic or the cluster, as for the events. An event with a secret appears only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Literal
@@ -18,7 +18,6 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
-from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest, invalid
 from controller.http.following import Followers, ndjson, server_sent
 from controller.http.permissions import Reader, SealedCursors
@@ -41,8 +40,6 @@ from projections.queries import overviews
 from projections.queries.differences import difference
 from projections.queries.events import EventFilter, Window, events_page, timeline_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
-from projections.queries.health import process_issue
-from projections.queries.overviews import Present
 from projections.queries.proving import (
     LEAVES_MAX,
     Consistency,
@@ -56,15 +53,12 @@ from projections.queries.proving import (
 )
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
-from projections.queries.topics import Counted
 from projections.text.names import Outcome
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, TimelineView
 from projections.views.overviews import (
     BrokerDetailView,
-    ClusterHealthView,
     DifferenceView,
-    IssueView,
     PoliciesView,
     QuorumView,
 )
@@ -72,7 +66,6 @@ from projections.views.requests import RequestsView, RequestView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
 SPANS_MAX = 500
-WAITING_CHECKED_MAX = 200
 _Reader = NamedDependency[Reader]
 
 
@@ -206,52 +199,6 @@ async def broker(broker_id: FromPath[int], reader: _Reader, at: At = None) -> Re
     reader.require()
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
     return await reader.answer(overviews.broker, broker_id, at, load)
-
-
-@get("/health")
-async def cluster_health(reader: _Reader, at: At = None) -> Response[ClusterHealthView]:
-    """The state of the cluster: problems with their causes, brokers, counts, refusals of the last day by rule, and the
-    newest requests. The status is 200 whatever the state; `/health/ready` is for supervisors."""
-    reader.require()
-    if at is not None:
-        return await reader.answer(overviews.health, at)
-    api, status, store = reader.api, reader.api.controller.status(), reader.api.store
-    counts = store.durable_counts
-    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, store.durable_tallies)
-    waiting = store.durable_waiting(WAITING_CHECKED_MAX)
-    now_ms = api.controller.now_ms()
-    present = Present(counted, api.cluster, now_ms, status.requests_open, waiting, tuple(_process_issues(api)))
-    return await reader.answer(overviews.health, at, present)
-
-
-def _process_issues(api: ControllerApi) -> Iterator[IssueView]:
-    """The problems of this process: `why_not_ready` as issues, and the archive."""
-    status, brokers_error, archive_error = api.controller.status(), api.brokers_error(), api.archive_error()
-    if status.failure is not None:
-        text = "this process has failed and decides nothing"
-        yield process_issue("controller-failed", text, str(status.failure), "restart it; its log has the trace")
-    if status.storage_error is not None and api.decides_here:
-        text = "the log cannot be written: requests are answered KAFKA_STORAGE_ERROR"
-        yield process_issue(
-            "log-not-writable", text, status.storage_error, "free or repair the disk; it then continues"
-        )
-    elif status.storage_error is not None:
-        text = "this gateway is stale: its answers may be old, and it accepts no requests"
-        step = "check Kafka, and the network between Kafka and this gateway"
-        yield process_issue("stale-gateway", text, status.storage_error, step)
-    if brokers_error is not None and api.quorum is not None:
-        voters = ", ".join(f"{one.node_id} at {one.host}:{one.port}" for one in api.quorum().voters)
-        cause = f"{brokers_error}; voters: {voters}" if voters else brokers_error
-        text, step = "the controller quorum decides nothing here", "start or reconnect a majority of the voters"
-        yield process_issue("quorum-without-majority", text, cause, step, ("/quorum",))
-    elif brokers_error is not None:
-        text = "decisions are not carried out: the target cluster is unreachable"
-        yield process_issue("cluster-unreachable", text, brokers_error, "check the cluster and the network to it")
-    if archive_error is not None:
-        text = "the log is not archived"
-        yield process_issue("archive-lost", text, archive_error, "repair the archive; archiving then continues")
-    if not api.cluster.release:
-        yield process_issue("starting", "the settings are not recorded yet", "this process is starting", "wait")
 
 
 @get("/policies")

@@ -199,11 +199,15 @@ class TopicStore:
         """The first `limit` topics that were never ready; fewer if they have PARTITIONS_PER_SLICE partitions."""
         return slice_of(self._each_durable(self.durable_keys_waiting()), limit, PARTITIONS_PER_SLICE)
 
+    def durable_keys_unhealthy(self, after: str | None = None) -> Iterator[ShardKey]:
+        """The shard keys of the topics of `durable_unhealthy`, in order."""
+        keys = merge(shard_keys(self._log, UNHEALTHY, after), self.durable_keys_waiting(after))
+        return (key for key, _ in groupby(keys))
+
     def durable_unhealthy(self, after: str | None) -> Iterator[Topic]:
         """The topics that were never ready, or have under-replicated or offline partitions or placeholders, ordered by
         shard key, after the key `after`."""
-        keys = merge(shard_keys(self._log, UNHEALTHY, after), self.durable_keys_waiting(after))
-        return self._each_durable(key for key, _ in groupby(keys))
+        return self._each_durable(self.durable_keys_unhealthy(after))
 
     def durable_newest(self, before: int) -> Iterator[Topic]:
         """The topics that were created below an offset, the newest first."""

@@ -59,6 +59,7 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     ),
 }
 """The kinds of partition problems, the worst first: texts for one partition and for several."""
+SEVERITY_ORDER = tuple(_TEXTS)
 _CRITICAL = ("offline", "under-min-isr")
 
 
@@ -108,8 +109,7 @@ def partition_issues(
         cause = _cause_of(one, settings)
         had = counts.get(cause, (0, 0))
         counts[cause] = (had[0] + partitions, had[1] + topics)
-    order = list(_TEXTS)
-    worst = sorted(counts, key=lambda one: (order.index(one.kind), -counts[one][0], one.awaited))[:ISSUES_MAX]
+    worst = sorted(counts, key=lambda one: (SEVERITY_ORDER.index(one.kind), -counts[one][0], one.awaited))[:ISSUES_MAX]
     examples: dict[_Cause, list[str]] = {cause: [] for cause in worst}
     for topic in islice(unhealthy, UNHEALTHY_SCANNED_MAX):
         for cause in {_cause_of(one, settings) for one in topic.situations} & examples.keys():

@@ -108,6 +108,37 @@ class ClusterHealthView(msgspec.Struct, frozen=True, kw_only=True):
     as_of: AsOfView
 
 
+class TopicsWhatIfView(msgspec.Struct, frozen=True, kw_only=True):
+    """The topics whose worst problem would change from `before` to `after` (null: healthy), and the number of
+    partitions that would have the problem `after`. `examples` are the first hundred topics."""
+
+    is_worse: bool
+    before: IssueKind | None
+    after: IssueKind | None
+    topics: int
+    partitions: int
+    examples: tuple[str, ...]
+
+
+class RefusedCreateView(msgspec.Struct, frozen=True, kw_only=True):
+    """A replication factor with which topics can be created now, but could not after the change."""
+
+    replication_factor: int
+    error: str
+    message: str
+
+
+class WhatIfView(msgspec.Struct, frozen=True, kw_only=True):
+    """The state that a change would lead to: `changes` are its events as sentences, `issues` all problems then."""
+
+    summary: str
+    changes: tuple[str, ...]
+    topics: tuple[TopicsWhatIfView, ...]
+    creates: tuple[RefusedCreateView, ...]
+    issues: tuple[IssueView, ...]
+    as_of: AsOfView
+
+
 class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
     """A broker with its newest events, the newest first. `leaders` and `replicas` count its partitions; null if
     counting would take too long."""

@@ -30,3 +30,16 @@ async def test_when_all_brokers_stopped_status_names_the_last_in_sync_replica(on
     assert f"fenced since {since} (stopped)" in offline["cause"]
     assert offline["examples"] == ["pay.t0", "pay.t1", "pay.t2"]
     assert (down["kind"], down["waits_for"]) == ("no-live-broker", [1, 2, 3])
+
+
+async def test_what_if_a_broker_is_lost(one: Service) -> None:
+    await one.create("pay.safe", configs={"min.insync.replicas": "2"})
+    await one.create("pay.single", assignments=[[2], [3]])
+    answer = await one.get("/v1/whatif?change=lose-broker%203")
+    moves = {each["after"]: each for each in answer["topics"]}
+    assert moves["offline"]["examples"] == ["pay.single"]
+    assert (moves["offline"]["partitions"], moves["at-min-isr"]["examples"]) == (1, ["pay.safe"])
+    assert [each["replication_factor"] for each in answer["creates"]] == [3]
+    assert answer["creates"][0]["error"] == "INVALID_REPLICATION_FACTOR"
+    assert answer["issues"][0]["waits_for"] == [3]
+    assert (await one.get("/v1/health"))["state"] == "healthy", "nothing was changed"

@@ -1,7 +1,8 @@
-"""`topicwright status`, `brokers`, `settings` and `diff`: print the health of the cluster, brokers, settings, and
-differences between two points in time.
+"""`topicwright status`, `whatif`, `brokers`, `settings` and `diff`: print the health of the cluster, now or after a
+change, brokers, settings, and differences between two points in time.
 
-Exit codes of `status`: 0 healthy, 1 problems, 2 error; of `diff`: 0 no difference, 1 differences, 2 error.
+Exit codes of `status` and `whatif`: 0 healthy, no topic gets worse; 1 problems; 2 error. Of `diff`: 0 no difference, 1
+differences, 2 error.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from projections.views.overviews import (
     DifferenceView,
     TopicDifferenceView,
     ValueView,
+    WhatIfView,
 )
 
 
@@ -31,6 +33,13 @@ def status(options: argparse.Namespace, backend: Backend) -> int:
     answer = backend.get(ClusterHealthView, "/health", at=options.at)
     show(options, answer, lambda style: text.health(answer, style), lambda: (one.kind for one in answer.issues))
     return DONE if answer.state == "healthy" else NEGATIVE
+
+
+def whatif(options: argparse.Namespace, backend: Backend) -> int:
+    answer = backend.get(WhatIfView, "/whatif", change=" ".join(options.change))
+    names = (name for one in answer.topics if one.is_worse for name in one.examples)
+    show(options, answer, lambda style: text.whatif(answer, style), lambda: names)
+    return NEGATIVE if answer.creates or any(one.is_worse for one in answer.topics) else DONE
 
 
 def brokers(options: argparse.Namespace, backend: Backend) -> int:

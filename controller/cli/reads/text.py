@@ -9,7 +9,7 @@ from controller.cli.output import Marked, Style, painted
 from projections.text.wording import client_text, many
 from projections.views import lines
 from projections.views.brokers import BrokersView, BrokerView
-from projections.views.overviews import ClusterHealthView, IssueView
+from projections.views.overviews import ClusterHealthView, IssueView, TopicsWhatIfView, WhatIfView
 from projections.views.requests import RequestSummary, RequestView
 from projections.views.topics import CreatedView, PartitionView, TopicSummary, TopicView
 from projections.views.view import AsOfView
@@ -120,6 +120,31 @@ def issues(found: Sequence[IssueView], style: Style) -> Iterator[str]:
                 yield from lines.wrapped(f"  {name:<7} ", value, style.width)
         if one.examples:
             yield f"  why     topicwright explain {shlex.quote(one.examples[0])}"
+
+
+def whatif(answer: WhatIfView, style: Style) -> Iterator[str]:
+    """The health after a change."""
+    yield from lines.wrapped("", answer.summary, style.width)
+    for text in answer.changes:
+        yield f"  if {text},{lines.when(answer.as_of)}"
+    if answer.topics:
+        yield ""
+        rows = ((one.before or "healthy", one.after or "healthy", one.topics, _examples(one)) for one in answer.topics)
+        yield from style.table(("NOW", "THEN", "TOPICS", "WHICH"), rows)
+    if answer.creates:
+        yield ""
+        creates = ((one.replication_factor, one.error, one.message) for one in answer.creates)
+        yield from style.table(("FACTOR", "CREATES WOULD GET", "MESSAGE"), creates)
+    if answer.issues:
+        yield ""
+        yield "The problems would then be:"
+        yield from issues(answer.issues, style)
+
+
+def _examples(one: TopicsWhatIfView) -> str:
+    return ", ".join(one.examples) + (
+        f" and {one.topics - len(one.examples)} more" if one.topics > len(one.examples) else ""
+    )
 
 
 def brokers(answer: BrokersView, style: Style) -> Iterator[str]:

@@ -31,6 +31,8 @@ PAGES = (
     "/diff",
     "/diff?from=10",
     "/explain/pay.orders",
+    "/whatif",
+    "/whatif?change=lose-broker+1",
 )
 NO_TOPICS = (*HOSTILE, "orphan", "web.huge", "pay.gone")
 ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
