@@ -179,10 +179,9 @@ def _awaited(cause: _Cause, brokers: Brokers) -> str:
 def _state(broker: BrokerView | None) -> str:
     if broker is None:
         return "not registered"
-    since = f"since {broker.changed_at} ({broker.reason})"
     if broker.fenced:
-        return f"fenced {since}"
-    return f"in controlled shutdown {since}" if broker.leaving else "live but out of sync"
+        return f"fenced since {broker.changed_at} ({broker.reason})"
+    return f"in controlled shutdown since {broker.changed_at}" if broker.leaving else "live but out of sync"
 
 
 def _names(ids: Sequence[BrokerId]) -> str:

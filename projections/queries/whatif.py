@@ -9,7 +9,8 @@ Non-goals: nothing is written, and the rules for changes of topics and policies 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -66,13 +67,14 @@ class WhatIf:
             steps += 1
             if steps > STEPS_MAX:
                 raise InvalidChange(f"more than {STEPS_MAX} changes")
+            step = words[0]
             for command in self._commands(words):
-                self._decide(command)
+                self._decide(command, step)
 
     def _commands(self, words: list[str]) -> Iterator[Command]:
         """The commands of the next step; removes its words."""
         verb = words.pop(0)
-        stamp = {"request_id": _REQUEST, "at_ms": self._now_ms}
+        stamp: dict[str, Any] = {"request_id": _REQUEST, "at_ms": self._now_ms}
         name, equals, value = verb.partition("=")
         brokers = self._state.cluster.brokers
         match verb:
@@ -105,7 +107,7 @@ class WhatIf:
             case _:
                 raise InvalidChange(f"{verb!r} is no change; allowed: {ALLOWED}")
 
-    def _new_broker(self, stamp: dict[str, object]) -> Iterator[Command]:
+    def _new_broker(self, stamp: dict[str, Any]) -> Iterator[Command]:
         brokers = self._state.cluster.brokers
         like: Broker | None = next(iter(brokers.values()), None)
         broker_id = BrokerId(max(brokers, default=0) + 1)
@@ -117,17 +119,17 @@ class WhatIf:
         yield commands.RegisterBroker(**given, incarnation=_REASON, rack=None, endpoints=endpoints, details=details)
         yield commands.UnfenceBroker(**given, reason=_REASON)
 
-    def _decide(self, command: Command) -> None:
+    def _decide(self, command: Command, step: str) -> None:
         try:
             decision = decide(self._state, command)
         except ValueError as error:  # of a setting
-            raise InvalidChange(str(error)) from None
+            raise InvalidChange(f"{step}: {str(error).partition(' - at')[0]}") from None
         for answer in decision.answers:
             if answer.code:
                 raise InvalidChange(answer.message or error_name(answer.code))
         for record in self._apply(command, decision):
             self._row = fold_cluster(self._row, record)
-            self._texts.append(event_text(record.event))
+            self._texts.append(step if "=" in step else event_text(record.event))
 
     def _apply(self, command: Command, decision: Decision) -> list[Recorded]:
         cause = Cause(type(command).__name__, _REQUEST)
@@ -214,7 +216,9 @@ class WhatIf:
 
     def _refused_creates(self) -> Iterator[RefusedCreateView]:
         """The factors with which a topic could be created now, but not after the change."""
-        self._factors.add(self._state.cluster.settings.default_replication_factor)
+        default = self._state.cluster.settings.default_replication_factor
+        if default != self._before.settings.default_replication_factor:
+            self._factors.add(-1)
         for factor in sorted(self._factors):
             create = commands.CreateTopic(
                 request_id=_REQUEST,
@@ -229,10 +233,11 @@ class WhatIf:
             (now,) = decide(State(DictTopics(), self._before), create).answers
             (then,) = decide(self._state, create).answers
             if then.code and not now.code:
-                yield RefusedCreateView(replication_factor=factor, error=error_name(then.code), message=then.message)
+                shown = default if factor == -1 else factor
+                yield RefusedCreateView(replication_factor=shown, error=error_name(then.code), message=then.message)
 
 
-def _broker(verb: str, words: list[str], brokers: dict[BrokerId, Broker]) -> BrokerId:
+def _broker(verb: str, words: list[str], brokers: Mapping[BrokerId, Broker]) -> BrokerId:
     text = words.pop(0) if words else ""
     known = {str(one): one for one in brokers}
     if text not in known:

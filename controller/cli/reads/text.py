@@ -126,15 +126,16 @@ def whatif(answer: WhatIfView, style: Style) -> Iterator[str]:
     """The health after a change."""
     yield from lines.wrapped("", answer.summary, style.width)
     for text in answer.changes:
-        yield f"  if {text},{lines.when(answer.as_of)}"
+        yield from lines.wrapped("  if  ", text, style.width)
+    yield f"  now{lines.when(answer.as_of)}"
     if answer.topics:
         yield ""
         rows = ((one.before or "healthy", one.after or "healthy", one.topics, _examples(one)) for one in answer.topics)
         yield from style.table(("NOW", "THEN", "TOPICS", "WHICH"), rows)
-    if answer.creates:
+    for create in answer.creates:
         yield ""
-        creates = ((one.replication_factor, one.error, one.message) for one in answer.creates)
-        yield from style.table(("FACTOR", "CREATES WOULD GET", "MESSAGE"), creates)
+        refusal = f"{create.error}: {create.message}"
+        yield from lines.wrapped(f"factor {create.replication_factor}  ", refusal, style.width)
     if answer.issues:
         yield ""
         yield "The problems would then be:"

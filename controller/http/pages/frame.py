@@ -74,7 +74,7 @@ class Frame:
         follow: str = "",
         command: tuple[str, ...] = (),
     ) -> None:
-        self.section = path.removeprefix("/v1").strip("/").partition("/")[0].replace("summary", "")
+        self.section = path.removeprefix("/v1").strip("/").partition("/")[0]
         self.query = _Query(query)
         self.at = at
         self._at_elsewhere = at if as_of is None or as_of.partition is None else as_of.at
