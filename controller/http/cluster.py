@@ -18,7 +18,8 @@ from projections.queries.health import process_issue
 from projections.queries.overviews import Present
 from projections.queries.topics import Counted
 from projections.queries.whatif import ALLOWED, WhatIf
-from projections.views.overviews import ClusterHealthView, IssueView, WhatIfView
+from projections.views.issues import IssueView
+from projections.views.overviews import ClusterHealthView, WhatIfView
 
 WAITING_CHECKED_MAX = 200
 CHANGE_CHARACTERS_MAX = 1000

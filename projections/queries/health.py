@@ -11,7 +11,7 @@ Times and reasons come from the events of the awaited brokers, or of an example 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from projections.queries.query import Ends, Queries
 from projections.text.points_in_time import iso
 from projections.text.wording import many
 from projections.views.brokers import BrokerView
-from projections.views.overviews import IssueKind, IssueView, Severity
+from projections.views.issues import IssueKind, IssueView, Severity
 
 ISSUES_MAX = 20
 EXAMPLES_MAX = 3
@@ -101,9 +101,10 @@ def partition_issues(
     brokers: Brokers,
     settings: Settings,
     since: tuple[Queries, Ends] | None = None,
+    of: str = "",
 ) -> tuple[IssueView, ...]:
     """The problems of partitions, the worst first. `unhealthy` are the topics to choose examples from; `since` is the
-    log that tells since when they wait for a live broker."""
+    log that tells since when they wait for a live broker; `of` is the only topic, if one is in question."""
     counts: dict[_Cause, tuple[int, int]] = {}
     for one, (partitions, topics) in tallies.situations.items():
         cause = _cause_of(one, settings)
@@ -115,7 +116,7 @@ def partition_issues(
         for cause in {_cause_of(one, settings) for one in topic.situations} & examples.keys():
             if len(examples[cause]) < EXAMPLES_MAX:
                 examples[cause].append(topic.name)
-    return tuple(_partition_issue(cause, *counts[cause], examples[cause], brokers, since) for cause in worst)
+    return tuple(_partition_issue(cause, *counts[cause], examples[cause], brokers, since, of) for cause in worst)
 
 
 def _partition_issue(
@@ -125,17 +126,19 @@ def _partition_issue(
     examples: Sequence[str],
     brokers: Brokers,
     log: tuple[Queries, Ends] | None,
+    of: str,
 ) -> IssueView:
     began = [one.changed_at_ms for one in map(brokers.get, cause.awaited) if one is not None and _is_away(one)]
     began_ms = (min if cause.kind == "under-replicated" else max)(began, default=None)
     if began_ms is None and examples and log is not None:
         began_ms = _changed_ms(*log, examples[0])
     they = "it waits" if partitions == 1 else "all wait"
+    what = f"{many(partitions, 'partition')} of {of or many(topics, 'topic')}"
     status = "offline" if cause.kind == "offline" else "under-replicated"
     return IssueView(
         kind=cause.kind,
         severity="critical" if cause.kind in _CRITICAL else "warning",
-        text=f"{many(partitions, 'partition')} of {many(topics, 'topic')} {_TEXTS[cause.kind][partitions != 1]}",
+        text=f"{what} {_TEXTS[cause.kind][partitions != 1]}",
         cause=f"{they} for {_awaited(cause, brokers)}",
         resolution=_resolution(cause, brokers),
         partitions=partitions,
@@ -242,29 +245,37 @@ def broker_issues(brokers: Brokers, awaited: Iterable[int]) -> tuple[IssueView, 
 
 
 def waiting_issues(waiting: Sequence[Topic], total: int, cluster: Cluster, now_ms: int) -> tuple[IssueView, ...]:
-    """The problems of topics that are not ready: `waiting` are the first of `total`."""
-    groups: dict[tuple[str, tuple[BrokerId, ...]], list[Topic]] = {}
+    """The problems of topics that are not ready for some time: `waiting` are the first of `total`."""
+    groups: dict[tuple[IssueKind, tuple[BrokerId, ...]], list[Topic]] = {}
     for topic in waiting:
-        if now_ms - topic.created_at_ms < SLOW_MS:
-            continue
-        leaderless = {one for situation in situations(topic) if situation.is_offline for one in situation.awaited}
-        leaderless |= {one.leader for one in topic.partitions if 0 <= one.leader not in cluster.live}
-        missing = not_propagated(topic, cluster)
-        group = ("waiting-creates", tuple(sorted(leaderless))) if leaderless else ("slow-propagation", missing)
-        groups.setdefault(group, []).append(topic)
+        if now_ms - topic.created_at_ms >= SLOW_MS:
+            groups.setdefault(waits_for(topic, cluster.live), []).append(topic)
     least = "at least " if len(waiting) < total else ""
     return tuple(_waiting_issue(kind, brokers, topics, least) for (kind, brokers), topics in groups.items())
 
 
-def _waiting_issue(kind: str, brokers: tuple[BrokerId, ...], topics: Sequence[Topic], least: str) -> IssueView:
+def waits_for(topic: Topic, live: Collection[BrokerId]) -> tuple[IssueKind, tuple[BrokerId, ...]]:
+    """The kind of problem of a topic that is not ready, and the brokers that it waits for."""
+    leaderless = {one for situation in situations(topic) if situation.is_offline for one in situation.awaited}
+    leaderless |= {one.leader for one in topic.partitions if 0 <= one.leader not in live}
+    if leaderless:
+        return "waiting-creates", tuple(sorted(leaderless))
+    return "slow-propagation", not_propagated(topic, sorted(live))
+
+
+def waiting_text(kind: IssueKind, brokers: Sequence[BrokerId]) -> str:
+    """The event that a topic waits for which is not ready."""
+    return f"{'a leader on' if kind == 'waiting-creates' else 'the metadata to be applied by'} {_names(brokers)}"
+
+
+def _waiting_issue(kind: IssueKind, brokers: tuple[BrokerId, ...], topics: Sequence[Topic], least: str) -> IssueView:
     began_ms = min(topic.created_at_ms for topic in topics)
-    what = "a leader on" if kind == "waiting-creates" else "the metadata to be applied by"
     step = "start" if kind == "waiting-creates" else "check the load and the network of"
     return IssueView(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         severity="warning",
         text=f"{least}{many(len(topics), 'topic')} {'is' if len(topics) == 1 else 'are'} not ready",
-        cause=f"{'it waits' if len(topics) == 1 else 'all wait'} for {what} {_names(brokers)}" if brokers else "",
+        cause=f"{'it waits' if len(topics) == 1 else 'all wait'} for {waiting_text(kind, brokers)}" if brokers else "",
         resolution=f"{step} {_names(brokers)}" if brokers else "",
         topics=len(topics),
         waits_for=brokers,
