@@ -19,7 +19,7 @@ from controller.machine.configs.topic_configs import allows_unclean_election, mi
 from controller.machine.readiness import not_propagated
 from controller.machine.state import Cluster, Settings, Topic
 from controller.store.topic_indexes import Situation, Tallies, Unhealthy, situations
-from events.catalog import PartitionChanged
+from events.catalog import PartitionChanged, PartitionsAdded, TopicCreated
 from events.names import BrokerId
 from projections.queries.events import newest_of_topic
 from projections.queries.query import Ends, Queries
@@ -36,6 +36,7 @@ EVENTS_SCANNED_MAX = 50
 BROKERS_NAMED_MAX = 5
 SLOW_MS = 1000
 """A topic that is not ready after this time is a problem."""
+_PLACING = PartitionChanged | PartitionsAdded | TopicCreated
 Brokers = Mapping[BrokerId, BrokerView]
 
 _TEXTS: Mapping[str, tuple[str, str]] = {
@@ -152,10 +153,10 @@ def _partition_issue(
 
 
 def _changed_ms(query: Queries, end: Ends, name: str) -> int | None:
-    """The time of the newest change of a partition of a topic."""
+    """The time of the newest event that created or changed partitions of a topic."""
     part = query.of_topic(name)
     newest = islice(newest_of_topic(part, name, end[query.parts.index(part)]), EVENTS_SCANNED_MAX)
-    return next((record.at_ms for record in newest if isinstance(record.event, PartitionChanged)), None)
+    return next((record.at_ms for record in newest if isinstance(record.event, _PLACING)), None)
 
 
 def _is_away(broker: BrokerView) -> bool:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, get_args
 
-from tests.http.service import Service
+import pytest
+
+from controller.engine.group_commit import Controller
+from projections.queries import health as module
+from projections.views.issues import IssueKind
+from projections.views.overviews import QuorumView, VoterView
+from tests.http.service import Service, service
 
 
 async def _issues(one: Service) -> dict[str, Any]:
@@ -12,13 +19,151 @@ async def _issues(one: Service) -> dict[str, Any]:
     return {issue["kind"]: issue for issue in health["issues"]}
 
 
+async def _stopped(one: Service, *broker_ids: int) -> None:
+    for broker_id in broker_ids:
+        live = sorted({*one.api.cluster.live} - {broker_id})
+        await one.request("POST", f"/v1/simulated/brokers/{broker_id}/stop")
+        await one.live(*live)
+        await one.until(one.controller.is_reconciled)
+
+
+async def _offline(one: Service) -> None:
+    await one.create("t", assignments=[[1, 2]])
+    await _stopped(one, 1, 2)
+
+
+async def _under_min_isr(one: Service) -> None:
+    await one.create("t", assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
+    await _stopped(one, 2)
+
+
+async def _unclean_risk(one: Service) -> None:
+    await one.create("t", assignments=[[1, 2]], configs={"unclean.leader.election.enable": "true"})
+    await _stopped(one, 2)
+
+
+async def _at_min_isr(one: Service) -> None:
+    await one.create("t", assignments=[[1, 2]])
+    await _stopped(one, 2)
+
+
+async def _under_replicated(one: Service) -> None:
+    await one.create("t", assignments=[[1, 2, 3]])
+    await _stopped(one, 2)
+
+
+async def _placeholders(one: Service) -> None:
+    await one.create("t", num_partitions=1, replication_factor=4)
+
+
+async def _slow_propagation(one: Service) -> None:
+    one.brokers.set_delay(2, 60_000)
+    await one.create("t", 202, timeout_ms=1)
+
+
+async def _waiting_creates(one: Service) -> None:
+    one.brokers.set_delay(2, 60_000)
+    await one.create("t", 202, timeout_ms=1, assignments=[[2]])
+    await _stopped(one, 2)
+
+
+async def _no_live_broker(one: Service) -> None:
+    await _stopped(one, 1, 3, 2)
+
+
+async def _broker_away(one: Service) -> None:
+    await _stopped(one, 2)
+
+
+async def _log_not_writable(one: Service) -> None:
+    one.controller.storage_error = "no space left on device"
+
+
+async def _controller_failed(one: Service) -> None:
+    one.controller.failure = ZeroDivisionError("a bug")
+
+
+async def _quorum_without_majority(one: Service) -> None:
+    voter = VoterView(node_id=3001, host="h", port=9093, priority=1, log_end=None, lag=None)
+    view = QuorumView(
+        node_id=3000,
+        role="candidate",
+        epoch=1,
+        leader=None,
+        leads_since=None,
+        leads_since_ms=None,
+        high_watermark=0,
+        applied=0,
+        voters=(voter,),
+    )
+    one.api.quorum, one.api.brokers_error = lambda: view, lambda: "no leader of the controllers is known"
+
+
+async def _cluster_unreachable(one: Service) -> None:
+    one.api.brokers_error = lambda: "the cluster cannot be reached: timed out"
+
+
+async def _archive_lost(one: Service) -> None:
+    one.api.archive_error = lambda: "archiving is paused: the bucket is gone"
+
+
+async def _stale_gateway(one: Service) -> None:
+    one.api.decides_here = False
+    one.controller.storage_error = "Kafka has not returned a heartbeat for 31 s"
+
+
+Plant = Callable[[Service], Awaitable[None]]
+PLANTED: dict[str, tuple[Plant, list[int], str]] = {
+    "offline": (_offline, [2], "it waits for broker 2, the last in-sync replica, fenced since 20"),
+    "under-min-isr": (_under_min_isr, [2], "it waits for broker 2, fenced since 20"),
+    "unclean-risk": (_unclean_risk, [2], "it waits for broker 2, fenced since 20"),
+    "at-min-isr": (_at_min_isr, [2], "it waits for broker 2, fenced since 20"),
+    "under-replicated": (_under_replicated, [2], "it waits for broker 2, fenced since 20"),
+    "placeholders": (_placeholders, [], "a new broker, because fewer brokers are usable than the replication factor"),
+    "slow-propagation": (_slow_propagation, [2], "it waits for the metadata to be applied by broker 2"),
+    "waiting-creates": (_waiting_creates, [2], "it waits for a leader on broker 2"),
+    "no-live-broker": (_no_live_broker, [1, 2, 3], "broker 1 is fenced since 20"),
+    "broker-away": (_broker_away, [2], "broker 2 is fenced since 20"),
+    "log-not-writable": (_log_not_writable, [], "no space left on device"),
+    "controller-failed": (_controller_failed, [], "a bug"),
+    "quorum-without-majority": (_quorum_without_majority, [], "voters: 3001 at h:9093"),
+    "cluster-unreachable": (_cluster_unreachable, [], "timed out"),
+    "archive-lost": (_archive_lost, [], "the bucket is gone"),
+    "stale-gateway": (_stale_gateway, [], "heartbeat for 31 s"),
+}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+async def test_a_planted_incident_gets_its_cause(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLOW_MS", 0)
+    monkeypatch.setattr(Controller, "storage_error", None)
+    settings = {"enable.under.replicated.topic.creation": "true"}
+    async with service(settings=settings) as one:
+        assert await _issues(one) == {}
+        plant, waits_for, cause = PLANTED[kind]
+        await plant(one)
+        issue = (await _issues(one))[kind]
+        assert issue["waits_for"] == waits_for
+        assert cause in issue["cause"]
+        assert issue["resolution"]
+        if issue["topics"]:
+            assert (issue["topics"], issue["examples"], issue["partitions"] in (0, 1)) == (1, ["t"], True)
+            assert issue["began_at"]
+        for path in issue["evidence"]:
+            await one.get(f"/v1{path}", 404 if path == "/quorum" and one.api.quorum is None else 200)
+        page = (await one.client.get("/", headers={"accept": "text/html"})).text
+        assert kind in page
+        one.controller.storage_error = one.controller.failure = None
+
+
+def test_every_kind_of_problem_is_planted() -> None:
+    assert PLANTED.keys() == {*get_args(IssueKind)} - {"starting"}, "a service answers only once it has started"
+
+
 async def test_when_all_brokers_stopped_status_names_the_last_in_sync_replica(one: Service) -> None:
     for number in range(4):
         await one.create(f"pay.t{number}", num_partitions=3)
-    for broker_id in (3, 2, 1):
-        await one.request("POST", f"/v1/simulated/brokers/{broker_id}/stop")
-        await one.live(*range(1, broker_id))
-        await one.until(one.controller.is_reconciled)
+    await _stopped(one, 3, 2, 1)
     health = await one.get("/v1/health")
     assert health["state"] == "critical"
     assert health["summary"].startswith(
