@@ -178,13 +178,21 @@ class Tallies(msgspec.Struct, frozen=True, array_like=True):
         """The sums of both."""
         return Tallies(_sums(self.brokers, other.brokers), _sums(self.situations, other.situations))
 
-    def moved(self, before: Situations, after: Situations) -> Tallies:
-        """These sums after the situations of one topic changed."""
-        change = {
-            one: (after.get(one, 0) - before.get(one, 0), (one in after) - (one in before))
-            for one in {**before, **after}
-        }
-        return Tallies(self.brokers, _sums(self.situations, change))
+    def changed(self, loads: Mapping[int, tuple[int, int]], moves: Moves) -> Tallies:
+        """These sums after changes of loads and of situations."""
+        return Tallies(_sums(self.brokers, loads), _sums(self.situations, moves))
+
+
+Moves = dict[Situation, tuple[int, int]]
+"""Changes of the numbers of partitions and topics in situations."""
+
+
+def add_move(moves: Moves, before: Situations, after: Situations) -> None:
+    """Add the change of one topic."""
+    for one in {**before, **after}:
+        partitions, topics = moves.get(one, (0, 0))
+        added = after.get(one, 0) - before.get(one, 0)
+        moves[one] = (partitions + added, topics + (one in after) - (one in before))
 
 
 def _sums(some: Mapping[_Key, tuple[int, int]], others: Mapping[_Key, tuple[int, int]]) -> dict[_Key, tuple[int, int]]:
@@ -219,8 +227,8 @@ class HealthIndex:
 
     def changes(self, puts: Puts, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]) -> None:
         """Add the entries of changed topics, given before and after the change."""
-        tallies = self.tallies
         loads: dict[int, tuple[int, int]] = {}
+        moves: Moves = {}
         for key, before, after in changed:
             removed, added = _changed_partitions(before, after)
             if not removed and not added:
@@ -242,9 +250,10 @@ class HealthIndex:
                 now = gained
             if now != was:
                 puts[entry] = _encode(Unhealthy(after.name, now)) if after is not None and now else None
-                tallies = tallies.moved(was, now)
-        if any(load != (0, 0) for load in loads.values()):
-            tallies = Tallies(_sums(tallies.brokers, loads), tallies.situations)
+                add_move(moves, was, now)
+        if not moves and not any(load != (0, 0) for load in loads.values()):
+            return
+        tallies = self.tallies.changed(loads, moves)
         if tallies != self.tallies:
             puts[TALLIES] = _encode(tallies)
             self.tallies = tallies
@@ -253,11 +262,11 @@ class HealthIndex:
 def tallied(topics: Iterable[Topic]) -> Tallies:
     """The sums over some topics."""
     loads: dict[int, tuple[int, int]] = {}
-    tallies = Tallies()
+    moves: Moves = {}
     for topic in topics:
         _add_loads(loads, topic.partitions, 1)
-        tallies = tallies.moved({}, situations(topic))
-    return Tallies(loads, tallies.situations)
+        add_move(moves, {}, situations(topic))
+    return Tallies(loads, moves)
 
 
 def situations(topic: Topic) -> Situations:

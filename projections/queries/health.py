@@ -227,7 +227,7 @@ def broker_issues(brokers: Brokers, awaited: Iterable[int]) -> tuple[IssueView, 
         found.append(("no-live-broker", "critical", "no broker is live: no topic can be created", away))
     elif idle:
         are = "is not live" if len(idle) == 1 else "are not live"
-        found.append(("broker-away", "warning", f"{_names(idle)} {are}, and no partition waits for it", idle))
+        found.append(("broker-away", "warning", f"{_names(idle)} {are}", idle))
     return tuple(
         IssueView(
             kind=kind,  # type: ignore[arg-type]

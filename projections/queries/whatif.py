@@ -21,7 +21,7 @@ from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.state import BROKERS, Broker, Cluster, DictTopics, State, Topic
 from controller.store.store import Part
-from controller.store.topic_indexes import Situations, Tallies, Unhealthy, situations
+from controller.store.topic_indexes import Moves, Situations, Tallies, Unhealthy, add_move, situations
 from events.catalog import BrokerDetails, Cause, ConfigOp, Recorded, Verdict
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.health import SEVERITY_ORDER, broker_issues, kind_of, partition_issues
@@ -53,6 +53,7 @@ class WhatIf:
         self._before = replace(cluster, settings=settings, rules=None)
         self._state = State(DictTopics(), self._before)
         self._row, self._tallies, self._now_ms = row, tallies, now_ms
+        self._situation_moves: Moves = {}
         self._texts: list[str] = []
         self._factors = {settings.default_replication_factor}
         self._moves: dict[tuple[IssueKind | None, IssueKind | None], list[tuple[TopicName, int]]] = {}
@@ -164,7 +165,7 @@ class WhatIf:
 
     def _count(self, topic: Topic, after: Topic) -> None:
         was, now = situations(topic), situations(after)
-        self._tallies = self._tallies.moved(was, now)
+        add_move(self._situation_moves, was, now)
         if now and len(self._unhealthy) < TOPICS_NAMED_MAX:
             self._unhealthy.append(Unhealthy(topic.name, now))
         before_kind, _ = _worst(was, self._before)
@@ -180,7 +181,9 @@ class WhatIf:
     def view(self, as_of: AsOfView) -> WhatIfView:
         """The answer, once all slices were added."""
         cluster, brokers = self._state.cluster, self._row.brokers
-        issues = partition_issues(self._tallies, self._unhealthy, brokers, cluster.settings)
+        issues = partition_issues(
+            self._tallies.changed({}, self._situation_moves), self._unhealthy, brokers, cluster.settings
+        )
         issues += broker_issues(brokers, {one for issue in issues for one in issue.waits_for})
         order = (*SEVERITY_ORDER, None)
         moves = sorted(self._moves, key=lambda move: (order.index(move[1]), order.index(move[0])))
