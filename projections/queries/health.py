@@ -183,9 +183,10 @@ def _awaited(cause: _Cause, brokers: Brokers) -> str:
 def _state(broker: BrokerView | None) -> str:
     if broker is None:
         return "not registered"
+    since = f"{broker.changed_at[:19]}Z"
     if broker.fenced:
-        return f"fenced since {broker.changed_at} ({broker.reason})"
-    return f"in controlled shutdown since {broker.changed_at}" if broker.leaving else "live but out of sync"
+        return f"fenced since {since} ({broker.reason})"
+    return f"in controlled shutdown since {since}" if broker.leaving else "live but out of sync"
 
 
 def _names(ids: Sequence[BrokerId]) -> str:
