@@ -75,8 +75,13 @@ async def _broker_away(one: Service) -> None:
     await _stopped(one, 2)
 
 
+def _set_storage_error(one: Service, error: str | None) -> None:
+    controller: Any = one.controller
+    controller.storage_error = error
+
+
 async def _log_not_writable(one: Service) -> None:
-    one.controller.storage_error = "no space left on device"
+    _set_storage_error(one, "no space left on device")
 
 
 async def _controller_failed(one: Service) -> None:
@@ -109,7 +114,7 @@ async def _archive_lost(one: Service) -> None:
 
 async def _stale_gateway(one: Service) -> None:
     one.api.decides_here = False
-    one.controller.storage_error = "Kafka has not returned a heartbeat for 31 s"
+    _set_storage_error(one, "Kafka has not returned a heartbeat for 31 s")
 
 
 Plant = Callable[[Service], Awaitable[None]]
@@ -153,7 +158,8 @@ async def test_a_planted_incident_gets_its_cause(kind: str, monkeypatch: pytest.
             await one.get(f"/v1{path}", 404 if path == "/quorum" and one.api.quorum is None else 200)
         page = (await one.client.get("/", headers={"accept": "text/html"})).text
         assert kind in page
-        one.controller.storage_error = one.controller.failure = None
+        _set_storage_error(one, None)
+        one.controller.failure = None
 
 
 def test_every_kind_of_problem_is_planted() -> None:
