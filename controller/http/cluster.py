@@ -84,7 +84,7 @@ async def whatif(
     api, queries = reader.api, reader.queries
     now_ms, end = api.controller.now_ms(), queries.end()
     row = await reader.threads.run(queries.cluster_at, end)
-    question = WhatIf(change, api.cluster, row, api.store.durable_tallies, now_ms)
+    question = await reader.threads.run(WhatIf, change, api.cluster, row, api.store.durable_tallies, now_ms)
     for part in queries.parts:
         store = part.live()
         keys = (store.durable_keys_unhealthy(), *map(store.durable_keys_of, question.lost))

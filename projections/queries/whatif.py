@@ -56,8 +56,8 @@ class WhatIf:
         self._situation_moves: Moves = {}
         self._texts: list[str] = []
         self._factors = {settings.default_replication_factor}
-        self._moves: dict[tuple[IssueKind | None, IssueKind | None], list[tuple[TopicName, int]]] = {}
-        self._counts: dict[tuple[IssueKind | None, IssueKind | None], tuple[int, int]] = {}
+        self._moves: dict[tuple[IssueKind | None, IssueKind | None], tuple[int, int, tuple[str, ...]]] = {}
+        """By the worst problem before and after: the numbers of topics and partitions, and the first names."""
         self._unhealthy: list[Unhealthy] = []
         self.lost: set[BrokerId] = set()
         """The brokers whose topics the change concerns, besides the unhealthy topics."""
@@ -171,12 +171,9 @@ class WhatIf:
         before_kind, _ = _worst(was, self._before)
         kind, count = _worst(now, self._state.cluster)
         if kind != before_kind:
-            move = before_kind, kind
-            topics, partitions = self._counts.get(move, (0, 0))
-            self._counts[move] = (topics + 1, partitions + count)
-            named = self._moves.setdefault(move, [])
-            if len(named) < TOPICS_NAMED_MAX:
-                named.append((topic.name, count))
+            topics, partitions, named = self._moves.get((before_kind, kind), (0, 0, ()))
+            named = (*named, topic.name) if topics < TOPICS_NAMED_MAX else named
+            self._moves[before_kind, kind] = topics + 1, partitions + count, named
 
     def view(self, as_of: AsOfView) -> WhatIfView:
         """The answer, once all slices were added."""
@@ -186,17 +183,17 @@ class WhatIf:
         )
         issues += broker_issues(brokers, {one for issue in issues for one in issue.waits_for})
         order = (*SEVERITY_ORDER, None)
-        moves = sorted(self._moves, key=lambda move: (order.index(move[1]), order.index(move[0])))
+        moves = sorted(self._moves.items(), key=lambda one: (order.index(one[0][1]), order.index(one[0][0])))
         topics = tuple(
             TopicsWhatIfView(
-                is_worse=order.index(move[1]) < order.index(move[0]),
-                before=move[0],
-                after=move[1],
-                topics=self._counts[move][0],
-                partitions=self._counts[move][1],
-                examples=tuple(name for name, _ in self._moves[move]),
+                is_worse=order.index(after) < order.index(before),
+                before=before,
+                after=after,
+                topics=count,
+                partitions=partitions,
+                examples=names,
             )
-            for move in moves
+            for (before, after), (count, partitions, names) in moves
         )
         creates = tuple(self._refused_creates())
         parts = [

@@ -194,3 +194,65 @@ async def test_what_if_a_broker_is_lost(one: Service) -> None:
     assert answer["creates"][0]["error"] == "INVALID_REPLICATION_FACTOR"
     assert answer["issues"][0]["waits_for"] == [3]
     assert (await one.get("/v1/health"))["state"] == "healthy", "nothing was changed"
+
+
+WHAT_IF = """
+lose-rack rack-b                     | pay.single offline, pay.safe at-min-isr
+drain 2                              | pay.single offline, pay.safe at-min-isr
+lose-broker 2 lose-broker 3          | pay.single offline, pay.safe under-min-isr
+lose-broker 2 add-broker             | pay.single offline, pay.safe at-min-isr
+add-broker                           |
+min.insync.replicas=3                |
+min.insync.replicas=3 lose-broker 2  | pay.single offline, pay.safe at-min-isr
+unclean.leader.election.enable=true lose-broker 2 | pay.single offline, pay.safe at-min-isr
+"""
+
+
+@pytest.mark.parametrize("line", WHAT_IF.strip().splitlines())
+async def test_what_if_by_the_rules_of_the_machine(line: str) -> None:
+    change, _, expected = map(str.strip, line.partition("|"))
+    async with service() as one:
+        await one.create("pay.safe", configs={"min.insync.replicas": "2"})
+        await one.create("pay.single", assignments=[[2], [3]])
+        answer = await one.get("/v1/whatif", change=change)
+        moves = [f"{name} {each['after']}" for each in answer["topics"] for name in each["examples"]]
+        assert ", ".join(moves) == expected
+        page = await one.client.get("/whatif", params={"change": change}, headers={"accept": "text/html"})
+        assert all(name.partition(" ")[0] in page.text for name in moves)
+
+
+async def test_what_if_agrees_with_what_then_happens(one: Service) -> None:
+    for number in range(6):
+        await one.create(f"t{number}", num_partitions=3, replication_factor=1 + number % 3)
+    predicted = await one.get("/v1/whatif?change=lose-broker%202")
+    await _stopped(one, 2)
+    happened = await one.get("/v1/health")
+    facts = ("kind", "partitions", "topics", "waits_for", "examples")
+    assert [[each[fact] for fact in facts] for each in predicted["issues"]] == [
+        [each[fact] for fact in facts] for each in happened["issues"]
+    ]
+    (refused,) = predicted["creates"]
+    error = await one.create("new", 400, replication_factor=3)
+    assert (refused["error"], refused["message"]) == (error["error"], error["message"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("", "nothing to change; allowed: lose-broker ID"),
+        ("nonsense", "'nonsense' is no change; allowed: lose-broker ID"),
+        ("retention.ms=5", "is no change; allowed"),
+        ("lose-broker", "'' is not a registered broker; registered are: 1, 2, 3"),
+        ("lose-broker 9", "'9' is not a registered broker"),
+        ("drain x", "'x' is not a registered broker"),
+        ("lose-rack z", "no broker is in rack 'z'; racks: rack-a, rack-b, rack-c"),
+        ("min.insync.replicas=x", "Not a number of type INT"),
+        ("default.replication.factor=x", "Expected `int`"),
+        ("add-broker " * 11, "more than 10 changes"),
+        ("x" * 1001, "1000"),
+    ],
+)
+async def test_an_invalid_what_if_names_what_is_allowed(one: Service, change: str, words: str) -> None:
+    assert words in (await one.get("/v1/whatif", 400, change=change))["message"]
+    page = await one.client.get("/whatif", params={"change": change}, headers={"accept": "text/html"})
+    assert page.status_code == (400 if change else 303)
