@@ -34,6 +34,8 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "demo": Command("flags", "run a one-minute demo with simulated brokers: create, refuse, dry-run, explain"),
     },
     "read": {
+        "status": Command("reads.flags", "show what is wrong, since when, the cause, and what resolves it"),
+        "whatif": Command("reads.flags", "show the health after a change, such as the loss of a broker"),
         "topics": Command("reads.flags", "list topics, or show one, now or in the past"),
         "events": Command("reads.flags", "list the events of the log, or follow it"),
         "explain": Command("reads.flags", "explain the history of a topic, or the result of a request"),

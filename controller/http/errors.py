@@ -25,6 +25,7 @@ from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from projections.queries.events import BadPlace
 from projections.queries.query import NotFound, NoTopic, QueryClosed
+from projections.queries.whatif import InvalidChange
 from projections.text.points_in_time import InvalidPointInTime
 from projections.views.topics import refusal
 from projections.views.view import ErrorView, ProblemView, problem
@@ -130,6 +131,7 @@ def _error_view(code: ErrorCode, message: str) -> ErrorView:
 
 KNOWN: Final[tuple[tuple[type[Exception], int, ErrorCode, str], ...]] = (
     (InvalidPointInTime, 400, ErrorCode.INVALID_REQUEST, "at: {}"),
+    (InvalidChange, 400, ErrorCode.INVALID_REQUEST, "change: {}"),
     (BadPlace, 400, ErrorCode.INVALID_REQUEST, "{}"),
     (NoTopic, 404, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "{}"),
     (NotFound, 404, ErrorCode.RESOURCE_NOT_FOUND, "{}"),

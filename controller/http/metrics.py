@@ -40,6 +40,7 @@ from prometheus_client.utils import floatToGoString
 
 from controller.controller_api import ControllerApi
 from controller.release import RELEASE
+from projections.queries.health import kind_of
 from projections.text.names import error_name
 from projections.views.view import HealthView
 
@@ -261,6 +262,12 @@ def states(api: ControllerApi) -> Iterator[tuple[str, str, float]]:
     yield "partitions", "Partitions that exist.", counts.partitions
     yield "partitions_under_replicated", "Partitions with a replica out of the ISR.", partitions.under_replicated
     yield "partitions_offline", "Partitions without a leader.", partitions.offline
+    under = [
+        count
+        for one, (count, _) in api.store.durable_tallies.situations.items()
+        if kind_of(one, cluster.settings) == "under-min-isr"
+    ]
+    yield "partitions_under_min_isr", "Partitions that refuse producers with acks=all.", sum(under)
     yield "placeholders", "Replicas that wait for a broker to join (KIP-409).", partitions.placeholders
     yield "topics_pending", "Topics that were never ready.", status.topics_waiting
     yield "requests_in_flight", "Requests that are not answered yet.", status.requests_open

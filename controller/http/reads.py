@@ -34,7 +34,6 @@ from controller.http.requests import (
     Partition,
     To,
 )
-from controller.machine.readiness import progress_text
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews
@@ -54,7 +53,6 @@ from projections.queries.proving import (
 )
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
-from projections.queries.topics import Counted
 from projections.text.names import Outcome
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, TimelineView
@@ -63,15 +61,11 @@ from projections.views.overviews import (
     DifferenceView,
     PoliciesView,
     QuorumView,
-    SummaryView,
-    WaitingView,
 )
 from projections.views.requests import RequestsView, RequestView
-from projections.views.view import view_of
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
 SPANS_MAX = 500
-WAITING_SHOWN_MAX = 20
 _Reader = NamedDependency[Reader]
 
 
@@ -205,21 +199,6 @@ async def broker(broker_id: FromPath[int], reader: _Reader, at: At = None) -> Re
     reader.require()
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
     return await reader.answer(overviews.broker, broker_id, at, load)
-
-
-@get("/summary")
-async def summary(reader: _Reader, at: At = None) -> Response[SummaryView]:
-    """Brokers, topics, waiting topics with the reason, refusals of the last day by rule, and the newest requests."""
-    reader.require()
-    if at is not None:
-        return await reader.answer(overviews.summary, at)
-    status, counts, store = reader.api.controller.status(), reader.api.store.durable_counts, reader.api.store
-    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, store.durable_tallies)
-    waiting = tuple(
-        view_of(WaitingView, topic, waits_for=progress_text(topic, reader.api.cluster))
-        for topic in store.durable_waiting(WAITING_SHOWN_MAX)
-    )
-    return await reader.answer(overviews.summary, at, counted, status.requests_open, waiting)
 
 
 @get("/policies")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import filterfalse
 
 from controller.machine.decision import Answer, Decision
@@ -40,13 +41,23 @@ def complete(
     return Decision((*before, event), (answer,))
 
 
+def not_propagated(topic: Topic, live: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
+    """The live brokers that have not applied the creation of a topic."""
+    return tuple(filterfalse(frozenset(topic.propagated).__contains__, live))
+
+
+NAMED_MAX = 10
+
+
 def progress_text(topic: Topic, cluster: Cluster) -> str:
     """Describes the progress of a topic, for the message of REQUEST_TIMED_OUT."""
     leaders = sum(1 for partition in topic.partitions if partition.leader in cluster.live)
-    applied = len(frozenset(topic.propagated).intersection(cluster.live))
+    missing = not_propagated(topic, cluster.live)
+    names = ", ".join(map(str, missing[:NAMED_MAX])) + (", …" if len(missing) > NAMED_MAX else "")
+    waits = f"; it waits for {'broker' if len(missing) == 1 else 'brokers'} {names}" if missing else ""
     return (
         f"{leaders} of {len(topic.partitions)} partitions have a leader and "
-        f"{applied} of {len(cluster.live)} live brokers have applied it"
+        f"{len(cluster.live) - len(missing)} of {len(cluster.live)} live brokers have applied it{waits}"
     )
 
 

@@ -190,6 +190,13 @@ class TopicStore:
 
         return _parts(topics(), some)
 
+    def durable_topics(self, brokers: Iterable[BrokerId], *keys: Iterable[ShardKey]) -> Iterator[list[Topic]]:
+        """Slices of the durable topics with a replica on one of these brokers, and of those under `keys`, each of which
+        is ordered. Each slice is read when the iterator gets there."""
+        named = merge(*((key for key, _ in blocks_with(self._log, each)) for each in brokers), *keys)
+        topics = self._each_durable(key for key, _ in groupby(named))
+        return grouped(topics, PARTITIONS_PER_SLICE, lambda topic: len(topic.partitions), TOPICS_PER_SLICE)
+
     def durable_placeholders(self) -> list[BrokerId]:
         """The ids of placeholders that topics have (KIP-409)."""
         return list(placeholders(self._log))
@@ -199,14 +206,18 @@ class TopicStore:
         return shard_keys(self._log, WAITING, after)
 
     def durable_waiting(self, limit: int) -> list[Topic]:
-        """The first `limit` topics that were never ready."""
-        return list(self._each_durable(islice(self.durable_keys_waiting(), limit)))
+        """The first `limit` topics that were never ready; fewer if they have PARTITIONS_PER_SLICE partitions."""
+        return slice_of(self._each_durable(self.durable_keys_waiting()), limit, PARTITIONS_PER_SLICE)
+
+    def durable_keys_unhealthy(self, after: str | None = None) -> Iterator[ShardKey]:
+        """The shard keys of the topics of `durable_unhealthy`, in order."""
+        keys = merge(shard_keys(self._log, UNHEALTHY, after), self.durable_keys_waiting(after))
+        return (key for key, _ in groupby(keys))
 
     def durable_unhealthy(self, after: str | None) -> Iterator[Topic]:
         """The topics that were never ready, or have under-replicated or offline partitions or placeholders, ordered by
         shard key, after the key `after`."""
-        keys = merge(shard_keys(self._log, UNHEALTHY, after), self.durable_keys_waiting(after))
-        return self._each_durable(key for key, _ in groupby(keys))
+        return self._each_durable(self.durable_keys_unhealthy(after))
 
     def durable_newest(self, before: int) -> Iterator[Topic]:
         """The topics that were created below an offset, the newest first."""

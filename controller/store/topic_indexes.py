@@ -10,21 +10,24 @@ entry by broker is a little-endian bitmap: bit N is set if block N of the topic'
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import merge
 from itertools import groupby, zip_longest
-from typing import Final
+from types import MappingProxyType
+from typing import TypeVar
 
 import msgspec
 
+from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.blocks import Block, blocks_of, differing
 from controller.machine.state import Topic
 from controller.store.keys import Puts, shard_keys
 from events import catalog
 from events.catalog import Partition
 from events.logs.log import EventLog, StateKeys
-from events.names import NO_LEADER, BrokerId, ShardKey, is_placeholder
+from events.names import NO_LEADER, BrokerId, ShardKey, TopicName, is_placeholder
 
 UNHEALTHY, TALLIES, REPLICAS, CREATED_IN = b"x", b"y", b"r", b"b"
 _ID = struct.Struct(">I")
@@ -34,6 +37,7 @@ RANGE_SIZE = 1 << 16
 """Offsets in a range. A list of topics at a past time reads a snapshot, and the topics created in later ranges."""
 
 _encode = msgspec.msgpack.Encoder().encode
+_Key = TypeVar("_Key")
 
 # --- by broker
 
@@ -127,30 +131,52 @@ def _created_in(number: int) -> bytes:
 # --- by health, with the sums over all topics
 
 
-class Health(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Situation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The facts about an unhealthy partition that tell why it is so; partitions with equal facts are counted together.
+
+    `awaited` are the brokers that it waits for: without a leader those of the ISR, the eligible replicas, or the last
+    leader; else the replicas out of the ISR. `min_isr` and `unclean` are the explicit configs of the topic
+    (min.insync.replicas, at most the number of replicas; unclean.leader.election.enable), None for the default.
+    """
+
+    awaited: tuple[BrokerId, ...]
+    is_offline: bool
+    isr: int
+    replicas: int
+    placeholders: int = 0
+    min_isr: int | None = None
+    unclean: bool | None = None
+
+
+Situations = Mapping[Situation, int]
+"""The number of partitions in each situation."""
+_NO_SITUATIONS: Situations = MappingProxyType({})
+
+
+class Health(msgspec.Struct, frozen=True, gc=False):
     """The numbers of under-replicated partitions, of offline ones (without a leader), and of placeholders."""
 
     under_replicated: int = 0
     offline: int = 0
     placeholders: int = 0
 
-    def plus(self, other: Health, sign: int = 1) -> Health:
-        """The sums of both; with `sign` -1 the differences."""
-        return Health(
-            self.under_replicated + sign * other.under_replicated,
-            self.offline + sign * other.offline,
-            self.placeholders + sign * other.placeholders,
-        )
-
-
-HEALTHY: Final = Health()
-
 
 class Tallies(msgspec.Struct, frozen=True, array_like=True):
-    """The health of all topics; for each broker its numbers of led partitions and of replicas."""
+    """For each broker its numbers of led partitions and of replicas; for each situation its numbers of partitions and
+    of topics."""
 
-    health: Health = HEALTHY
     brokers: Mapping[int, tuple[int, int]] = {}
+    situations: Mapping[Situation, tuple[int, int]] = {}
+
+    @property
+    def health(self) -> Health:
+        """The health of all topics."""
+        under_replicated = offline = placeholders = 0
+        for one, (count, _) in self.situations.items():
+            under_replicated += count if one.isr < one.replicas else 0
+            offline += count if one.is_offline else 0
+            placeholders += count * one.placeholders
+        return Health(under_replicated, offline, placeholders)
 
     def leads(self, broker_id: int) -> bool:
         return self.brokers.get(broker_id, (0, 0))[0] > 0
@@ -160,14 +186,43 @@ class Tallies(msgspec.Struct, frozen=True, array_like=True):
 
     def plus(self, other: Tallies) -> Tallies:
         """The sums of both."""
-        loads = dict(self.brokers)
-        for broker_id, (leading, holding) in other.brokers.items():
-            led, held = loads.get(broker_id, (0, 0))
-            loads[broker_id] = (led + leading, held + holding)
-        return Tallies(self.health.plus(other.health), loads)
+        return Tallies(_sums(self.brokers, other.brokers), _sums(self.situations, other.situations))
+
+    def changed(self, loads: Mapping[int, tuple[int, int]], moves: Moves) -> Tallies:
+        """These sums after changes of loads and of situations."""
+        return Tallies(_sums(self.brokers, loads), _sums(self.situations, moves))
 
 
-_decode_health = msgspec.msgpack.Decoder(Health).decode
+Moves = dict[Situation, tuple[int, int]]
+"""Changes of the numbers of partitions and topics in situations."""
+
+
+def add_move(moves: Moves, before: Situations, after: Situations) -> None:
+    """Add the change of one topic."""
+    for one in {**before, **after}:
+        partitions, topics = moves.get(one, (0, 0))
+        added = after.get(one, 0) - before.get(one, 0)
+        moves[one] = (partitions + added, topics + (one in after) - (one in before))
+
+
+def _sums(some: Mapping[_Key, tuple[int, int]], others: Mapping[_Key, tuple[int, int]]) -> dict[_Key, tuple[int, int]]:
+    sums = dict(some)
+    for key, (first, second) in others.items():
+        had = sums.get(key, (0, 0))
+        sums[key] = (had[0] + first, had[1] + second)
+        if sums[key] == (0, 0):
+            del sums[key]
+    return sums
+
+
+class Unhealthy(msgspec.Struct, frozen=True, array_like=True):
+    """An entry of the index by health: a topic and the situations of its unhealthy partitions."""
+
+    name: TopicName
+    situations: Situations
+
+
+_decode_unhealthy = msgspec.msgpack.Decoder(Unhealthy).decode
 _decode_tallies = msgspec.msgpack.Decoder(Tallies).decode
 
 
@@ -182,78 +237,107 @@ class HealthIndex:
 
     def changes(self, puts: Puts, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]) -> None:
         """Add the entries of changed topics, given before and after the change."""
-        health = self.tallies.health
-        all_removed: list[Partition] = []
-        all_added: list[Partition] = []
+        loads: dict[int, tuple[int, int]] = {}
+        moves: Moves = {}
         for key, before, after in changed:
             removed, added = _changed_partitions(before, after)
             if not removed and not added:
                 continue
-            all_removed += removed
-            all_added += added
-            entry, gained = UNHEALTHY + key.encode(), _health(added)
+            _add_loads(loads, removed, -1)
+            _add_loads(loads, added, 1)
+            entry, gained = UNHEALTHY + key.encode(), _NO_SITUATIONS if after is None else _situations(after, added)
             stored = None if before is None else self._log.get(entry)
-            if stored is None and gained is HEALTHY:
+            if stored is None and not gained:
                 continue
-            was = HEALTHY if stored is None else _decode_health(stored)
-            now = HEALTHY if after is None else was.plus(_health(removed), -1).plus(gained)
+            was = _NO_SITUATIONS if stored is None else _decode_unhealthy(stored).situations
+            now: Situations = {}
+            if before is not None and after is not None:
+                now = Counter(was)
+                now.subtract(_situations(before, removed))
+                now.update(gained)
+                now = {one: count for one, count in now.items() if count}
+            elif after is not None:
+                now = gained
             if now != was:
-                puts[entry] = _encode(now) if now != HEALTHY else None
-                health = health.plus(was, -1).plus(now)
-        if not all_removed and not all_added:
+                puts[entry] = _encode(Unhealthy(after.name, now)) if after is not None and now else None
+                add_move(moves, was, now)
+        if not moves and not any(load != (0, 0) for load in loads.values()):
             return
-        tallies = Tallies(health, _loads(self.tallies.brokers, all_removed, all_added))
+        tallies = self.tallies.changed(loads, moves)
         if tallies != self.tallies:
             puts[TALLIES] = _encode(tallies)
             self.tallies = tallies
 
 
-def tallied(partitions: Iterable[Partition]) -> Tallies:
-    """The sums over some partitions."""
-    some = tuple(partitions)
-    return Tallies(_health(some), _loads({}, (), some))
+def tallied(topics: Iterable[Topic]) -> Tallies:
+    """The sums over some topics."""
+    loads: dict[int, tuple[int, int]] = {}
+    moves: Moves = {}
+    for topic in topics:
+        _add_loads(loads, topic.partitions, 1)
+        add_move(moves, {}, situations(topic))
+    return Tallies(loads, moves)
 
 
-def _changed_partitions(before: Topic | None, after: Topic | None) -> tuple[list[Partition], list[Partition]]:
-    """The partitions before their change, and after it."""
-    if before is not None and after is not None and after.partitions is before.partitions:
-        return [], []
-    if before is None or after is None or len(after.partitions) < len(before.partitions):
-        return [] if before is None else list(before.partitions), [] if after is None else list(after.partitions)
+def situations(topic: Topic) -> Situations:
+    """The situations of the unhealthy partitions of a topic."""
+    return _situations(topic, topic.partitions)
+
+
+def unhealthy(log: EventLog) -> Iterator[Unhealthy]:
+    """The topics with unhealthy partitions, by shard key. They may have the changes of a commit in progress."""
+    return (_decode_unhealthy(value) for _, value in log.scan(UNHEALTHY))
+
+
+def _changed_partitions(before: Topic | None, after: Topic | None) -> tuple[Sequence[Partition], Sequence[Partition]]:
+    """The partitions before their change, and after it: all if the configs changed that situations have."""
+    if before is None or after is None or _configs(before) != _configs(after):
+        return () if before is None else before.partitions, () if after is None else after.partitions
+    if after.partitions is before.partitions:
+        return (), ()
+    if len(after.partitions) < len(before.partitions):
+        return before.partitions, after.partitions
     changes = list(differing(before.partitions, after.partitions))
     count = len(before.partitions)
     return [before.partitions[index] for index, _ in changes if index < count], [one for _, one in changes]
 
 
-def _health(partitions: Iterable[Partition]) -> Health:
-    under_replicated = offline = placeholders = 0
+def _configs(topic: Topic) -> tuple[str | None, str | None]:
+    if not topic.configs:
+        return None, None
+    configs = dict(topic.configs)
+    return configs.get(MIN_INSYNC_REPLICAS), configs.get(UNCLEAN_ELECTION)
+
+
+def _situations(topic: Topic, partitions: Iterable[Partition]) -> Situations:
+    unhealthy = [one for one in partitions if len(one.isr) < len(one.replicas) or one.leader == NO_LEADER]
+    if not unhealthy:
+        return _NO_SITUATIONS
+    explicit_isr, explicit_unclean = _configs(topic)
+    min_isr = int(explicit_isr) if explicit_isr is not None and explicit_isr.isdecimal() else None
+    unclean = None if explicit_unclean is None else explicit_unclean.lower() == "true"
+    return Counter(_situation(one, min_isr, unclean) for one in unhealthy)
+
+
+def _situation(one: Partition, min_isr: int | None, unclean: bool | None) -> Situation:
+    is_offline, replicas = one.leader == NO_LEADER, len(one.replicas)
+    metadata = one.replica_metadata
+    if is_offline:
+        awaited = one.isr or (metadata and (metadata.elr or metadata.last_known_elr)) or one.replicas
+    else:
+        awaited = tuple([replica for replica in one.replicas if replica not in one.isr])
+    brokers = tuple(sorted([replica for replica in awaited if replica >= 0]))
+    placeholders = sum(map(is_placeholder, one.replicas))
+    least = None if min_isr is None else min(min_isr, replicas)
+    return Situation(brokers, is_offline, len(one.isr), replicas, placeholders, least, unclean)
+
+
+def _add_loads(loads: dict[int, tuple[int, int]], partitions: Iterable[Partition], sign: int) -> None:
     for one in partitions:
-        under_replicated += len(one.isr) < len(one.replicas)
-        offline += one.leader == NO_LEADER
-        placeholders += sum(map(is_placeholder, one.replicas))
-    if under_replicated or offline or placeholders:
-        return Health(under_replicated, offline, placeholders)
-    return HEALTHY
-
-
-def _loads(
-    before: Mapping[int, tuple[int, int]], removed: Iterable[Partition], added: Iterable[Partition]
-) -> Mapping[int, tuple[int, int]]:
-    leads: dict[int, int] = {}
-    replicas: dict[int, int] = {}
-    for sign, partitions in ((-1, removed), (1, added)):
-        for one in partitions:
-            leads[one.leader] = leads.get(one.leader, 0) + sign
-            for replica in one.replicas:
-                replicas[replica] = replicas.get(replica, 0) + sign
-    ids = leads.keys() | replicas.keys()
-    changed = [broker_id for broker_id in ids if broker_id >= 0 and (leads.get(broker_id) or replicas.get(broker_id))]
-    if not changed:
-        return before
-    loads = dict(before)
-    for broker_id in changed:
-        leading, holding = loads.get(broker_id, (0, 0))
-        loads[broker_id] = (leading + leads.get(broker_id, 0), holding + replicas.get(broker_id, 0))
-        if loads[broker_id] == (0, 0):
-            del loads[broker_id]
-    return loads
+        if one.leader >= 0:
+            leading, holding = loads.get(one.leader, (0, 0))
+            loads[one.leader] = (leading + sign, holding)
+        for replica in one.replicas:
+            if replica >= 0:
+                leading, holding = loads.get(replica, (0, 0))
+                loads[replica] = (leading, holding + sign)

@@ -21,11 +21,16 @@ from contextlib import suppress
 from heapq import merge
 from typing import Literal
 
+from msgspec.structs import replace
+
+from controller.store.topic_indexes import tallied
 from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
+from projections.queries.health import partition_issues, waiting_text, waits_for
 from projections.queries.query import NotFound, NoTopic, Queries, Query
+from projections.queries.topics import settings_at
 from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
 from projections.text.wording import client_text, event_text, many, recorded_text
@@ -65,6 +70,8 @@ def explain_topic(query: Queries, name: str, at: str | None = None) -> Explanati
     past, chain, because = TopicPast(), _Chain(), Because(part, end)
     for record in part.topic_events(name, 0, end):
         past = fold_topic(past, record)
+        if isinstance(record.event, catalog.MetadataPropagated) and past.row is not None:  # rows do not fold it
+            past = replace(past, row=replace(past.row, propagated=past.row.propagated + record.event.brokers))
         chain.add(record, because)
     return chain.explanation(name, "topic", _topic_summary(part, name, past, end))
 
@@ -81,26 +88,43 @@ def explain_request(query: Queries, request_id: str, at: str | None = None) -> E
     if decided is not None:
         summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {request.requested_at}"
         return chain.explanation(request.request_id, "request", summary)
+    who = client_text(request.principal, request.client_id)
+    asked = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}"
+    summary = f"{_outcomes(request)}; {asked}" if request.topics else asked
+    return chain.explanation(request.request_id, "request", summary)
+
+
+def _outcomes(request: RequestView) -> str:
+    """The outcome of each topic; of a single one with the reason."""
     outcomes = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name_and_code(one.code)}" if one.code else "")
         for one in request.topics[:10]
     )
-    more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
-    who = client_text(request.principal, request.client_id)
-    result = f": {outcomes}{more}" if outcomes else ""
-    summary = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}{result}"
-    return chain.explanation(request.request_id, "request", summary)
+    if len(request.topics) > 10:
+        return f"{outcomes} and {len(request.topics) - 10} more"
+    (first, *others) = request.topics
+    rule = f" by {first.rule}" if first.rule else ""
+    return outcomes if others or not first.message else f"{outcomes}{rule}: {first.message.rstrip('.')}"
 
 
-def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
+def _topic_summary(part: Query, name: str, past: TopicPast, end: int) -> str:
+    """The conclusion first: the problems of the topic with their causes; then the facts of its creation or end."""
     row = past.row
     if row is not None:
         by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
-        now = health(row, query.cluster_at(end).live).status
-        return f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
+        cluster = part.cluster_at(end)
+        now = health(row, cluster.live).status
+        facts = f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
+        tallies, settings = tallied((row,)), settings_at(part, end)
+        issues = partition_issues(tallies, (), cluster.brokers, settings, of=name)
+        conclusions = [f"{one.text}: {one.cause}; to do: {one.resolution}" for one in issues]
+        if now == "pending":
+            kind, brokers = waits_for(row, cluster.live)
+            conclusions += [f"{name} is not ready: it waits for {waiting_text(kind, brokers)}"] if brokers else []
+        return ". ".join((*conclusions, facts))
     if past.deletion is not None:
         return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
-    return f"topic {name}: never created, only requested"
+    return str(part.no_topic(name, end))
 
 
 def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tuple[Recorded, Because]]:

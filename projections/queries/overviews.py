@@ -1,4 +1,4 @@
-"""Builds responses about the cluster for the HTTP API: brokers, one broker, the summary, the policies.
+"""Builds responses about the cluster for the HTTP API: brokers, one broker, the health of the cluster, the policies.
 
 These functions read only the log, so they may run in any thread.
 """
@@ -6,28 +6,32 @@ These functions read only the log, so they may run in any thread.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
+from controller.machine.state import Cluster, Topic
 from controller.store.request_index import RULE, values_of
+from controller.store.topic_indexes import unhealthy
 from events.names import BrokerId
 from projections.queries.events import newest_of_cluster, starts
+from projections.queries.health import broker_issues, partition_issues, waiting_issues
 from projections.queries.query import Ends, NotFound, Queries
 from projections.queries.requests import RequestFilter, scan_requests, summary_of
-from projections.queries.topics import Counted, counted_at
-from projections.views.brokers import BrokersView, rule_views
+from projections.queries.topics import Counted, counted_at, settings_at
+from projections.views.brokers import BrokersView, ClusterRow, rule_views
 from projections.views.events import event_view
+from projections.views.issues import IssueView
 from projections.views.overviews import (
     BrokerDetailView,
+    ClusterHealthView,
+    ClusterState,
     LoadView,
     PoliciesView,
     RefusedByView,
     RefusedView,
-    SummaryView,
-    WaitingView,
 )
 from projections.views.view import AsOfView
 
@@ -47,26 +51,36 @@ def brokers(query: Queries, at: str | None) -> BrokersView:
     return query.cluster_at(end).view(query.as_of(end))
 
 
-def summary(
-    query: Queries,
-    at: str | None,
-    counted: Counted | None = None,
-    requests_open: int | None = None,
-    waiting: tuple[WaitingView, ...] = (),
-) -> SummaryView:
-    """The summary at a point in time. For the present the live service gives its counts, its open requests, and topics
-    that were never ready; for the past, topics are counted here if that is quick. Raises InvalidPointInTime."""
+class Present(msgspec.Struct, frozen=True):
+    """The live state of a service, for the health of the present: counts, open requests, topics that are not ready,
+    and problems of the process."""
+
+    counted: Counted
+    cluster: Cluster
+    now_ms: int
+    requests_open: int
+    waiting: Sequence[Topic] = ()
+    issues: tuple[IssueView, ...] = ()
+
+
+def health(query: Queries, at: str | None, present: Present | None = None) -> ClusterHealthView:
+    """The health at a point in time. For the past, topics are counted here if that is quick. Raises
+    InvalidPointInTime."""
     end = query.end(at)
     cluster = query.cluster_at(end)
     newest = scan_requests(
         query, RequestFilter(), end, until=end, since=(0,) * len(end), limit=NEWEST_SHOWN, scanned_max=NEWEST_SHOWN
     )
     as_of = query.as_of(end)
-    counts = _counts(counted or counted_at(query, end))
-    return SummaryView(
-        **counts,
-        requests_open=requests_open,
-        waiting=waiting,
+    counted = counted_at(query, end) if present is None else present.counted
+    issues = _issues(query, end, cluster, counted, present)
+    state, summary = _state(issues, counted)
+    return ClusterHealthView(
+        state=state,
+        summary=summary,
+        issues=issues,
+        **_counts(counted),
+        requests_open=None if present is None else present.requests_open,
         brokers_registered=len(cluster.brokers),
         live=tuple(sorted(cluster.live)),
         fenced=tuple(sorted(key for key, one in cluster.brokers.items() if one.fenced)),
@@ -75,6 +89,33 @@ def summary(
         release=cluster.release,
         as_of=as_of,
     )
+
+
+def _issues(
+    query: Queries, end: Ends, cluster: ClusterRow, counted: Counted | None, present: Present | None
+) -> tuple[IssueView, ...]:
+    found: tuple[IssueView, ...] = ()
+    if counted is not None:
+        settings = settings_at(query.parts[0], end[0]) if present is None else present.cluster.settings
+        some = counted.unhealthy if present is None else chain.from_iterable(unhealthy(one.log) for one in query.parts)
+        found = partition_issues(counted.tallies, some, cluster.brokers, settings, (query, end))
+    awaited = {broker_id for one in found for broker_id in one.waits_for}
+    found += broker_issues(cluster.brokers, awaited)
+    if present is not None:
+        found += waiting_issues(present.waiting, present.counted.pending, present.cluster, present.now_ms)
+        found = present.issues + found
+    return tuple(sorted(found, key=lambda one: one.severity))  # "critical" is before "warning"
+
+
+def _state(issues: Sequence[IssueView], counted: Counted | None) -> tuple[ClusterState, str]:
+    """The state of the cluster in one word, and in one sentence."""
+    if issues:
+        worst = issues[0]
+        sentence = f"{worst.text}: {worst.cause}." if worst.cause else f"{worst.text}."
+        return "critical" if worst.severity == "critical" else "degraded", sentence[0].upper() + sentence[1:]
+    if counted is None:
+        return "unknown", "The partitions at this time are too many to count."
+    return "healthy", "Every partition has a leader, and all replicas are in sync."
 
 
 def _counts(counted: Counted | None) -> dict[str, Any]:
@@ -131,7 +172,7 @@ def policies(query: Queries, at: str | None, now_ms: int) -> PoliciesView:
 
 def broker(query: Queries, broker_id: int, at: str | None, load: tuple[int, int] | None = None) -> BrokerDetailView:
     """A broker at a point in time, with its newest events. `load` has its current numbers of leaders and replicas; the
-    past is counted as in the summary. Raises NotFound, InvalidPointInTime."""
+    past is counted as for the health. Raises NotFound, InvalidPointInTime."""
     end = query.end(at)
     row = query.cluster_at(end).brokers.get(BrokerId(broker_id))
     if row is None:

@@ -26,7 +26,7 @@ from controller.machine.state import Topic
 from controller.store.partitioned_store import PartitionOf
 from controller.store.store import TopicStore, slice_of
 from controller.store.topic_indexes import CREATION_KINDS
-from events.catalog import Recorded
+from events.catalog import CreateRejected, Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, request_offsets, shard_offsets
 from events.logs.snapshots import nearest_snapshot
@@ -109,7 +109,7 @@ class Query:
         """The topic of this name. Raises NoTopic."""
         (row,) = self.topics_under((shard_key(name),), end, name.__eq__)
         if row is None:
-            raise self._no_topic(name, end)
+            raise self.no_topic(name, end)
         return row
 
     def snapshot_pairs(self, end: int, state: Iterable[Pair]) -> Iterator[Pair]:
@@ -175,10 +175,13 @@ class Query:
         if abandoned is not None and abandoned.is_set():
             raise QueryClosed("the caller no longer waits for the response")
 
-    def _no_topic(self, name: str, end: int) -> NoTopic:
-        past = NO_PAST
+    def no_topic(self, name: str, end: int) -> NoTopic:
+        """The error for a name without a topic: when it was deleted, created, or refused."""
+        past, rejected = NO_PAST, None
         for record in self.topic_events(name, 0, end):
             past = fold_topic(past, record)
+            if isinstance(record.event, CreateRejected):
+                rejected = record.at_ms, record.event
         whys = []
         if past.deletion is not None:
             deleted = past.deletion
@@ -188,6 +191,10 @@ class Query:
         if created is not None:
             again = "again " if whys else ""
             whys.append(f"it was created {again}at offset {created.offset} ({iso(created.at_ms)})")
+        if not whys and rejected is not None:
+            at_ms, refusal = rejected
+            newest = f"its newest create request was refused at {iso(at_ms)} by {refusal.rule}: {refusal.message}"
+            return NoTopic(f"no topic {name!r} was ever created; {newest}")
         if not whys:
             return NoTopic(f"no topic {name!r} was ever created")
         deleted_at = None if past.deletion is None else past.deletion.offset

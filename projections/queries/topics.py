@@ -13,12 +13,13 @@ from contextlib import suppress
 from heapq import merge
 
 import msgspec
+from msgspec.structs import replace
 
 from controller.machine.configs.views import described_configs
 from controller.machine.state import BROKERS, Settings, Topic, settings_from_pairs
 from controller.patterns import Pattern
 from controller.store.store import slice_of
-from controller.store.topic_indexes import CREATION_KINDS, CREATION_TYPES, Tallies, tallied
+from controller.store.topic_indexes import CREATION_KINDS, CREATION_TYPES, Tallies, Unhealthy, situations, tallied
 from events.catalog import Configs, ResourceConfigsChanged
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from events.names import Offset, shard_key
@@ -182,14 +183,16 @@ def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> T
 def configs_of_topic_at(part: Query, name: str, at: str | None) -> TopicConfigsView:
     """The effective configs of a topic at a point in time. Raises NoTopic, InvalidPointInTime."""
     end = part.end(at)
-    row, cluster = part.topic_at(name, end), part.cluster_at(end)
-    settings = settings_from_pairs(cluster.settings)
-    static = Settings(topic_defaults=settings.topic_defaults, dynamic_defaults=_dynamic_defaults(part, end))
-    return configs_of(part, row.configs, static, end)
+    return configs_of(part, part.topic_at(name, end).configs, settings_at(part, end), end)
+
+
+def settings_at(part: Query, end: int) -> Settings:
+    """The settings at a point in time, with the dynamic configs of all brokers (the default resource)."""
+    settings = settings_from_pairs(part.cluster_at(end).settings)
+    return replace(settings, dynamic_defaults=_dynamic_defaults(part, end))
 
 
 def _dynamic_defaults(part: Query, end: int) -> Configs:
-    """The dynamic configs of all brokers (the default resource)."""
     for record in newest_of_cluster(part, end):
         event = record.event
         if isinstance(event, ResourceConfigsChanged) and (event.kind, event.name) == (BROKERS, ""):
@@ -208,6 +211,8 @@ class Counted(msgspec.Struct, frozen=True):
     partitions: int = 0
     pending: int = 0
     tallies: Tallies = Tallies()
+    unhealthy: tuple[Unhealthy, ...] = ()
+    """The topics with unhealthy partitions; for the present the index has them."""
 
     def plus(self, other: Counted) -> Counted:
         return Counted(
@@ -215,6 +220,7 @@ class Counted(msgspec.Struct, frozen=True):
             self.partitions + other.partitions,
             self.pending + other.pending,
             self.tallies.plus(other.tallies),
+            self.unhealthy + other.unhealthy,
         )
 
 
@@ -235,9 +241,10 @@ def _counted(part: Query, end: int) -> Counted | None:
     counted, after = Counted(), ""
     while counted.topics <= TOPICS_MAX and counted.partitions <= PARTITIONS_MAX:
         page = part.topics_at(end, after, KEYS_AT_ONCE)
-        of_page = [one for row in page.rows for one in row.partitions]
+        partitions = sum(len(row.partitions) for row in page.rows)
         pending = sum(row.ready_at_ms is None for row in page.rows)
-        counted = counted.plus(Counted(len(page.rows), len(of_page), pending, tallied(of_page)))
+        some = tuple(Unhealthy(row.name, found) for row in page.rows if (found := situations(row)))
+        counted = counted.plus(Counted(len(page.rows), partitions, pending, tallied(page.rows), some))
         if page.reached is None:
             return counted
         after = page.reached

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from textwrap import wrap
 
 from projections.text.wording import api_text
-from projections.views.events import STEPS_BEFORE_GAP, ExplanationView
+from projections.views.events import STEPS_BEFORE_GAP, ExplanationView, StepView
 from projections.views.requests import RequestSummary, RequestView
 from projections.views.rows import CreatedBy
 from projections.views.topics import TopicSummary
@@ -60,6 +61,34 @@ def api(one: CreatedBy | RequestView) -> str:
     return api_text(one.api, one.api_version)
 
 
+_CAUSES = {
+    "ReconcileTopics": "brokers changed",
+    "ConfirmMetadata": "brokers applied metadata",
+    "AlterPartition": "in-sync replicas changed",
+    "AssignDirectories": "log directories assigned",
+    "RegisterBroker": "broker registered",
+    "UnregisterBroker": "broker unregistered",
+    "FenceBroker": "broker stopped",
+    "UnfenceBroker": "broker caught up",
+    "BeginShutdown": "broker shut down",
+    "ChangeLogDirs": "log directories changed",
+    "ExpireRequest": "deadline passed",
+    "BalanceLeaders": "leaders balanced",
+    "ChangeSettings": "settings changed",
+    "BeginQuorumEpoch": "quorum leader elected",
+    "DiscoverTopic": "found in the cluster",
+    "DiscoverDeletion": "missing in the cluster",
+    "RefuseCreation": "refused by the cluster",
+    "FinishChange": "applied by the cluster",
+    "FollowController": "decided by another controller",
+}
+
+
+def cause(command: str) -> str:
+    """The occurrence behind an internal command; the name of a client's command."""
+    return _CAUSES.get(command, command)
+
+
 def place(partition: int | None, offset: int) -> str:
     """The offset of an event; PARTITION:OFFSET in a partitioned log."""
     return str(offset) if partition is None else f"{partition}:{offset}"
@@ -67,27 +96,47 @@ def place(partition: int | None, offset: int) -> str:
 
 def explanation(chain: ExplanationView, terminal: int | None = None) -> Iterator[str]:
     """An explanation as a table, wrapped at the width of a terminal if one is given."""
-    yield from _wrapped("", chain.summary, terminal)
+    yield from wrapped("", chain.summary, terminal)
     yield ""
     width = max(len("OFFSET"), *(len(place(step.partition, step.offset)) for step in chain.steps))
     indent = " " * (width + 2 + 24 + 2 + 8 + 2)
     yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
-    because = ""
-    for number, step in enumerate(chain.steps):
+    for number, fold in folds(chain):
         if chain.omitted and number == STEPS_BEFORE_GAP:
             yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
+        step = fold[0]
         start = f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  "
-        yield from _wrapped(start, step.text, terminal)
-        if step.because != because and step.because:
-            yield from _wrapped(indent, f"because {step.because}", terminal)
-        because = step.because
+        yield from wrapped(start, step.text, terminal)
+        for other in fold[1:FOLD_SHOWN_MAX]:
+            yield from wrapped(indent, other.text, terminal)
+        if len(fold) > FOLD_SHOWN_MAX:
+            last = place(fold[-1].partition, fold[-1].offset)
+            yield f"{indent}… and {len(fold) - FOLD_SHOWN_MAX} more, up to offset {last}"
+        if step.because:
+            yield from wrapped(indent, f"because {step.because}", terminal)
+
+
+FOLD_SHOWN_MAX = 3
+
+
+def folds(chain: ExplanationView) -> Iterator[tuple[int, Sequence[StepView]]]:
+    """Consecutive steps of one type with the same cause, with the number of steps before them. None spans the gap."""
+    numbered = enumerate(chain.steps)
+    for _, some in groupby(numbered, lambda one: _fold_key(chain, *one)):
+        fold = tuple(some)
+        yield fold[0][0], tuple(step for _, step in fold)
+
+
+def _fold_key(chain: ExplanationView, number: int, step: StepView) -> tuple[object, ...]:
+    return step.event, step.because or step.cause, bool(chain.omitted) and number < STEPS_BEFORE_GAP
 
 
 TEXT_MIN = 30
 """The least width of wrapped text."""
 
 
-def _wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
+def wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
+    """Text after `start`, wrapped at the width of a terminal if one is given."""
     if terminal is None:
         yield start + text
         return

@@ -1,4 +1,4 @@
-"""The views about the whole cluster in the HTTP API: the summary, policies, differences, the quorum."""
+"""The views about the whole cluster in the HTTP API: health, policies, differences, the quorum."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from projections.views.brokers import BrokerView, RulesVersionView, RuleView
 from projections.views.events import EventView
+from projections.views.issues import IssueKind, IssueView
 from projections.views.requests import RequestSummary
 from projections.views.view import AsOfView
 
@@ -28,15 +29,6 @@ class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
     latest: RequestSummary
 
 
-class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that was never ready, and what it waits for."""
-
-    name: str
-    created_at: str
-    created_at_ms: int
-    waits_for: str
-
-
 class LoadView(msgspec.Struct, frozen=True):
     """The number of partitions that a broker leads, and the number of its replicas."""
 
@@ -45,13 +37,20 @@ class LoadView(msgspec.Struct, frozen=True):
     replicas: int
 
 
-class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the cluster at a glance.
+ClusterState = Literal["healthy", "degraded", "critical", "unknown"]
 
-    For the past `waiting` is empty and `requests_open` null, because events do not hold them; the counts of topics and
-    partitions are null if counting would take too long. `refused` covers the day before the newest event.
+
+class ClusterHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the cluster at a glance: `summary` is one sentence, `issues` are its problems, the worst first.
+
+    For the past `requests_open` is null and topics that are not ready have no issue, because events do not hold what
+    these wait for. The counts of topics and partitions are null, and the state `unknown` without other issues, if
+    counting would take too long. `refused` covers the day before the newest event.
     """
 
+    state: ClusterState
+    summary: str
+    issues: tuple[IssueView, ...]
     topics: int | None = None
     partitions: int | None = None
     topics_pending: int | None = None
@@ -63,11 +62,40 @@ class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]
-    waiting: tuple[WaitingView, ...]
-    """The first topics that were never ready."""
     refused: tuple[RefusedView, ...]
     newest: tuple[RequestSummary, ...]
     release: str
+    as_of: AsOfView
+
+
+class TopicsWhatIfView(msgspec.Struct, frozen=True, kw_only=True):
+    """The topics whose worst problem would change from `before` to `after` (null: healthy), and the number of
+    partitions that would have the problem `after`. `examples` are the first hundred topics."""
+
+    is_worse: bool
+    before: IssueKind | None
+    after: IssueKind | None
+    topics: int
+    partitions: int
+    examples: tuple[str, ...]
+
+
+class RefusedCreateView(msgspec.Struct, frozen=True, kw_only=True):
+    """A replication factor with which topics can be created now, but could not after the change."""
+
+    replication_factor: int
+    error: str
+    message: str
+
+
+class WhatIfView(msgspec.Struct, frozen=True, kw_only=True):
+    """The state that a change would lead to: `changes` are its events as sentences, `issues` all problems then."""
+
+    summary: str
+    changes: tuple[str, ...]
+    topics: tuple[TopicsWhatIfView, ...]
+    creates: tuple[RefusedCreateView, ...]
+    issues: tuple[IssueView, ...]
     as_of: AsOfView
 
 

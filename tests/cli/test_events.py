@@ -286,7 +286,7 @@ def test_explain_prints_a_topic_and_a_request(offline: Run) -> None:
     assert "requests by HTTP to create u with 2 partitions, the default factor" in steps[0]
     assert "is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists" in outcome.out
     request = json.loads(offline("topics", "u", "--json").out)["created_by"]["request_id"]
-    assert offline("explain", request).out.startswith(f"request {request}: HTTP by User:ANONYMOUS")
+    assert offline("explain", request).out.startswith(f"u created; request {request}: HTTP by User:ANONYMOUS")
     assert json.loads(offline("explain", request, "--json").out)["kind"] == "request"
     first = steps[0].split()[0]
     assert len(offline("explain", "u", "--at", first).out.splitlines()) == 4, "a single step"
@@ -308,14 +308,12 @@ def test_a_long_explanation_marks_omitted_steps() -> None:
     )
     chain = ExplanationView(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
     lines = [line.strip() for line in in_lines.explanation(chain)]
-    assert [line for line in lines if line.startswith("…")] == [
-        "… 7 steps are left out; `topicwright events` shows all …"
-    ]
     gap = lines.index("… 7 steps are left out; `topicwright events` shows all …")
-    assert lines[gap - 1].endswith(f"step {STEPS_BEFORE_GAP - 1}")
     assert lines[gap + 1].endswith(f"step {STEPS_BEFORE_GAP}")
     assert sum(line.startswith("because") for line in lines) == 1
-    assert any("1.0 min  step 1" in line for line in lines)
+    first = next(number for number, line in enumerate(lines) if line.endswith("0 ms  step 0"))
+    assert lines[first + 1 : first + 3] == ["step 1", "because broker 3 is fenced"], "steps with one cause are folded"
+    assert f"… and {STEPS_BEFORE_GAP - 5} more, up to offset {STEPS_BEFORE_GAP - 1}" in lines
 
 
 def test_brokers_and_settings_are_printed_now_and_at_an_offset(offline: Run) -> None:

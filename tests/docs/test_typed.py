@@ -75,7 +75,7 @@ RUNS_ON = ("serve", "worker", "gateway", "join", "demo")
 """Long-running commands, and `demo`; other tests run them."""
 ELSEWHERE = ("example", "kafka://", "--follow", "gateway:9093", "/etc/", "replay report", "backup", "BACKUP")
 """Commands that need another machine or a backup, never end, or need Spark; other tests run them."""
-FOUND = ("rules backtest", "diff", "replay backtest")
+FOUND = ("rules backtest", "diff", "replay backtest", "status", "whatif")
 """These commands end with 1 if they find something."""
 
 

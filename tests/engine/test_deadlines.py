@@ -27,7 +27,8 @@ async def test_a_create_past_its_timeout_is_answered_with_its_progress(stage: St
     [answer] = await stage.create("slow", timeout_ms=1_000)
     assert 1.0 <= asyncio.get_running_loop().time() - begun < 1.1
     assert answer.code == 7
-    assert answer.message.endswith("1 of 1 partitions have a leader and 2 of 3 live brokers have applied it.")
+    text = "1 of 1 partitions have a leader and 2 of 3 live brokers have applied it; it waits for broker 3."
+    assert answer.message.endswith(text)
     assert stage.events(TopicReady) == []
     await stage.settle(5)
     assert [event.topic for event in stage.events(TopicReady)] == ["slow"], "the topic is ready later"

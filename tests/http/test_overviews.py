@@ -60,12 +60,12 @@ async def test_requests_by_time_and_as_of(judged: Service) -> None:
     assert (await judged.get(f"/v1/requests?to={first_ms - 1}ms"))["requests"] == []
 
 
-async def test_summary(judged: Service) -> None:
+async def test_health_with_loads_and_refusals(judged: Service) -> None:
     before = (await judged.get("/v1/brokers"))["as_of"]["offset"]
     made = await _some_requests(judged)
     await judged.request("POST", "/v1/simulated/brokers/3/stop")
     await judged.live(1, 2)
-    shown = await judged.get("/v1/summary")
+    shown = await judged.get("/v1/health")
     loads = {each["broker_id"]: (each["leaders"], each["replicas"]) for each in shown["loads"]}
     assert (sum(leads for leads, _ in loads.values()), {held for _, held in loads.values()}) == (2, {2})
     assert (shown["under_replicated_partitions"], shown["offline_partitions"], shown["placeholders"]) == (2, 0, 0)
@@ -75,31 +75,29 @@ async def test_summary(judged: Service) -> None:
     assert (refused["rule"], refused["count"], refused["more"]) == ("policy:tests.Owned/owner", 1, False)
     assert refused["latest"]["request_id"] == made["refused"]
     assert [each["request_id"] for each in shown["newest"]][:1] == [made["deletion"]]
-    then = await judged.get(f"/v1/summary?at={before}")
+    then = await judged.get(f"/v1/health?at={before}")
     assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], 0, [], [])
     judged.brokers.set_delay(1, 60_000)
     slow = await judged.create("pay.slow", 202, timeout_ms=1, replication_factor=2)
     await judged.until(lambda: (topic := judged.api.topic("pay.slow")) is not None and len(topic.propagated) == 1)
-    (waiting,) = (await judged.get("/v1/summary"))["waiting"]
-    assert waiting["name"] == slow["name"]
-    assert "1 of 2 live brokers have applied it" in waiting["waits_for"]
-    again = await judged.get(f"/v1/summary?at={shown['as_of']['offset']}")
+    assert (await judged.get("/v1/health"))["topics_pending"] == 1, slow
+    again = await judged.get(f"/v1/health?at={shown['as_of']['offset']}")
     assert {name for name in shown if again[name] != shown[name]} == {"requests_open"}, "only the open requests differ"
     load = await judged.get(f"/v1/brokers/1?at={shown['as_of']['offset']}")
     assert (load["leaders"], load["replicas"]) == loads[1]
 
 
-async def test_summary_counts_beyond_the_scan_limit_are_null(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_counts_beyond_the_scan_limit_are_null(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         await one.create(name, num_partitions=2)
-    end = (await one.get("/v1/summary"))["as_of"]["offset"]
-    assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4
+    end = (await one.get("/v1/health"))["as_of"]["offset"]
+    assert (await one.get(f"/v1/health?at={end}"))["partitions"] == 4
     monkeypatch.setattr(topics, "KEYS_AT_ONCE", 1)
-    assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4, "several reads give the same counts"
+    assert (await one.get(f"/v1/health?at={end}"))["partitions"] == 4, "several reads give the same counts"
     for bound, much in (("PARTITIONS_MAX", 1), ("SCANNED_MAX", end)):
         with monkeypatch.context() as patch:
             patch.setattr(topics, bound, much)
-            then = await one.get(f"/v1/summary?at={end}")
+            then = await one.get(f"/v1/health?at={end}")
             assert (then["topics"], then["partitions"], then["loads"]) == (None, None, []), bound
             assert (await one.get(f"/v1/brokers/1?at={end}"))["leaders"] is None
     assert then["brokers_registered"] == 3

@@ -47,7 +47,7 @@ async def test_describe_cluster_permission() -> None:
         "/v1/events",
         "/v1/brokers",
         "/v1/brokers/1",
-        "/v1/summary",
+        "/v1/health",
         "/v1/timeline",
         "/v1/events",
         *whole_log,

@@ -155,7 +155,7 @@ async def _raw(one: Service, path: str, **headers: str) -> tuple[httpx.Response,
 
 async def test_if_none_match_gets_304(one: Service) -> None:
     await one.create("t")
-    for path in ("/v1/topics", "/v1/topics/t", "/v1/topics/t", "/v1/requests", "/v1/summary", "/v1/events"):
+    for path in ("/v1/topics", "/v1/topics/t", "/v1/topics/t", "/v1/requests", "/v1/health", "/v1/events"):
         answer, body = await _raw(one, path)
         assert (answer.status_code, bool(body)) == (200, True)
         assert answer.headers["cache-control"] == "private, no-cache"
@@ -173,7 +173,7 @@ async def test_if_none_match_gets_304(one: Service) -> None:
 async def test_response_at_an_offset_is_constant_and_revalidated(one: Service) -> None:
     await one.create("t")
     offset = one.log.durable_offset - 1
-    paths = ("/v1/topics/t", "/v1/topics", "/v1/brokers", "/v1/summary", "/v1/explain/t", "/v1/events")
+    paths = ("/v1/topics/t", "/v1/topics", "/v1/brokers", "/v1/health", "/v1/explain/t", "/v1/events")
     for number, path in enumerate(paths):
         answer, body = await _raw(one, f"{path}?at={offset}")
         assert answer.headers["cache-control"] == "private, no-cache", path

@@ -150,7 +150,7 @@ MESSAGES = """
 1 has:t | partitions t to=3 denied=31 | Cluster authorization failed.
 1 has:t keep | delete t | Topic deletion is disabled.
 1 | alter t set:retention.ms=1 | The topic 't' does not exist.
-1 waits:t | expire t id=w-t at=5000 | The topic was created, but was not complete in time: 1 of 1 partitions have a leader and 0 of 1 live brokers have applied it.
+1 waits:t | expire t id=w-t at=5000 | The topic was created, but was not complete in time: 1 of 1 partitions have a leader and 0 of 1 live brokers have applied it; it waits for broker 1.
 """  # noqa: E501 - a message is one line
 """Messages that Kafka words differently or lacks. tests/reference compares the others with Kafka."""
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tests.soak.nodes import Node
 
-NOW: Final = ("/v1/topics?limit=100", "/v1/summary", "/v1/requests?limit=50", "/v1/events?order=newest&limit=50")
+NOW: Final = ("/v1/topics?limit=100", "/v1/health", "/v1/requests?limit=50", "/v1/events?order=newest&limit=50")
 PAGES: Final = ("/", "/v1/topics", "/v1/brokers", "/v1/requests")
 PAUSE_S: Final = 0.25
 RETAINED: Final = 200

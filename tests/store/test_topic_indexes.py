@@ -16,7 +16,15 @@ from controller.machine.state import Topic
 from controller.store import keys, request_index, store, stored_topics, topic_indexes, tree
 from controller.store.keys import Puts
 from controller.store.store import TopicStore
-from controller.store.topic_indexes import Health, Tallies, blocks_with, placeholders, put_replicas
+from controller.store.topic_indexes import (
+    Health,
+    blocks_with,
+    placeholders,
+    put_replicas,
+    situations,
+    tallied,
+    unhealthy,
+)
 from controller.stream.log import partition
 from events.catalog import Partition
 from events.codec import encode_event
@@ -28,7 +36,7 @@ from tests.events.golden import HISTORIES, REAL, history
 from tests.projections.logs import kept, story
 
 
-def counted(store: TopicStore) -> Tallies:
+def counted(store: TopicStore) -> tuple[dict[BrokerId, tuple[int, int]], Health, dict[str, int]]:
     partitions = [one for topic in store.durable_from(None) for one in topic.partitions]
     leaders = Counter(one.leader for one in partitions)
     replicas = Counter(replica for one in partitions for replica in one.replicas)
@@ -37,7 +45,9 @@ def counted(store: TopicStore) -> Tallies:
         leaders[NO_LEADER],
         sum(count for replica, count in replicas.items() if replica < 0),
     )
-    return Tallies(health, {key: (leaders[key], replicas[key]) for key in leaders.keys() | replicas.keys() if key >= 0})
+    loads = {key: (leaders[key], replicas[key]) for key in leaders.keys() | replicas.keys() if key >= 0}
+    each = {topic.name: sum(situations(topic).values()) for topic in store.durable_from(None)}
+    return loads, health, {name: count for name, count in each.items() if count}
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 1000])
@@ -56,10 +66,13 @@ def test_tallies_and_indexes_by_health_and_age_match_the_topics(name: str, at_on
         log.flush()
         store.became_durable(state)
         entries = []
-        assert store.durable_tallies == counted(store), number
         everything = list(store.durable_from(None))
+        loads, health, unhealthy_partitions = counted(store)
+        assert store.durable_tallies == tallied(everything), number
+        assert (store.durable_tallies.brokers, store.durable_tallies.health) == (loads, health)
+        assert {one.name: sum(one.situations.values()) for one in unhealthy(log)} == unhealthy_partitions
         waits = {topic.name for topic in everything if topic.ready_at_ms is None}
-        unhealthy = {
+        incomplete = {
             topic.name
             for topic in everything
             if any(
@@ -67,7 +80,7 @@ def test_tallies_and_indexes_by_health_and_age_match_the_topics(name: str, at_on
             )
         }
         assert [topic.name for topic in store.durable_unhealthy(None)] == [
-            topic.name for topic in everything if topic.name in waits | unhealthy
+            topic.name for topic in everything if topic.name in waits | incomplete
         ]
         newest = [topic.name for topic in store.durable_newest(len(records))]
         assert newest == [topic.name for topic in sorted(everything, key=lambda topic: -topic.created_offset)]

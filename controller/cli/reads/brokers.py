@@ -1,6 +1,8 @@
-"""`topicwright brokers`, `settings` and `diff`: print brokers, settings, and differences between two points in time.
+"""`topicwright status`, `whatif`, `brokers`, `settings` and `diff`: print the health of the cluster, now or after a
+change, brokers, settings, and differences between two points in time.
 
-Exit codes of `diff`: 0 no difference, 1 differences, 2 error.
+Exit codes of `status` and `whatif`: 0 healthy, no topic gets worse; 1 problems; 2 error. Of `diff`: 0 no difference, 1
+differences, 2 error.
 """
 
 from __future__ import annotations
@@ -17,7 +19,27 @@ from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common, text
 from projections.views.brokers import BrokersView
 from projections.views.lines import mark, when
-from projections.views.overviews import ClusterDifferenceView, DifferenceView, TopicDifferenceView, ValueView
+from projections.views.overviews import (
+    ClusterDifferenceView,
+    ClusterHealthView,
+    DifferenceView,
+    TopicDifferenceView,
+    ValueView,
+    WhatIfView,
+)
+
+
+def status(options: argparse.Namespace, backend: Backend) -> int:
+    answer = backend.get(ClusterHealthView, "/health", at=options.at)
+    show(options, answer, lambda style: text.health(answer, style), lambda: (one.kind for one in answer.issues))
+    return DONE if answer.state == "healthy" else NEGATIVE
+
+
+def whatif(options: argparse.Namespace, backend: Backend) -> int:
+    answer = backend.get(WhatIfView, "/whatif", change=" ".join(options.change))
+    names = (name for one in answer.topics if one.is_worse for name in one.examples)
+    show(options, answer, lambda style: text.whatif(answer, style), lambda: names)
+    return NEGATIVE if answer.creates or any(one.is_worse for one in answer.topics) else DONE
 
 
 def brokers(options: argparse.Namespace, backend: Backend) -> int:

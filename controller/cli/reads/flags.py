@@ -156,6 +156,20 @@ def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "status", description=f"{COMMANDS['status'].description} Exit codes: 0 healthy, 1 problems, 2 error."
+    )
+    common.add_at(parser)
+    common.add_backend(parser, later("reads.brokers", "status"))
+    parser = commands.add_parser(
+        "whatif",
+        description=f"{COMMANDS['whatif'].description} Nothing is changed. "
+        "Exit codes: 0 no topic gets worse, 1 some do or could not be created, 2 error.",
+        epilog="Example: topicwright whatif lose-broker 3 min.insync.replicas=2",
+    )
+    what = "in order: lose-broker ID, lose-rack RACK, drain ID (controlled shutdown), add-broker, or NAME=VALUE"
+    parser.add_argument("change", nargs="+", metavar="CHANGE", help=what)
+    common.add_backend(parser, later("reads.brokers", "whatif"))
     parser = commands.add_parser("brokers", description=COMMANDS["brokers"].description)
     parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
     common.add_at(parser)

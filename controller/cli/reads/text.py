@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
-from controller.cli.output import Marked, Style
+from controller.cli.output import Marked, Style, painted
 from projections.text.wording import client_text, many
 from projections.views import lines
 from projections.views.brokers import BrokersView, BrokerView
+from projections.views.issues import IssueView
+from projections.views.overviews import ClusterHealthView, TopicsWhatIfView, WhatIfView
 from projections.views.requests import RequestSummary, RequestView
 from projections.views.topics import CreatedView, PartitionView, TopicSummary, TopicView
 from projections.views.view import AsOfView
@@ -87,6 +90,63 @@ def partitions(all_partitions: Sequence[PartitionView], style: Style) -> Iterato
         for one in all_partitions
     )
     yield from style.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
+
+
+def health(answer: ClusterHealthView, style: Style) -> Iterator[str]:
+    """The state of the cluster, and its problems."""
+    mark = {"healthy": "good", "critical": "bad"}.get(answer.state, "warning")
+    state = painted(answer.state, mark) if style.colour else answer.state
+    yield (
+        f"{state},{lines.when(answer.as_of)}: {len(answer.live)} of {many(answer.brokers_registered, 'broker')} live"
+        + (
+            f", {many(answer.topics, 'topic')}, {many(answer.partitions or 0, 'partition')}"
+            if answer.topics is not None
+            else ""
+        )
+    )
+    yield from lines.wrapped("", answer.summary, style.width) if not answer.issues else issues(answer.issues, style)
+
+
+def issues(found: Sequence[IssueView], style: Style) -> Iterator[str]:
+    """Problems with their causes, each as a paragraph."""
+    for one in found:
+        yield ""
+        kind = painted(one.kind, "bad" if one.severity == "critical" else "warning") if style.colour else one.kind
+        since = f" since {one.began_at}" if one.began_at else ""
+        yield from lines.wrapped("", f"{kind}{since}: {one.text}", style.width)
+        topics = ", ".join(one.examples) + (", …" if one.topics > len(one.examples) else "")
+        facts = {"cause": one.cause, "to do": one.resolution, "topics": topics if one.examples else ""}
+        for name, value in facts.items():
+            if value:
+                yield from lines.wrapped(f"  {name:<7} ", value, style.width)
+        if one.examples:
+            yield f"  why     topicwright explain {shlex.quote(one.examples[0])}"
+
+
+def whatif(answer: WhatIfView, style: Style) -> Iterator[str]:
+    """The health after a change."""
+    yield from lines.wrapped("", answer.summary, style.width)
+    for text in answer.changes:
+        yield from lines.wrapped("  if  ", text, style.width)
+    yield f"  now{lines.when(answer.as_of)}"
+    if answer.topics:
+        yield ""
+        rows = ((one.before or "healthy", one.after or "healthy", one.topics, _examples(one)) for one in answer.topics)
+        yield from style.table(("NOW", "THEN", "TOPICS", "WHICH"), rows)
+    for create in answer.creates:
+        yield ""
+        refusal = f"{create.error}: {create.message}"
+        yield from lines.wrapped(f"factor {create.replication_factor}  ", refusal, style.width)
+    if answer.issues:
+        yield ""
+        yield "The problems would then be:"
+        yield from issues(answer.issues, style)
+
+
+def _examples(one: TopicsWhatIfView) -> str:
+    return ", ".join(one.examples) + (
+        f" and {one.topics - len(one.examples)} more" if one.topics > len(one.examples) else ""
+    )
 
 
 def brokers(answer: BrokersView, style: Style) -> Iterator[str]:

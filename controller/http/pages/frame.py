@@ -74,7 +74,7 @@ class Frame:
         follow: str = "",
         command: tuple[str, ...] = (),
     ) -> None:
-        self.section = path.removeprefix("/v1").strip("/").partition("/")[0].replace("summary", "")
+        self.section = path.removeprefix("/v1").strip("/").partition("/")[0]
         self.query = _Query(query)
         self.at = at
         self._at_elsewhere = at if as_of is None or as_of.partition is None else as_of.at
@@ -97,6 +97,11 @@ class Frame:
         """The address of a page at the same `at`; parts are quoted."""
         path = "/" + "/".join(quote(str(part), safe="") for part in parts)
         return path + _query({"at": self._at_elsewhere, **query})
+
+    def to(self, path: str) -> str:
+        """The address of a page, given by its path and query, at the same `at`."""
+        at = _query({"at": self._at_elsewhere}).removeprefix("?")
+        return path + ("&" if "?" in path else "?") + at if at else path
 
     def here(self, **changes: object) -> str:
         """The address of this page with changed parameters; None removes one."""

@@ -17,19 +17,26 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 
-from controller.http import reads, writes
+from controller.http import cluster, reads, writes
 from controller.http import topics as topic_lists
-from controller.http.errors import HttpRequest, Refused, invalid
+from controller.http.errors import HttpRequest, Refused, answer_error, invalid
 from controller.http.pages.frame import flags
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.requests import At, Cursor, From, Limit, To, body_of, caller_of, read_form
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
 from events.logs.tree_heads import Head
+from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, TopicTimelineView
-from projections.views.overviews import BrokerDetailView, DifferenceView, QuorumView, SummaryView
+from projections.views.overviews import (
+    BrokerDetailView,
+    ClusterHealthView,
+    DifferenceView,
+    QuorumView,
+    WhatIfView,
+)
 from projections.views.requests import RequestsView, RequestView
 from projections.views.topics import CreatedView, TopicConfigsView, TopicsView, TopicView
 from projections.views.view import ErrorView
@@ -52,8 +59,8 @@ PHASES = {
 @get("/")
 async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     if not site.allows(request, "Describe"):
-        return await site.page(request, "overview.html", at=at, summary=None, head=None)
-    summary: SummaryView = await site.call(reads.summary, request, at=at)
+        return await site.page(request, "overview.html", at=at, health=None, head=None)
+    health: ClusterHealthView = await site.call(cluster.cluster_health, request, at=at)
     brokers: BrokersView = await site.call(reads.brokers, request, at=at)
     head: Head | None = None
     if at is None and site.partitions == (None,):
@@ -63,13 +70,14 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
         request,
         "overview.html",
         at=at,
-        as_of=summary.as_of,
+        as_of=health.as_of,
         follow=FOLLOW,
-        summary=summary,
+        command=("status",),
+        health=health,
         brokers=brokers,
         head=head,
         partitions=site.partitions,
-        loads={one.broker_id: one for one in summary.loads},
+        loads={one.broker_id: one for one in health.loads},
     )
 
 
@@ -222,6 +230,26 @@ async def diff(
     command = ("diff", since, *((until,) if until else ())) if since else ()
     return await site.page(
         request, "diff.html", command=command, found=found, sees_all=site.allows(request, "Describe")
+    )
+
+
+@get("/whatif")
+async def whatif(
+    request: HttpRequest,
+    site: NamedDependency[Site],
+    change: Annotated[str, QueryParameter(max_length=cluster.CHANGE_CHARACTERS_MAX)] = "",
+) -> Response[bytes]:
+    found: WhatIfView | None = None
+    error: ErrorView | None = None
+    if change:  # without a change there is only the form, in which the user enters it
+        try:
+            found = await site.call(cluster.whatif, request, change=change)
+        except InvalidChange as refusal:
+            error = answer_error(request, refusal).content
+    command = ("whatif", *change.split())
+    status = 200 if error is None else 400
+    return await site.page(
+        request, "whatif.html", status=status, command=command, change=change, found=found, error=error, allowed=ALLOWED
     )
 
 

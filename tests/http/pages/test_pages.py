@@ -31,6 +31,8 @@ PAGES = (
     "/diff",
     "/diff?from=10",
     "/explain/pay.orders",
+    "/whatif",
+    "/whatif?change=lose-broker+1",
 )
 NO_TOPICS = (*HOSTILE, "orphan", "web.huge", "pay.gone")
 ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -69,7 +71,7 @@ async def test_json_is_served_only_under_v1(one: Service) -> None:
 
 
 async def test_pages_show_the_data_of_the_json(eventful: Service) -> None:
-    topic, summary = await eventful.get("/v1/topics/pay.orders"), await eventful.get("/v1/summary")
+    topic, summary = await eventful.get("/v1/topics/pay.orders"), await eventful.get("/v1/health")
     by = topic["created_by"]
     request = await eventful.get(f"/v1/requests/{by['request_id']}")
     quorum = ("node 3001 leads", "epoch 4", "3000, follower", "12,345")

@@ -77,7 +77,7 @@ def test_progress_text_counts_live_brokers_only() -> None:
     rig.confirm(1, 2)
     rig.put(command(rig, "fence 2"))
     text = progress_text(rig.topic("t"), rig.state.cluster)
-    assert text == "1 of 2 partitions have a leader and 1 of 2 live brokers have applied it"
+    assert text == "1 of 2 partitions have a leader and 1 of 2 live brokers have applied it; it waits for broker 3"
 
 
 def test_malformed_settings_are_an_error_in_decide() -> None:

@@ -74,7 +74,7 @@ def test_explain_at_an_offset_ignores_later_events(history: LogRef) -> None:
     created = next(one for one in records_of(history) if type(one.event).__name__ == "TopicCreated")
     explanation = explained(history, "pay.orders", at=str(created.offset))[0]
     assert [step.event for step in explanation.steps] == ["CreateRequested", "TopicCreated"]
-    assert explanation.summary.startswith("topic pay.orders: pending, 3 partitions")
+    assert "topic pay.orders: pending, 3 partitions" in explanation.summary
 
 
 def test_explaining_an_unknown_topic_or_request_is_an_error(history: LogRef) -> None:
