@@ -55,7 +55,7 @@ SMALL_EVENTS = 2_000_000
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
-_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks")
+_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks", "export")
 """Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
@@ -143,10 +143,14 @@ def _from_scratch(parser: _Parser) -> None:
 
 
 def _of_invariants(parser: _Parser) -> None:
-    what = "bring the Parquet export in this folder (see `replay export`) up to date, then check it"
-    parser.add_argument("--export", dest="to", metavar="DIR", help=what)
+    _from_export(parser)
     of_checks = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
     parser.add_argument("--checks", type=Path, metavar="FILE.sql", help=of_checks)
+
+
+def _from_export(parser: _Parser) -> None:
+    what = "read the Parquet export in this folder (see `replay export`), after adding the new events to it"
+    parser.add_argument("--export", metavar="DIR", help=what)
 
 
 def _of_compare(parser: _Parser) -> None:
@@ -176,16 +180,22 @@ def _of_explain(parser: _Parser) -> None:
 def _of_sql(parser: _Parser) -> None:
     parser.add_argument("subject", metavar="QUERY", help="SQL, on `events` and the views of docs/invariants.md")
     parser.add_argument("--to", metavar="FILE", help="file to write the rows to: .parquet, .csv or .json")
+    _from_export(parser)
 
 
 def _of_export(parser: _Parser) -> None:
     parser.add_argument(
-        "--to", metavar="DIR", required=True, help="folder to export to; an export there is brought up to date"
+        "--to",
+        dest="export",
+        metavar="DIR",
+        required=True,
+        help="folder to export to; an export there is brought up to date",
     )
 
 
 def _of_views(parser: _Parser) -> None:
     parser.add_argument("--to", metavar="DIR", required=True, help="new folder; each view gets a folder in it")
+    _from_export(parser)
 
 
 def _of_report(parser: _Parser) -> None:
@@ -217,7 +227,7 @@ COMMANDS: dict[str, _Command] = {
         "rebuild.explaining", "show the chain of events behind a topic or a request", _of_explain, spark=False
     ),
     "sql": _Command("checks.sql", "run an SQL query on the history", _of_sql, spark=False),
-    "shell": _Command("checks.sql", "run SQL queries as you type them", spark=False, formats=("table",)),
+    "shell": _Command("checks.sql", "run SQL queries as you type them", _from_export, spark=False, formats=("table",)),
     "views": _Command("checks.sql", "write the views of docs/invariants.md as Parquet, for other engines", _of_views),
     "export": _Command("export", "write the events to Parquet, or add the new ones", _of_export),
     "report": _Command("report", "write an HTML page about the history", _of_report, spark=False),

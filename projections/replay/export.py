@@ -10,13 +10,13 @@ decoding the log, and needs no code of this project.
 A log in Kafka is exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
 
 Method. Each run of the command adds the events that are new since the last run. Each task writes its own range of
-offsets as a file, in row groups that fit memory, because passing events through Java as rows costs more than decoding
-them. The file gets a name that readers ignore, in a temporary folder of the run; then the file is synced and renamed.
-Once every task has reported its file and the file exists, the folder becomes the segment, and the note is replaced in
-one step. So files of a task that failed, was retried or ran twice do not count, and a task that outlives its run fails
-because its folder is gone. Files of a run that died are in no note; the next run removes them. Before a run adds
-anything, it checks that the log is the exported one: the cluster id and the bytes of the last exported event must be
-the same.
+offsets as a file, because passing events through Java as rows costs more than decoding them. A row group has the events
+of one bucket of shards, so that a task reads all events of a bucket and no others, without a shuffle. The file gets a
+name that readers ignore, in a temporary folder of the run; then the file is synced and renamed. Once every task has
+reported its file and the file exists, the folder becomes the segment, and the note is replaced in one step. So files of
+a task that failed, was retried or ran twice do not count, and a task that outlives its run fails because its folder is
+gone. Files of a run that died are in no note; the next run removes them. Before a run adds anything, it checks that the
+log is the exported one: the cluster id and the bytes of the last exported event must be the same.
 
 Non-goals: removing exported events, object stores, and folders that this process and the workers do not share. Only
 synced events are exported.
@@ -28,15 +28,18 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from hashlib import sha256
+from itertools import chain
 from operator import or_
 from pathlib import Path
 from secrets import token_hex  # noqa: TID251 - for the names of files
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import dataset
 
@@ -48,15 +51,18 @@ from projections.replay.log.kafka_scan import KafkaRef, Range, event_at
 from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, log_of, ranges_of, read_range
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import WRITTEN, Batches, Runner, Source, check_written, new_folder
+from projections.replay.runner import WRITTEN, Batches, Runner, Source, check_written, events_of, new_folder
 from projections.text.wording import many
 
 FILE_EVENTS = 250_000  # the most events in a file; one task writes or reads it
-GROUP_EVENTS = 50_000
-"""About how many events a row group has. A reader of an export has as many in memory."""
-GROUP_BYTES = 64 << 20
-"""A row group also ends at this size in memory."""
+BUCKETS = 32
+"""A shard is in the bucket of the CRC-32 of its key, modulo this number."""
+CHUNK_BYTES = 128 << 20
+"""The size in memory after which a file's events are written, a row group for each bucket."""
 _NAMES = tuple(COLUMNS)
+_BUCKET = pa.field("bucket", pa.int32())
+SCHEMA = arrow_schema(_NAMES).append(_BUCKET)
+"""The columns of an export's files."""
 
 
 def write_files(runner: Runner, ref: Ref, folder: Path, start: int, ends: Ends) -> None:
@@ -72,16 +78,19 @@ def write_files(runner: Runner, ref: Ref, folder: Path, start: int, ends: Ends) 
     check_written(folder, files, "*")
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    group: list[pa.RecordBatch] = []
-    for batch in batches:
-        if len(batch):
-            group.append(batch)
-        if sum(map(len, group)) >= GROUP_EVENTS or sum(one.nbytes for one in group) >= GROUP_BYTES:
-            yield group
-            group = []
-    if group:
-        yield group
+def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The events as row groups, each with events of one bucket."""
+    chunk, size = list[pa.RecordBatch](), 0
+    for batch in chain(batches, (None,)):
+        if batch is not None:
+            chunk, size = [*chunk, batch], size + batch.nbytes
+        if chunk and (batch is None or size >= CHUNK_BYTES):
+            table = pa.Table.from_batches(chunk)
+            shards = table["shard"].combine_chunks().dictionary_encode()
+            known = pa.array([crc32(shard.encode()) % BUCKETS for shard in shards.dictionary.to_pylist()], _BUCKET.type)
+            table = table.append_column(_BUCKET, known.take(shards.indices))
+            yield from filter(len, (table.filter(pc.equal(table["bucket"], one)) for one in range(BUCKETS)))
+            chunk, size = [], 0
 
 
 def _write(log: LogRef | KafkaTopic, wanted: Range, folder: Path) -> str:
@@ -91,10 +100,10 @@ def _write(log: LogRef | KafkaTopic, wanted: Range, folder: Path) -> str:
     events = 0
     try:
         with fresh.open("xb") as file:
-            with pq.ParquetWriter(file, arrow_schema(_NAMES), compression="snappy") as parquet:
-                for group in _gathered(read_range(log, wanted, _NAMES)):
-                    parquet.write_table(pa.Table.from_batches(group))
-                    events += sum(map(len, group))
+            with pq.ParquetWriter(file, SCHEMA, compression="snappy") as parquet:
+                for group in _by_bucket(read_range(log, wanted, _NAMES)):
+                    parquet.write_table(group)
+                    events += len(group)
             file.flush()
             os.fsync(file.fileno())
         assert events == wanted.end - wanted.start, f"{target.name} has all events of its range"
@@ -126,9 +135,8 @@ class Note(msgspec.Struct, frozen=True):
 
 def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay export`: add the new events up to `options.at` to an export. Raises ReplayError."""
-    assert options.to is not None, "the command line requires it"
     rows, lines = [], []
-    for place, (added, note) in export(runner, ref, Path(options.to), ends_of(ref, options.at)).items():
+    for place, (added, note) in export(runner, ref, Path(options.more["export"]), ends_of(ref, options.at)).items():
         held = f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
         lines.append(f"{many(added, 'event')} added: {place} holds {held}")
         row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
@@ -137,10 +145,10 @@ def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
 
 
 def check_export(ref: Ref, options: Options) -> None:
-    """Check, before Spark starts, that the output folder can hold an export of this log. Raises ReplayError."""
-    if options.to is None:
+    """Check, before Spark starts, that the folder can hold an export of this log. Raises ReplayError."""
+    if "export" not in options.more:
         return
-    folder = Path(options.to)
+    folder = Path(options.more["export"])
     if not isinstance(ref, KafkaRef):
         read_note(folder)
     elif (folder / NOTE).exists():
@@ -174,10 +182,17 @@ def _add_events(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> tuple[int
     with new_folder(run):  # if it fails, the next run removes files that a task still writes
         write_files(runner, ref, run, start, ends)
     run.rename(folder / f"{SEGMENT}={start}")
-    note = Note(log.cluster_id, end, last, tuple(COLUMNS), (*segments, start))
+    note = Note(log.cluster_id, end, last, tuple(SCHEMA.names), (*segments, start))
     with replacing(folder / NOTE) as file:
         file.write(msgspec.json.format(msgspec.json.encode(note)) + b"\n")
     return end - start, note
+
+
+class _Part(NamedTuple):
+    """The events of some buckets in some files of an export."""
+
+    files: list[str]
+    buckets: list[int]
 
 
 def exported(
@@ -195,10 +210,13 @@ def exported(
         of_shards = [(partition == one) & shard.isin(list(some)) for one, some in shards.items()]
         wanted = [reduce(or_, wanted) & reduce(or_, of_shards)]
 
-    def read(file: str) -> Batches:
-        yield from dataset.dataset(file).to_batches(list(columns), filter=reduce(or_, wanted), batch_size=GROUP_EVENTS)
+    def read(part: _Part) -> Batches:
+        chosen = reduce(or_, wanted) & dataset.field("bucket").isin(part.buckets)
+        yield from dataset.dataset(part.files).to_batches(list(columns), filter=chosen)
 
-    return Source(exported_files(folder), read, arrow_schema(columns))
+    files = exported_files(folder)
+    by_file = [_Part([file], list(range(BUCKETS))) for file in files]
+    return Source(by_file, read, arrow_schema(columns), [_Part(files, [bucket]) for bucket in range(BUCKETS)])
 
 
 def exported_files(folder: Path) -> list[str]:
@@ -208,6 +226,16 @@ def exported_files(folder: Path) -> list[str]:
     if not found:
         raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --to {folder}`")
     return [str(file) for segment in found for file in sorted(segment.glob("*.parquet"))]
+
+
+def events_from(runner: Runner, ref: Ref, ends: Ends, options: Options) -> Callable[[Sequence[str]], Source]:
+    """The events of a log before `ends`; from its export in the folder `options.more["export"]`, if given, to which the
+    new events are added first. Raises ReplayError."""
+    if "export" not in options.more:
+        return partial(events_of, ref, ends)
+    folder = Path(options.more["export"])
+    export(runner, ref, folder, ends)
+    return partial(exported, folder, ends)
 
 
 class _LogEnd(NamedTuple):
@@ -239,7 +267,7 @@ def read_note(folder: Path) -> Note | None:
         return None
     except (OSError, msgspec.DecodeError) as error:
         raise ReplayError(f"{folder / NOTE} cannot be read ({error}): export to another folder") from error
-    if note.columns != tuple(COLUMNS):
+    if note.columns != tuple(SCHEMA.names):
         raise ReplayError(f"{folder} was exported by another release, with other columns: export to another folder")
     return note
 

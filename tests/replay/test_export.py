@@ -25,11 +25,12 @@ from projections.replay.export import (
     run_export,
     write_files,
 )
-from projections.replay.log.columns import COLUMNS, arrow_schema
+from projections.replay.log.columns import COLUMNS
 from projections.replay.log.kafka_scan import Range
 from projections.replay.log.log_ref import LogRef, ends_of
 from projections.replay.outcome import Options, ReplayError, message_of
 from projections.replay.runner import InProcess, Source, events_of
+from projections.replay.spark.session import OnSpark
 from tests.replay.damage import put_event
 from tests.replay.history import open_log
 
@@ -49,7 +50,7 @@ def added_to(folder: Path, ref: LogRef, at: str | None = None) -> tuple[int, Not
 
 
 def table(source: Source) -> pa.Table:
-    return pa.Table.from_batches(source.batches(), source.schema).combine_chunks()
+    return pa.Table.from_batches(source.batches(), source.schema).sort_by("offset").combine_chunks()
 
 
 def offsets(folder: Path, end: int) -> list[int]:
@@ -60,8 +61,7 @@ def offsets(folder: Path, end: int) -> list[int]:
 
 def offsets_in(file: str | Path) -> list[int]:
     """The offsets in a file."""
-    found: list[int] = pq.ParquetFile(file).read(["offset"])["offset"].to_pylist()
-    return found
+    return sorted(pq.ParquetFile(file).read(["offset"])["offset"].to_pylist())
 
 
 def test_an_export_contains_every_event_of_the_log(history: LogRef, tmp_path: Path) -> None:
@@ -71,6 +71,26 @@ def test_an_export_contains_every_event_of_the_log(history: LogRef, tmp_path: Pa
     mine, theirs = exported(tmp_path / "out", ends, names), events_of(history, ends, names)
     assert table(mine) == table(theirs)
     assert table(exported(tmp_path / "out", {0: 50}, ("offset",)))["offset"].to_pylist() == list(range(50))
+
+
+def test_each_bucket_of_an_export_contains_all_events_of_its_shards(history: LogRef, tmp_path: Path) -> None:
+    added_to(tmp_path / "out", history, "60")
+    added_to(tmp_path / "out", history)
+    source, shards = exported(tmp_path / "out", ends_of(history), ("shard", "offset")), dict[str, int]()
+    found = list[int]()
+    for number, part in enumerate(source.buckets):
+        for row in table(Source([part], source.read, source.schema)).to_pylist():
+            assert shards.setdefault(row["shard"], number) == number
+            found.append(row["offset"])
+    assert {0: len(set(found))} == {0: len(found)} == ends_of(history)
+    assert len(set(shards.values())) > 1
+
+
+def test_spark_folds_each_bucket_of_an_export_once(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+    added_to(tmp_path / "out", history)
+    source = exported(tmp_path / "out", ends_of(history), ("shard", "offset"))
+    folded = OnSpark(spark).fold(source, lambda batches: batches, source.schema, buckets=3)
+    assert folded.sort_by("offset").combine_chunks() == table(source)
 
 
 def test_spark_reads_an_export_as_plain_parquet(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
@@ -130,14 +150,14 @@ def test_an_export_of_another_log_is_rejected_unchanged(own_history: LogRef, tmp
 def test_a_folder_with_other_files_is_rejected_as_export_output(history: LogRef, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("of years")
     with pytest.raises(ReplayError, match="holds files that are not an export"):
-        run_export(InProcess(), history, Options(to=str(tmp_path)))
+        run_export(InProcess(), history, Options(more={"export": str(tmp_path)}))
     with pytest.raises(ReplayError, match="holds no export"):
         exported(tmp_path / "nowhere", {0: 1}, ("offset",))
     assert read_note(tmp_path / "nowhere") is None
 
 
 def test_export_reports_the_number_of_added_events(history: LogRef, tmp_path: Path) -> None:
-    options = Options(to=str(tmp_path / "out"), at="9")
+    options = Options(at="9", more={"export": str(tmp_path / "out")})
     outcome = run_export(InProcess(), history, options)
     assert outcome.lines == [
         f"10 events added: {tmp_path / 'out'} holds 10 events of cluster replayed-cluster, up to offset 9"
@@ -164,13 +184,15 @@ def test_export_files_are_named_by_their_first_offset(
 
 
 def test_row_groups_are_small_and_typed(history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_module, "GROUP_BYTES", 1)
+    monkeypatch.setattr(export_module, "CHUNK_BYTES", 1)
     monkeypatch.setattr("projections.replay.log.log_ref._BATCH_ROWS", 16)
     name = "part-000000000005.parquet"
     assert export_module._write(history, Range(5, 55), tmp_path) == name
     file = pq.ParquetFile(tmp_path / name)
-    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [16, 16, 16, 2]
-    assert file.schema_arrow.equals(arrow_schema(tuple(COLUMNS))), "the file has the declared schema"
+    groups = [file.read_row_group(n, ["offset", "bucket"]).to_pydict() for n in range(file.num_row_groups)]
+    assert {len(set(group["bucket"])) for group in groups} == {1}, "a row group has one bucket"
+    assert all(max(group["offset"]) - min(group["offset"]) < 16 for group in groups)
+    assert file.schema_arrow.equals(export_module.SCHEMA), "the file has the declared schema"
     assert file.metadata.row_group(0).column(1).compression == "SNAPPY"
 
 

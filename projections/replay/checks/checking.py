@@ -4,7 +4,7 @@ A shard has all events of one shard key, and a bucket some of the shards. The st
 another, so a bucket can be checked alone, given the few rows that concern every topic (the views `OF_THE_LOG`). With
 buckets there are two passes over the events. In the first, each task summarizes its part of the log: ranges of offsets,
 and the events that concern every topic. This process computes `OF_THE_LOG` from them. In the second, all events of a
-shard go to one task (the only shuffle), which checks its bucket with those views.
+shard go to one task, which checks its bucket with those views. This is the only shuffle, and an export needs none.
 
 A checkpoint stores the result of a check, so that the next check reads only the shards with new events. The violations
 of a topic without new events stay valid, and a topic with new events is checked again from its first event on. So a

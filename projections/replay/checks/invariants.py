@@ -31,10 +31,10 @@ from projections.replay.checks.checking import (
 )
 from projections.replay.checks.history import COLUMNS
 from projections.replay.checks.rules import Found, Invariant, across_topics, invariants, read_invariants, together
-from projections.replay.export import check_export, export, exported
+from projections.replay.export import check_export, events_from, export, exported
 from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
-from projections.replay.runner import Batches, InProcess, Runner, events_of
+from projections.replay.runner import Batches, InProcess, Runner
 from projections.text.wording import many
 
 CHECKS: Mapping[str, str] = {one.name: one.demand for one in invariants()}
@@ -54,8 +54,8 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay invariants`: check the log up to a point in time. Each violation is a row; `found` is
     true if there is one. Raises ReplayError.
 
-    With `options.to` the export in that folder is updated first, and the checks run on it. From the second run on,
-    only topics with new events are checked. `options.more` may have `checks`, a file of more invariants. Then all
+    `options.more` may have `export`, a folder with an export, which is updated first. The checks run on it. From the
+    second run on, only topics with new events are checked. It may have `checks`, a file of more invariants. Then all
     topics are checked.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
@@ -67,15 +67,12 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
                 "run it with --local, or as `topicwright replay sql`"
             )
     ends = ends_of(ref, options.at)
-    if options.to is None:
-        checked = _checked(runner, partial(events_of, ref, ends), wanted, limit)
+    if "export" not in options.more or "checks" in options.more:
+        checked = _checked(runner, events_from(runner, ref, ends, options), wanted, limit)
     else:
-        folder = Path(options.to)
+        folder = Path(options.more["export"])
         notes = export(runner, ref, folder, ends).values()
-        if "checks" in options.more:
-            checked = _checked(runner, partial(exported, folder, ends), wanted, limit)
-        else:
-            checked = _checked_again(runner, folder, ends, rules_hash(",".join(note.cluster_id for _, note in notes)))
+        checked = _checked_again(runner, folder, ends, rules_hash(",".join(note.cluster_id for _, note in notes)))
     found = together(checked.rows, wanted, limit)
     about = {"events": checked.events, "violations": {one.check: one.times for one in found}}
     lines = list(_lines(found, checked, len(wanted)))

@@ -15,26 +15,32 @@ import pyarrow as pa
 
 from projections.replay.checks.checking import SETTLE_MS, in_buckets
 from projections.replay.checks.history import OF_THE_LOG, create_views, history_of, views
+from projections.replay.export import check_export, events_from
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
-from projections.replay.runner import WRITTEN, Batches, Runner, check_new, check_written, events_of, new_folder
+from projections.replay.runner import WRITTEN, Batches, InProcess, Runner, check_new, check_written, new_folder
 from projections.text.wording import many
 
 FILES = (".parquet", ".csv", ".json")
 """The kinds of files that --to may name."""
+_TO_THE_END = Options()
 
 
-def check_sql(_: Ref, options: Options) -> None:
-    """Check that the output file has a known extension. Raises ReplayError."""
+def check_sql(ref: Ref, options: Options) -> None:
+    """Check that the output file has a known extension, and the export. Raises ReplayError."""
     if options.to is not None and not options.to.endswith(FILES):
         raise ReplayError(f"--to {options.to} must end in {', '.join(FILES)}")
+    check_export(ref, options)
+
+
+check_shell = check_export
 
 
 @contextmanager
-def opened(ref: Ref, at: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(ref: Ref, options: Options = _TO_THE_END) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with the events and the views of a log up to a point in time. Raises ReplayError."""
-    source = events_of(ref, ends_of(ref, at), tuple(COLUMNS))
+    source = events_from(InProcess(), ref, ends_of(ref, options.at), options)(tuple(COLUMNS))
     with history_of(source.batches(), source.schema) as history:
         create_views(history, settle_ms=SETTLE_MS)
         yield history
@@ -45,7 +51,7 @@ def run_shell(_: object, ref: Ref, options: Options) -> Outcome:
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         import readline  # noqa: F401 - `input` then edits lines and remembers them
-    with opened(ref, options.at) as history:
+    with opened(ref, options) as history:
         text = ""
         while True:
             try:
@@ -64,7 +70,7 @@ def run_shell(_: object, ref: Ref, options: Options) -> Outcome:
 def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay sql`: the rows of the query `options.subject`, or the written file. Raises ReplayError
     for a query that fails, with the position that DuckDB names."""
-    with opened(ref, options.at) as history:
+    with opened(ref, options) as history:
         try:
             if options.to is not None:
                 rows: Any = history.execute(f"copy ({options.subject}) to ?", [options.to]).fetchall()
@@ -85,7 +91,10 @@ def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
 # --- the views as files
 
 
-check_views = check_new
+def check_views(ref: Ref, options: Options) -> None:
+    """Check that the output folder is new, and the export. Raises ReplayError."""
+    check_new(ref, options)
+    check_export(ref, options)
 
 
 def run_views(runner: Runner, ref: Ref, options: Options) -> Outcome:
@@ -102,7 +111,8 @@ def run_views(runner: Runner, ref: Ref, options: Options) -> Outcome:
         for name in names:
             (folder / name).mkdir()
         of_the_log = partial(_write, folder, OF_THE_LOG)
-        here, there = in_buckets(runner, partial(events_of, ref, ends), of_the_log, of_a_bucket, WRITTEN)
+        events = events_from(runner, ref, ends, options)
+        here, there = in_buckets(runner, events, of_the_log, of_a_bucket, WRITTEN)
         check_written(folder, {*here, *there["file"].to_pylist()}, "*/*")
     row = {"output": str(folder), **offsets_row(ends), "views": names}
     return Outcome([row], False, [f"{len(names)} views as of {as_of(ends)} are in {folder}"])

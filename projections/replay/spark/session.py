@@ -247,15 +247,17 @@ class OnSpark:
     def fold(
         self, source: Source, function: Function, schema: pa.Schema, buckets: int = 0, ordered: bool = False
     ) -> pa.Table:
-        parts, read, count = source.parts, source.read, len(source.parts)
+        stored = 0 < buckets <= len(source.buckets) and not ordered
+        parts, read = source.buckets if stored else source.parts, source.read
+        tasks = buckets if stored else len(parts)
 
         def read_parts(batches: Batches) -> Batches:
             for batch in batches:
                 for number in batch["id"].to_pylist():
                     yield from read(parts[number])
 
-        numbers = self._session.range(0, count, 1, count)
-        if buckets:
+        numbers = self._session.range(0, len(parts), 1, tasks)
+        if buckets and not stored:
             frame = numbers.mapInArrow(read_parts, from_arrow_schema(source.schema)).repartition(buckets, *SHARD)
             if ordered:
                 frame = frame.sortWithinPartitions(*PLACE)

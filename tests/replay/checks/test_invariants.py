@@ -274,7 +274,7 @@ def exported_log(folder: Path, log: Sequence[Recorded], events: int) -> Outcome:
     """Update an export to the first `events` events of a log, and check it."""
     if not (folder / "log").exists():
         written(folder / "log", log)
-    options = Options(to=str(folder / "export"), at=str(events - 1), all_rows=True)
+    options = Options(more={"export": str(folder / "export")}, at=str(events - 1), all_rows=True)
     return run_invariants(InProcess(), LogRef(str(folder / "log"), folder / "log"), options)
 
 
