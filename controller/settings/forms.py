@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.server.tls import PrincipalRules
@@ -15,7 +16,7 @@ from controller.kafka.session import normal_host
 from events.catalog import Endpoint
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 _VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1,5})")
@@ -45,6 +46,15 @@ def several(
 
 def cluster_id(text: str) -> str:
     if not re.fullmatch("[A-Za-z0-9_-]{1,100}", text):
+        raise ValueError(text)
+    return text
+
+
+def jwks_url(text: str) -> str:
+    parts = urlsplit(text)
+    is_file = parts.scheme == "file" and not parts.netloc and parts.path.startswith("/")
+    is_http = parts.scheme in ("http", "https") and parts.hostname and not parts.username and not parts.fragment
+    if not (is_file or is_http) or not text.isprintable() or " " in text:
         raise ValueError(text)
     return text
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.machine.configs.values import Allowed, AtLeast, ConfigType, OneOf, allowed_text
+from controller.machine.configs.values import Allowed, AtLeast, Between, ConfigType, OneOf, allowed_text
 from controller.settings import forms
 from controller.settings.forms import MECHANISMS, PROTOCOLS, TLS_VERSIONS
 from events.catalog import Endpoint
@@ -145,9 +145,51 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         "SCRAM-SHA-512,SCRAM-SHA-256",
-        "The SASL mechanisms that clients may use. PLAIN needs users.file.",
+        "The SASL mechanisms that clients may use. PLAIN needs users.file, OAUTHBEARER "
+        "sasl.oauthbearer.jwks.endpoint.url.",
         form=f"a comma-separated list of [{', '.join(MECHANISMS)}]",
         parse=forms.choices(MECHANISMS),
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+        None,
+        "Where the identity provider publishes the public keys of its tokens (JWKS), for OAUTHBEARER and for bearer "
+        "tokens over HTTP. Redirects are not followed. SSL_CERT_FILE in the environment names other trusted "
+        "certificate authorities.",
+        form="https://…, http://… or file:///…",
+        parse=forms.jwks_url,
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long_setting(
+        3_600_000, "How often the keys are fetched. An unknown key id causes another fetch.", AtLeast(1000)
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long_setting(
+        100, "The first wait between two fetches. It doubles while they fail or bring no new key.", AtLeast(1)
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long_setting(
+        10_000, "The longest wait between two fetches.", Between(1, 60_000)
+    )
+    sasl_oauthbearer_expected_issuer: str | None = setting(
+        None, "The only accepted issuer (claim iss), compared exactly.", form="the issuer's URL"
+    )
+    sasl_oauthbearer_allow_unverified_issuer: bool = setting(
+        False, "With true, tokens of any issuer are accepted, if a key of the provider signed them."
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
+        "",
+        "The accepted audiences; the claim aud of a token must have one of them.",
+        form="names, several separated by commas",
+        parse=forms.several(str),
+    )
+    sasl_oauthbearer_allow_unverified_audience: bool = setting(
+        False, "With true, tokens for any audience are accepted, also those for other services."
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = setting(
+        30, "Tolerated difference between the clocks of the identity provider and this process.", Between(0, 3600)
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        "sub", "The claim of a token that names the user.", form="the name of a claim"
+    )
+    sasl_oauthbearer_scope_claim_name: str = setting(
+        "scope", "The claim with the scopes of a token: a list, or a text with spaces.", form="the name of a claim"
     )
     users_file: str | None = setting(
         None,

@@ -20,6 +20,7 @@ from controller.kafka.sasl_gate import SaslRules
 from controller.machine.state import ScramCredential
 
 SALT = b"salt of the tests"
+NOW_S = 1_700_000_000.0
 MECHANISMS: dict[str, StartConversation] = {
     "PLAIN": lambda users, address: partial(check_plain, users, address),
     "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256").step,
@@ -53,7 +54,13 @@ class MemoryUsers:
 def rules(session_ms_max: int = 0, failed_delay_ms: int = 0) -> SaslRules:
     """SASL rules for alice and bob with every mechanism."""
     users = MemoryUsers({"alice": "alice-secret", "bob": "bob-secret"})
-    return SaslRules(mechanisms=MECHANISMS, users=users, session_ms_max=session_ms_max, failed_delay_ms=failed_delay_ms)
+    return SaslRules(
+        mechanisms=MECHANISMS,
+        users=users,
+        now=lambda: NOW_S,
+        session_ms_max=session_ms_max,
+        failed_delay_ms=failed_delay_ms,
+    )
 
 
 class ScramClient:
