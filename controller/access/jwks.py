@@ -23,8 +23,6 @@ import structlog
 
 FETCH_S: Final = 10.0
 """Time limit of a fetch."""
-WAIT_S: Final = 20.0
-"""How long a login waits for an unknown key."""
 MISSING_S: Final = 10.0
 """For how long a key id that the provider did not have is refused without another fetch."""
 MISSING_MAX: Final = 1000
@@ -83,6 +81,7 @@ class Jwks:
         self._missing: dict[str | None, float] = {}
         """Key ids that the provider did not have, and until when they are refused."""
         self._wanted, self._fetched = asyncio.Event(), asyncio.Event()
+        self._fetching = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -102,16 +101,12 @@ class Jwks:
         found = self._known(kid, algorithm)
         if found is not None or self._missing.get(kid, 0) > now():
             return found
-        try:
-            async with asyncio.timeout(WAIT_S):
-                for _ in range(2):  # the current fetch may have begun before the provider had the key
-                    self._wanted.set()
-                    await self._fetched.wait()
-                    found = self._known(kid, algorithm)
-                    if found is not None:
-                        return found
-        except TimeoutError:
-            return None
+        for _ in range(1 + self._fetching):  # the current fetch may have begun before the provider had the key
+            self._wanted.set()
+            await self._fetched.wait()  # not with a timeout, which needs a task; each fetch has one
+            found = self._known(kid, algorithm)
+            if found is not None:
+                return found
         if len(self._missing) >= MISSING_MAX:
             self._missing.clear()
         self._missing[kid] = now() + MISSING_S
@@ -123,7 +118,7 @@ class Jwks:
     async def _keep_fresh(self) -> None:
         backoff_s, failure = self._backoff_s, ""
         while True:
-            before, was = self.keys, failure
+            before, was, self._fetching = self.keys, failure, True
             try:
                 async with asyncio.timeout(FETCH_S):
                     keys = await asyncio.to_thread(parsed, await _fetch(self._url))
@@ -139,6 +134,7 @@ class Jwks:
             changed = self.keys is not before
             backoff_s = self._backoff_s if changed else min(2 * backoff_s, self._backoff_max_s)
             waiting, self._fetched = self._fetched, asyncio.Event()
+            self._fetching = False
             self._wanted.clear()
             waiting.set()
             await asyncio.sleep(backoff_s)

@@ -19,6 +19,11 @@ CLIENT, SECRET = "kafka-client", "client-PLANTED-7"
 AUDIENCE = "topicwright"
 
 
+def bearer_message(token: str, extensions: str = "") -> bytes:
+    """The first message of a client (RFC 7628)."""
+    return f"n,,\x01auth=Bearer {token}\x01{extensions}\x01".encode()
+
+
 @dataclass(frozen=True, slots=True)
 class Provider:
     process: Process

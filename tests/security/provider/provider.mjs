@@ -1,6 +1,6 @@
 // An identity provider (OpenID Connect) on a free port of 127.0.0.1. Prints its issuer. Usage: node provider.mjs
 // NODE_MODULES names the folder of its packages. A line on standard input changes it: `rotate` signs with a new key and
-// withdraws the old one; `lifetime N` gives tokens of N seconds; `redirect URI` allows a redirect URI for the browser login.
+// withdraws the one before the last; `lifetime N` gives tokens of N seconds; `redirect URI` allows a redirect URI for the browser login.
 import crypto from "node:crypto";
 import http from "node:http";
 import path from "node:path";
@@ -10,18 +10,19 @@ import { pathToFileURL } from "node:url";
 const entry = path.join(process.env.NODE_MODULES, "oidc-provider/lib/index.js");
 const { Provider } = await import(pathToFileURL(entry).href);
 
-let provider, key, lifetime = 3600, redirects = [], rotations = 0;
+let provider, keys = [], lifetime = 3600, redirects = [], rotations = 0;
 const accounts = { alice: ["kafka-operators"], bob: ["kafka-viewers"] };
 
 function newKey() {
   const { privateKey } = crypto.generateKeyPairSync("rsa", { modulusLength: 2048 });
   rotations += 1;
-  key = { ...privateKey.export({ format: "jwk" }), kid: `key-${rotations}`, use: "sig", alg: "RS256" };
+  const key = { ...privateKey.export({ format: "jwk" }), kid: `key-${rotations}`, use: "sig", alg: "RS256" };
+  keys = [key, ...keys].slice(0, 2);
 }
 
 function restart() {
   provider = new Provider(issuer, {
-    jwks: { keys: [key] },
+    jwks: { keys },
     clients: [
       { client_id: "kafka-client", client_secret: "client-PLANTED-7", grant_types: ["client_credentials"], redirect_uris: [], response_types: [] },
       { client_id: "topicwright-page", client_secret: "page-PLANTED-8", grant_types: ["authorization_code"], redirect_uris: redirects, response_types: ["code"] },
