@@ -73,9 +73,7 @@ class Tokens:
         header = _header(token)
         key = await self.keys.key(header.kid, header.alg)
         if key is None:
-            raise AuthenticationFailed(
-                "the token's algorithm and key id fit no key of sasl.oauthbearer.jwks.endpoint.url"
-            )
+            raise AuthenticationFailed("no key of the identity provider has the token's key id and algorithm")
         keys = self.keys.keys
         found = await self._threads.run(network_of(address), partial(_validated, token, key, self._rules))
         if keys is self._cached_with:

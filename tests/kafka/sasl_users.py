@@ -10,8 +10,11 @@ from functools import partial
 from controller.kafka.sasl import (
     DIGESTS,
     ITERATIONS,
+    AuthenticationFailed,
+    Bearer,
     ScramConversation,
     StartConversation,
+    check_bearer,
     check_plain,
     keys_of,
     salted_password,
@@ -22,6 +25,7 @@ from controller.machine.state import ScramCredential
 SALT = b"salt of the tests"
 NOW_S = 1_700_000_000.0
 MECHANISMS: dict[str, StartConversation] = {
+    "OAUTHBEARER": lambda users, address: partial(check_bearer, users, address),
     "PLAIN": lambda users, address: partial(check_plain, users, address),
     "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256").step,
     "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512").step,
@@ -49,6 +53,12 @@ class MemoryUsers:
     async def has_password(self, user: str, password: str, address: str) -> bool:
         self.addresses.append(address)
         return self._passwords.get(user) == password
+
+    async def bearer(self, token: str, address: str) -> Bearer:
+        user, _, lifetime_s = token.partition(".")
+        if user not in self._passwords:
+            raise AuthenticationFailed("unknown token")
+        return Bearer(user, NOW_S + float(lifetime_s))
 
 
 def rules(session_ms_max: int = 0, failed_delay_ms: int = 0) -> SaslRules:

@@ -119,16 +119,19 @@ def test_librdkafka_logs_in_again_before_its_token_expires(provider: Provider, s
     """KIP-368: the session ends with the token, although connections.max.reauth.ms is 0."""
     provider.tell("lifetime 8")
     try:
-        disconnects: list[str] = []
-        settings = {**librdkafka_properties(provider, service), "error_cb": lambda error: disconnects.append(str(error))}
+        errors: list[str] = []
+        settings = {
+            **librdkafka_properties(provider, service),
+            "error_cb": lambda error: errors.append(str(error)),
+        }
         before, deadline = _logins(service), time.monotonic() + 120
         admin = AdminClient(settings)
         while _logins(service).get("succeeded", 0) < before.get("succeeded", 0) + 6:
-            assert time.monotonic() < deadline, disconnects
+            assert time.monotonic() < deadline, errors
             admin.list_topics(timeout=30)
             admin.poll(0.1)
         assert _logins(service).get("failed", 0) == before.get("failed", 0)
-        assert disconnects == []
+        assert errors == []
     finally:
         provider.tell("lifetime 3600")
 
