@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -40,6 +40,8 @@ class TokenRules(msgspec.Struct, frozen=True, kw_only=True):
     clock_skew_s: int
     sub_claim: str
     scope_claim: str
+    roles: Mapping[str, str] = {}
+    """The role that a scope gives."""
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -118,4 +120,5 @@ def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         why = f"invalid token: {rules.scope_claim} must be a text or a list of texts"
         raise AuthenticationFailed(why, user=user)
-    return Bearer(user.strip(), float(min(int(claims["exp"]), _FAR_S)), frozenset(listed))
+    roles = frozenset(rules.roles[each] for each in listed if each in rules.roles)
+    return Bearer(user.strip(), float(min(int(claims["exp"]), _FAR_S)), roles)

@@ -284,9 +284,10 @@ class Users:
         )
         return cluster.scram.get((user, mechanism), fake_credential)
 
-    def owner_of(self, token: str) -> str | None:
-        """Returns the user of a token, or None."""
-        return self._file.tokens.get(hash_token(token))
+    async def owner_of(self, token: str, address: str) -> Bearer:
+        """The user of a token in the file, or of the identity provider. Raises AuthenticationFailed."""
+        user = self._file.tokens.get(hash_token(token))
+        return await self.bearer(token, address) if user is None else Bearer(user, math.inf)
 
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that a token of the identity provider names. Raises AuthenticationFailed."""

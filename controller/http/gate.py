@@ -27,7 +27,7 @@ from controller.http.metrics import OPEN_PATHS
 from controller.http.pages.site import answer_login, is_page
 from controller.http.query_threads import client_host
 from controller.http.requests import API, SCOPE_KEY
-from controller.kafka.sasl import AuthenticationFailed
+from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed
 from controller.kafka.sasl_gate import USER_CHARACTERS_LOGGED
 from controller.kafka.session import ANONYMOUS, normal_host
 from controller.machine.errors import ErrorCode
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from controller.access.users import Users
 
 MISDIRECTED: Final = 421
-CREDENTIALS_BYTES_MAX: Final = 4096  # of the header, before anything is decoded
+CREDENTIALS_BYTES_MAX: Final = TOKEN_BYTES_MAX + 100  # of the header, before anything is decoded
 _NAME_SHOWN_MAX: Final = 100
 _CHALLENGES: Final = (
     (b"www-authenticate", b'Basic realm="topicwright", charset="UTF-8"'),
@@ -81,32 +81,33 @@ class Authenticated:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         client = scope.get("client")
         try:
-            principal = await self._principal(given, client[0] if client else "")
+            login = await self._login(given, client[0] if client else "")
         except AuthenticationFailed as refusal:
             await self._refuse(scope, send, refusal)
             return
-        cast(dict[str, Any], scope)[SCOPE_KEY] = principal
+        cast(dict[str, Any], scope)[SCOPE_KEY] = login
         await self._app(scope, receive, send)
 
-    async def _principal(self, given: list[bytes], host: str) -> str:
+    async def _login(self, given: list[bytes], host: str) -> tuple[str, frozenset[str]]:
+        """The principal and its roles. Raises AuthenticationFailed."""
         if not given:
             if self._logins.required:
                 raise AuthenticationFailed("", "log in with a bearer token, or with a user name and password")
-            return ANONYMOUS
+            return ANONYMOUS, frozenset()
         if len(given) > 1 or len(given[0]) > CREDENTIALS_BYTES_MAX:
             raise AuthenticationFailed("more than one Authorization header, or one that is too long")
+        roles = frozenset[str]()
         scheme, _, credentials = given[0].decode("latin-1").partition(" ")
         match scheme.lower():
             case "bearer":
-                user = self._logins.users.owner_of(credentials.strip())
-                if user is None:
-                    raise AuthenticationFailed("unknown token")
+                bearer = await self._logins.users.owner_of(credentials.strip(), host)
+                user, roles = bearer.user, bearer.roles
             case "basic":
                 user = await self._basic(credentials.strip(), host)
             case _:
                 raise AuthenticationFailed("the Authorization header is neither Bearer nor Basic")
         self._logins.on_login(API, scheme.lower(), "succeeded")
-        return f"User:{user}"
+        return f"User:{user}", roles
 
     async def _basic(self, credentials: str, host: str) -> str:
         try:

@@ -48,19 +48,20 @@ class AuthenticationFailed(Exception):
 
 class Step(msgspec.Struct, frozen=True):
     """The server's answer to a SASL token: the next challenge; `user` is set if the login succeeded. `expires_at_s` is
-    the end of the client's credential in seconds since 1970; None if it has none."""
+    the end of the client's credential in seconds since 1970; None if it has none. `roles` are those of its token."""
 
     challenge: bytes = b""
     user: str | None = None
     expires_at_s: float | None = None
+    roles: frozenset[str] = frozenset()
 
 
 class Bearer(msgspec.Struct, frozen=True):
-    """The user that a valid bearer token names, its expiry in seconds since 1970, and its scopes."""
+    """The user that a valid bearer token names, its expiry in seconds since 1970, and the user's roles."""
 
     user: str
     expires_at_s: float
-    scopes: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
 
 
 Conversation = Callable[[bytes], Awaitable[Step]]
@@ -153,7 +154,7 @@ async def check_bearer(users: Users, address: str, token: bytes) -> Step:
             f"token's principal name ({named.user})"
         )
         raise AuthenticationFailed("the authorization id differs from the token's user", message, named.user)
-    return Step(user=named.user, expires_at_s=named.expires_at_s)
+    return Step(user=named.user, expires_at_s=named.expires_at_s, roles=named.roles)
 
 
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

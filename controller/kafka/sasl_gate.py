@@ -209,21 +209,21 @@ class SaslGate:
         finally:
             self.busy = False
         if step.user is not None:
-            self._open(step.user, step.expires_at_s)
+            self._open(step.user, step)
         return step
 
-    def _open(self, user: str, credential_ends_s: float | None) -> None:
+    def _open(self, user: str, step: Step) -> None:
         principal, session = f"User:{user}", self._client.session
         if self._reauthenticating and principal != session.principal:
             was, now = session.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
             message = f"Cannot change principals during re-authentication from {was}: {now}"
             raise AuthenticationFailed("another principal than before", message, user)
         limits_ms = [self._rules.session_ms_max] if self._rules.session_ms_max > 0 else []
-        if credential_ends_s is not None:
-            limits_ms.append(max(1, round((credential_ends_s - self._rules.now()) * 1000)))
+        if step.expires_at_s is not None:
+            limits_ms.append(max(1, round((step.expires_at_s - self._rules.now()) * 1000)))
         self._session_ms = min(limits_ms, default=0)
         expires = self._clock() + self._session_ms / 1000 if limits_ms else None
-        self._client.session = replace(session, principal=principal, expires_at_s=expires)
+        self._client.session = replace(session, principal=principal, roles=step.roles, expires_at_s=expires)
         self._state, self._reauthenticating, self.raw, self._conversation = "open", False, False, None
         self._on_login(session.listener, self._mechanism, "succeeded")
         _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._log_fields())

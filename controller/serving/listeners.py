@@ -158,6 +158,8 @@ def tokens(settings: ServeSettings) -> Tokens | None:
             raise SettingsError(f"{' and '.join(keys)} exclude each other")
         if not expected and not is_unverified:
             raise SettingsError(f"sasl.oauthbearer.jwks.endpoint.url needs {' or '.join(keys)}")
+    if settings.sasl_oauthbearer_scope_roles and not settings.authorizer_class_name:
+        raise SettingsError("sasl.oauthbearer.scope.roles needs authorizer.class.name")
     from controller.access.jwks import Jwks
     from controller.access.tokens import TokenRules, Tokens
 
@@ -175,6 +177,7 @@ def tokens(settings: ServeSettings) -> Tokens | None:
         clock_skew_s=settings.sasl_oauthbearer_clock_skew_seconds,
         sub_claim=settings.sasl_oauthbearer_sub_claim_name,
         scope_claim=settings.sasl_oauthbearer_scope_claim_name,
+        roles=settings.sasl_oauthbearer_scope_roles,
     )
     return Tokens(rules, jwks, time.time)
 

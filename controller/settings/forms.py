@@ -16,6 +16,7 @@ from controller.kafka.session import normal_host
 from events.catalog import Endpoint
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+ROLES: Final = ("viewer", "operator", "admin")
 MECHANISMS: Final = ("OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
@@ -48,6 +49,11 @@ def cluster_id(text: str) -> str:
     if not re.fullmatch("[A-Za-z0-9_-]{1,100}", text):
         raise ValueError(text)
     return text
+
+
+def role(text: str) -> tuple[str, str] | None:
+    scope, _, role = text.rpartition(":")
+    return (scope, role) if scope and role in ROLES else None
 
 
 def jwks_url(text: str) -> str:

@@ -189,7 +189,17 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         "sub", "The claim of a token that names the user.", form="the name of a claim"
     )
     sasl_oauthbearer_scope_claim_name: str = setting(
-        "scope", "The claim with the scopes of a token: a list, or a text with spaces.", form="the name of a claim"
+        "scope",
+        "The claim with the scopes of a token, or the groups of its user: a list, or a text with spaces.",
+        form="the name of a claim",
+    )
+    sasl_oauthbearer_scope_roles: Mapping[str, str] = setting(
+        "",
+        "The roles that scopes of a token give, for Kafka and HTTP. viewer may describe everything, operator may also "
+        "create, change and delete topics, admin may do everything but act as a broker. ACLs that deny override roles. "
+        "It needs authorizer.class.name.",
+        form=f"SCOPE:ROLE, several separated by commas; roles: {', '.join(forms.ROLES)}",
+        parse=forms.several(forms.role, into=dict),
     )
     users_file: str | None = setting(
         None,
@@ -217,8 +227,8 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     http_authentication: str = setting(
         "auto",
         "Whether HTTP clients must authenticate with a password or a token; health checks never do. With auto they "
-        "must if a listener uses SASL or client certificates, or users.file is set; otherwise HTTP listens on "
-        "loopback only. With none HTTP is open to everybody on any address.",
+        "must if a listener uses SASL or client certificates, or users.file or an identity provider is set; otherwise "
+        "HTTP listens on loopback only. With none HTTP is open to everybody on any address.",
         OneOf(("auto", "none", "required")),
     )
     http_allowed_hosts: tuple[str, ...] = setting(

@@ -31,7 +31,12 @@ RSA, OTHER_RSA = (rsa.generate_private_key(public_exponent=65537, key_size=2048)
 SHORT_RSA = rsa.generate_private_key(public_exponent=65537, key_size=1024)
 EC = ec.generate_private_key(ec.SECP256R1())
 RULES: Final = TokenRules(
-    issuer=ISSUER, audiences=(AUDIENCE, "other"), clock_skew_s=30, sub_claim="sub", scope_claim="scope"
+    issuer=ISSUER,
+    audiences=(AUDIENCE, "other"),
+    clock_skew_s=30,
+    sub_claim="sub",
+    scope_claim="scope",
+    roles={"a": "viewer", "a b": "admin"},
 )
 
 
@@ -111,14 +116,14 @@ async def test_a_valid_token_names_its_user(tokens: Tokens, token: str) -> None:
     for _ in range(2):  # the second time from the cache
         found = await tokens.bearer(token, HERE)
         assert found.user == "alice"
-        assert found.scopes == frozenset()
+        assert found.roles == frozenset()
 
 
 @pytest.mark.parametrize(
-    ("scope", "scopes"), [("a b", {"a", "b"}), (["a b", "c"], {"a b", "c"}), ("", set()), (None, set())]
+    ("scope", "roles"), [("a b", {"viewer"}), (["a b", "c"], {"admin"}), ("", set()), (None, set())]
 )
-async def test_scopes_are_a_text_or_a_list(tokens: Tokens, scope: object, scopes: set[str]) -> None:
-    assert (await tokens.bearer(signed(scope=scope), HERE)).scopes == scopes
+async def test_scopes_in_a_text_or_a_list_give_roles(tokens: Tokens, scope: object, roles: set[str]) -> None:
+    assert (await tokens.bearer(signed(scope=scope), HERE)).roles == roles
 
 
 PEM: Final = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

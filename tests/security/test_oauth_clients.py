@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -56,6 +57,14 @@ def test_librdkafka_logs_in(provider: Provider, service: Secured, topic: str) ->
     admin = AdminClient(librdkafka_properties(provider, service))
     admin.create_topics([NewTopic(topic, 2)])[topic].result(60)
     assert service.creator_of(topic) == PRINCIPAL
+
+
+def test_http_accepts_the_same_tokens(provider: Provider, service: Secured) -> None:
+    authorization = f"Bearer {provider.token()}"
+    assert service.get("/v1/topics", authorization)["topics"] is not None
+    with pytest.raises(HTTPError) as error:
+        service.get("/v1/topics", authorization[:-5] + "AAAAA")
+    assert error.value.code == 401
 
 
 def test_java_logs_in(provider: Provider, service: Secured, topic: str, tmp_path: Path) -> None:
