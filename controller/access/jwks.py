@@ -120,8 +120,7 @@ class Jwks:
         while True:
             before, was, self._fetching = self.keys, failure, True
             try:
-                async with asyncio.timeout(FETCH_S):
-                    keys = await asyncio.to_thread(parsed, await _fetch(self._url))
+                keys = await asyncio.to_thread(parsed, await fetch(self._url))
                 if [(key.kid, key.public) for key in keys] != [(key.kid, key.public) for key in before]:
                     self.keys = keys
                     self._missing.clear()
@@ -145,14 +144,18 @@ class Jwks:
                     backoff_s = self._backoff_s
 
 
-async def _fetch(url: str) -> bytes:
+async def fetch(url: str, form: dict[str, str] | None = None, login: tuple[str, str] | None = None) -> bytes:
+    """Returns the document at `url`, or the answer to `form`, which is sent with `login` (name and password). Raises
+    JwksError, OSError or TimeoutError."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         return await asyncio.to_thread(_read, Path(url2pathname(parts.path)))
     plain = {"accept": "application/json", "accept-encoding": "identity"}
+    auth = None if login is None else aiohttp.BasicAuth(*login)
+    limit = aiohttp.ClientTimeout(total=FETCH_S)
     async with (
-        aiohttp.ClientSession(auto_decompress=False, headers=plain) as session,
-        session.get(url, allow_redirects=False) as answer,
+        aiohttp.ClientSession(auto_decompress=False, headers=plain, timeout=limit) as session,
+        session.request("GET" if form is None else "POST", url, data=form, auth=auth, allow_redirects=False) as answer,
     ):
         if answer.status != 200:
             place = answer.headers.get("location")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import partial
 from typing import Any, Final
 
@@ -61,6 +62,12 @@ class Tokens:
     def close(self) -> None:
         self.keys.close()
         self._threads.close()
+
+    def for_audience(self, audience: str) -> Tokens:
+        """Validates tokens for another audience, with the same keys and threads."""
+        other = copy(self)
+        other._rules, other._cached = msgspec.structs.replace(self._rules, audiences=(audience,)), {}
+        return other
 
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that the token names. `address` is the client's. Raises AuthenticationFailed."""

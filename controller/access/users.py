@@ -252,7 +252,7 @@ class Users:
         self._path = file
         self._file = FileUsers({}, {}) if file is None else read_users(file)
         self._threads = FairThreadPool(THREADS, "password")
-        self._tokens = tokens
+        self.tokens = tokens
         self._fake_credentials = FakeCredentials()
         self._key = os.urandom(SECRET_BYTES)
         """Hides remembered passwords, and derives fake credentials until the log has a secret for them."""
@@ -260,21 +260,21 @@ class Users:
 
     def start(self) -> None:
         """Begins to fetch the identity provider's keys."""
-        if self._tokens is not None:
-            self._tokens.keys.start()
+        if self.tokens is not None:
+            self.tokens.keys.start()
 
     def reload(self) -> None:
         """Reads the file and the provider's keys again. Raises UsersFileError without any change."""
-        if self._tokens is not None:
-            self._tokens.keys.refresh()
+        if self.tokens is not None:
+            self.tokens.keys.refresh()
         if self._path is not None:
             self._file = read_users(self._path)
             self._remembered.clear()
 
     def close(self) -> None:
         self._threads.close()
-        if self._tokens is not None:
-            self._tokens.close()
+        if self.tokens is not None:
+            self.tokens.close()
 
     def scram(self, user: str, mechanism: str) -> ScramCredential:
         """Returns the credential of a user. An unknown user always has the same fake one, which no password matches."""
@@ -291,9 +291,9 @@ class Users:
 
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that a token of the identity provider names. Raises AuthenticationFailed."""
-        if self._tokens is None:
+        if self.tokens is None:
             raise AuthenticationFailed("unknown token")
-        return await self._tokens.bearer(token, address)
+        return await self.tokens.bearer(token, address)
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
         """True if the file has this password for the user. `address` is the client's."""

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlencode
 
 import msgspec
 import structlog
@@ -26,7 +27,7 @@ from controller.http.errors import answer_early
 from controller.http.metrics import OPEN_PATHS
 from controller.http.pages.site import answer_login, is_page
 from controller.http.query_threads import client_host
-from controller.http.requests import API, SCOPE_KEY
+from controller.http.requests import API, SCOPE_KEY, SESSION_KEY
 from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed
 from controller.kafka.sasl_gate import USER_CHARACTERS_LOGGED
 from controller.kafka.session import ANONYMOUS, normal_host
@@ -34,8 +35,10 @@ from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
     from controller.access.users import Users
+    from controller.http.browser_login import BrowserLogin
 
 MISDIRECTED: Final = 421
+BROWSER_PATHS: Final = ("/login", "/login/callback", "/logout")
 CREDENTIALS_BYTES_MAX: Final = TOKEN_BYTES_MAX + 100  # of the header, before anything is decoded
 _NAME_SHOWN_MAX: Final = 100
 _CHALLENGES: Final = (
@@ -78,14 +81,23 @@ class Authenticated:
         if scope.get("path") in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
+        browser = self._logins.browser
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         client = scope.get("client")
         try:
-            login = await self._login(given, client[0] if client else "")
+            if browser is not None and scope["path"] in BROWSER_PATHS:
+                await browser.answer(scope, send, client[0] if client else "")
+                return
+            session = None if browser is None or given else browser.session(scope)
+            if session is None:
+                login = await self._login(given, client[0] if client else "")
+            else:
+                login = f"User:{session.user}", session.roles
         except AuthenticationFailed as refusal:
             await self._refuse(scope, send, refusal)
             return
         cast(dict[str, Any], scope)[SCOPE_KEY] = login
+        cast(dict[str, Any], scope)[SESSION_KEY] = session is not None
         await self._app(scope, receive, send)
 
     async def _login(self, given: list[bytes], host: str) -> tuple[str, frozenset[str]]:
@@ -130,7 +142,12 @@ class Authenticated:
             await asyncio.sleep(self._logins.failed_delay_ms / 1000)
         message = refusal.message or "invalid credentials"
         if is_page(scope["path"]):
-            await answer_login(send, message, _CHALLENGES)
+            if self._logins.browser is None:
+                await answer_login(send, message, _CHALLENGES)
+            else:  # without Basic, whose prompt would hide the page and its link
+                here = scope["path"] if scope["path"] not in BROWSER_PATHS else "/"
+                target = here + ("?" + scope["query_string"].decode("latin-1") if here != "/" else "").rstrip("?")
+                await answer_login(send, message, _CHALLENGES[1:], "/login?" + urlencode({"next": target}))
             return
         await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)
 
@@ -180,6 +197,8 @@ class Logins(msgspec.Struct, frozen=True):
     failed_delay_ms: int
     on_login: Callable[[str, str, str], None]
     """Called for each login with `HTTP`, `bearer` or `basic`, and `succeeded` or `failed`."""
+    browser: BrowserLogin | None = None
+    """Login of browsers by an identity provider; None without one."""
 
 
 def _without_port(text: str) -> str:

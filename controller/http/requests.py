@@ -37,6 +37,9 @@ KEY_CHARACTERS_MAX: Final = 100
 SCOPE_KEY: Final = "topicwright.principal"
 """The key of the ASGI scope under which `controller.http.gate` stores the principal and the roles."""
 
+SESSION_KEY: Final = "topicwright.session"
+"""The key of the ASGI scope that is True if the client logged in with a browser, by an identity provider."""
+
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 

@@ -51,6 +51,14 @@ def cluster_id(text: str) -> str:
     return text
 
 
+def redirect_url(text: str) -> str:
+    parts = urlsplit(jwks_url(text))
+    is_safe = parts.scheme == "https" or parts.hostname in ("127.0.0.1", "::1", "localhost")
+    if not is_safe or parts.path != "/login/callback" or parts.query:
+        raise ValueError(text)
+    return text
+
+
 def role(text: str) -> tuple[str, str] | None:
     scope, _, role = text.rpartition(":")
     return (scope, role) if scope and role in ROLES else None

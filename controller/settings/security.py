@@ -231,6 +231,22 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         "HTTP listens on loopback only. With none HTTP is open to everybody on any address.",
         OneOf(("auto", "none", "required")),
     )
+    http_oauth_client_id: str | None = setting(
+        None,
+        "The client at the identity provider with which browsers log in to the page, by authorization code with PKCE. "
+        "It needs http.oauth.redirect.url and sasl.oauthbearer.expected.issuer.",
+        form="a client id",
+    )
+    http_oauth_client_secret: str | None = setting(
+        None, "The secret of that client; without one it is a public client.", form="a secret", secret=True
+    )
+    http_oauth_redirect_url: str | None = setting(
+        None,
+        "The address at which browsers reach /login/callback of this service.",
+        form="https://HOST/login/callback; http:// only for localhost",
+        parse=forms.redirect_url,
+    )
+    http_oauth_scope: str = setting("openid", "The scopes that a login requests.", form="scopes separated by spaces")
     http_allowed_hosts: tuple[str, ...] = setting(
         "",
         "Additional host names for HTTP. The Host header must be an address, localhost, the host of a listener, or "

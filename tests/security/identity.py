@@ -70,3 +70,6 @@ def federated(folder: Path) -> Iterator[tuple[Provider, Secured]]:
         mechanisms = {"sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"}
         with secured(folder, {**provider.settings(), **mechanisms}) as service:
             yield provider, service
+
+
+PAGE_CLIENT, PAGE_SECRET = "topicwright-page", "page-PLANTED-8"
