@@ -68,13 +68,13 @@ viewer operator | AlterConfigs    | Topic   | yes
 
 @pytest.mark.parametrize("row", ROLE_CASES.strip("\n").splitlines())
 def test_roles_allow_operations_unless_an_acl_denies(row: str) -> None:
-    roles, operation, kind, expected = (part.strip() for part in row.split("|"))
-    somebody: Any = Somebody("eve", roles=roles)
-    to: Any = (operation, kind)
-    assert authorizer(Acls()).allows(somebody, *to, "t") == (expected == "yes")
-    assert authorizer(Acls()).allows_any(somebody, *to) == (expected == "yes")
+    cells: list[Any] = [part.strip() for part in row.split("|")]
+    roles, operation, kind, expected = cells
+    somebody = Somebody("eve", roles=roles)
+    assert authorizer(Acls()).allows(somebody, operation, kind, "t") == (expected == "yes")
+    assert authorizer(Acls()).allows_any(somebody, operation, kind) == (expected == "yes")
     denied = Acls().with_all([acl("eve/deny/all/topic/t"), acl("eve/deny/all/cluster/t")])
-    assert not authorizer(denied).allows(somebody, *to, "t")
+    assert not authorizer(denied).allows(somebody, operation, kind, "t")
 
 
 PARSERS = ("::ffff:10.0.0.1", "::FFFF:0a00:1", "10.0.0.1")

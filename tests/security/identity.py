@@ -58,7 +58,7 @@ class Provider:
 @contextmanager
 def identity_provider(folder: Path) -> Iterator[Provider]:
     modules = tools.cached("provider/node_modules")
-    argv = [tools.program("node"), tools.ROOT / "tests/security/provider/provider.mjs"]
+    argv: list[str | Path] = [tools.program("node"), tools.ROOT / "tests/security/provider/provider.mjs"]
     with Process(argv, cwd=folder, env={"NODE_MODULES": str(modules)}) as process:
         yield Provider(process, process.wait_for_line(r"^issuer (\S+)$", within_s=240)[1])
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
@@ -38,7 +39,7 @@ def service(both: tuple[Provider, Secured]) -> Secured:
     return both[1]
 
 
-def librdkafka_properties(provider: Provider, service: Secured) -> dict[str, object]:
+def librdkafka_properties(provider: Provider, service: Secured) -> dict[str, Any]:
     return {
         "bootstrap.servers": service.addresses["SASL_SSL"],
         "security.protocol": "SASL_SSL",
@@ -83,12 +84,17 @@ def test_java_logs_in(provider: Provider, service: Secured, topic: str, tmp_path
     }
     config = tmp_path / "client.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    arguments = ["--bootstrap-server", service.addresses["SASL_SSL"], "--command-config", config, "--topic", topic]
+    arguments: list[str | Path] = [
+        "--bootstrap-server",
+        service.addresses["SASL_SSL"],
+        "--command-config",
+        config,
+        "--topic",
+        topic,
+    ]
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={provider.token_url}"
     tool = "org.apache.kafka.tools.TopicCommand"
-    done = tools.run_quietly(
-        tools.java_command(tools.server_classpath(), tool, *arguments, "--create", options=[allowed])
-    )
+    done = tools.run_quietly(tools.java_command(tools.server_classpath(), tool, *arguments, options=[allowed]))
     assert done.stdout.strip() == f"Created topic {topic}.", done.stderr
     assert service.creator_of(topic) == PRINCIPAL
 
@@ -147,7 +153,10 @@ def test_librdkafka_logs_in_again_before_its_token_expires(provider: Provider, s
 
 def test_no_login_fails_while_the_provider_rotates_its_keys(provider: Provider, service: Secured) -> None:
     ended, errors, logins = threading.Event(), list[str](), [0] * 4
-    settings = {**librdkafka_properties(provider, service), "error_cb": lambda error: errors.append(str(error))}
+    settings: dict[str, Any] = {
+        **librdkafka_properties(provider, service),
+        "error_cb": lambda error: errors.append(str(error)),
+    }
     failed = _logins(service).get("failed", 0)
 
     def log_in(number: int) -> None:
