@@ -85,19 +85,21 @@ class BrowserLogin:
         found = self._sessions.get(_digest(self._cookie(scope, "session")))
         return found if found is not None and self._now() < found.expires_at_s else None
 
-    async def answer(self, scope: Scope, send: Send, address: str) -> None:
-        """Answer a request for one of `gate.BROWSER_PATHS`. Raises AuthenticationFailed."""
+    async def answer(self, scope: Scope, send: Send, address: str) -> bool:
+        """Answer a request for one of `gate.BROWSER_PATHS`; True if it logs in. Raises AuthenticationFailed."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         match scope.get("method"), scope["path"]:
             case "GET", "/login":
                 await self._start(query.get("next", ["/"])[0], send)
             case "GET", "/login/callback":
                 await self._finish(scope, {name: values[0] for name, values in query.items()}, send, address)
+                return True
             case "POST", "/logout":
                 ended = self._sessions.pop(_digest(self._cookie(scope, "session")), None)
                 await _redirect(send, "/", *([] if ended is None else [self._set("session", "", 0)]))
             case _:
                 raise AuthenticationFailed("", "log in with GET /login, log out with POST /logout")
+        return False
 
     async def _start(self, after: str, send: Send) -> None:
         endpoint = (await self._discovered()).authorization_endpoint

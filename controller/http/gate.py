@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 import structlog
@@ -86,7 +86,8 @@ class Authenticated:
         client = scope.get("client")
         try:
             if browser is not None and scope["path"] in BROWSER_PATHS:
-                await browser.answer(scope, send, client[0] if client else "")
+                if await browser.answer(scope, send, client[0] if client else ""):
+                    self._logins.on_login(API, "browser", "succeeded")
                 return
             session = None if browser is None or given else browser.session(scope)
             if session is None:
@@ -145,9 +146,9 @@ class Authenticated:
             if self._logins.browser is None:
                 await answer_login(send, message, _CHALLENGES)
             else:  # without Basic, whose prompt would hide the page and its link
-                here = scope["path"] if scope["path"] not in BROWSER_PATHS else "/"
-                target = here + ("?" + scope["query_string"].decode("latin-1") if here != "/" else "").rstrip("?")
-                await answer_login(send, message, _CHALLENGES[1:], "/login?" + urlencode({"next": target}))
+                query = scope["query_string"].decode("latin-1")
+                here = "/" if scope["path"] in BROWSER_PATHS else quote(scope["path"]) + (f"?{query}" if query else "")
+                await answer_login(send, message, _CHALLENGES[1:], "/login?" + urlencode({"next": here}))
             return
         await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)
 
@@ -196,7 +197,7 @@ class Logins(msgspec.Struct, frozen=True):
     required: bool
     failed_delay_ms: int
     on_login: Callable[[str, str, str], None]
-    """Called for each login with `HTTP`, `bearer` or `basic`, and `succeeded` or `failed`."""
+    """Called for each login with `HTTP`, `bearer`, `basic` or `browser`, and `succeeded` or `failed`."""
     browser: BrowserLogin | None = None
     """Login of browsers by an identity provider; None without one."""
 

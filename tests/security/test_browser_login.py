@@ -158,6 +158,6 @@ def test_chromium_logs_in_and_out(page: Page, tmp_path: Path) -> None:
         press("form[action$='/confirm'] button, button[autofocus], form button[type=submit]")
         WebDriverWait(browser, 120).until(lambda _: browser.current_url == f"{page.url}/topics")
         assert "User:alice" in browser.find_element("css selector", "header").text
-        assert browser.execute_script("return document.cookie") == ""  # type: ignore[no-untyped-call]
+        assert browser.execute_script("return document.cookie") == ""
         press('form[action="/logout"] button')
         WebDriverWait(browser, 120).until(lambda _: browser.find_elements("css selector", 'a[href^="/login?"]'))
