@@ -84,14 +84,8 @@ def test_java_logs_in(provider: Provider, service: Secured, topic: str, tmp_path
     }
     config = tmp_path / "client.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    arguments: list[str | Path] = [
-        "--bootstrap-server",
-        service.addresses["SASL_SSL"],
-        "--command-config",
-        config,
-        "--topic",
-        topic,
-    ]
+    arguments: list[str | Path] = ["--bootstrap-server", service.addresses["SASL_SSL"], "--command-config", config]
+    arguments += ["--create", "--topic", topic]
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={provider.token_url}"
     tool = "org.apache.kafka.tools.TopicCommand"
     done = tools.run_quietly(tools.java_command(tools.server_classpath(), tool, *arguments, options=[allowed]))
