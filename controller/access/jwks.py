@@ -26,6 +26,8 @@ FETCH_S: Final = 10.0
 MISSING_S: Final = 10.0
 """For how long a key id that the provider did not have is refused without another fetch."""
 MISSING_MAX: Final = 1000
+WOKEN_AT_ONCE: Final = 20
+"""How many waiting logins continue in one iteration of the event loop after a fetch."""
 BYTES_MAX: Final = 256 * 1024
 KEYS_MAX: Final = 100
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -80,7 +82,9 @@ class Jwks:
         """Replaced when the provider's keys change."""
         self._missing: dict[str | None, float] = {}
         """Key ids that the provider did not have, and until when they are refused."""
-        self._wanted, self._fetched = asyncio.Event(), asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
+        """Logins that wait for the end of a fetch."""
         self._fetching = False
         self._task: asyncio.Task[None] | None = None
 
@@ -103,7 +107,9 @@ class Jwks:
             return found
         for _ in range(1 + self._fetching):  # the current fetch may have begun before the provider had the key
             self._wanted.set()
-            await self._fetched.wait()  # not with a timeout, which needs a task; each fetch has one
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter  # not with a timeout, which needs a task; each fetch has one
             found = self._known(kid, algorithm)
             if found is not None:
                 return found
@@ -132,10 +138,14 @@ class Jwks:
                     _logger.error("jwks_failed", url=self._url, why=failure, keys=len(before))
             changed = self.keys is not before
             backoff_s = self._backoff_s if changed else min(2 * backoff_s, self._backoff_max_s)
-            waiting, self._fetched = self._fetched, asyncio.Event()
+            waiting, self._waiters = self._waiters, []
             self._fetching = False
             self._wanted.clear()
-            waiting.set()
+            for number, waiter in enumerate(waiting, start=1):
+                if not waiter.done():  # else its client is gone
+                    waiter.set_result(None)
+                if number % WOKEN_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             await asyncio.sleep(backoff_s)
             if not failure:
                 try:

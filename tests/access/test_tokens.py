@@ -347,10 +347,21 @@ async def test_invented_key_ids_cause_no_storm_and_no_delay_of_others() -> None:
         await tokens.bearer(signed(), HERE)
         began = time.monotonic()
         flood = [asyncio.create_task(tokens.bearer(each, HERE)) for each in [wrong[0]] * 5000 + wrong[1:]]
+        batch = [0, 0]
+        """Logins refused in this iteration of the loop, and the most in one."""
+
+        def refused(_: object) -> None:
+            if batch[0] == 0:
+                asyncio.get_running_loop().call_soon(batch.__setitem__, 0, 0)
+            batch[:] = batch[0] + 1, max(batch[1], batch[0] + 1)
+
+        for task in flood[5000:]:
+            task.add_done_callback(refused)
         for number in range(20):
             assert (await tokens.bearer(signed(sub=f"user-{number}"), "10.0.0.2")).user == f"user-{number}"
         results = await asyncio.gather(*flood, return_exceptions=True)
         assert all(isinstance(each, AuthenticationFailed) for each in results)
         took = time.monotonic() - began
         assert len(seen) <= 3 + math.log2(1 + took / 0.1), "the back-off doubles"
+        assert batch[1] <= 3 * jwks.WOKEN_AT_ONCE, "the loop does other work between the refusals"
         assert len(tokens.keys._missing) <= jwks.MISSING_MAX
