@@ -66,6 +66,7 @@ def test_http_accepts_the_same_tokens(provider: Provider, service: Secured) -> N
     with pytest.raises(HTTPError) as error:
         service.get("/v1/topics", authorization[:-5] + "AAAAA")
     assert error.value.code == 401
+    error.value.close()
 
 
 def test_java_logs_in(provider: Provider, service: Secured, topic: str, tmp_path: Path) -> None:
