@@ -115,14 +115,14 @@ class BrowserLogin:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        kept = self._fernet.encrypt(msgspec.json.encode(pending)).decode()
+        sealed = self._fernet.encrypt(msgspec.json.encode(pending)).decode()
         location = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
-        await _redirect(send, location, self._set("login", kept, PENDING_S))
+        await _redirect(send, location, self._set("login", sealed, PENDING_S))
 
     async def _finish(self, scope: Scope, query: dict[str, str], send: Send, address: str) -> None:
         try:
-            kept = self._fernet.decrypt(self._cookie(scope, "login").encode(), ttl=PENDING_S)
-            pending = msgspec.json.decode(kept, type=_Pending)
+            sealed = self._fernet.decrypt(self._cookie(scope, "login").encode(), ttl=PENDING_S)
+            pending = msgspec.json.decode(sealed, type=_Pending)
         except InvalidToken:
             raise AuthenticationFailed("a login that was not begun here", "begin the login again") from None
         if not hmac.compare_digest(query.get("state", "").encode(), pending.state.encode()):
