@@ -83,7 +83,7 @@ class Jwks:
         self._missing: dict[str | None, float] = {}
         """Key ids that the provider did not have, and until when they are refused."""
         self._wanted = asyncio.Event()
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiting: list[asyncio.Future[None]] = []
         """Logins that wait for the end of a fetch."""
         self._fetching = False
         self._task: asyncio.Task[None] | None = None
@@ -107,9 +107,9 @@ class Jwks:
             return found
         for _ in range(1 + self._fetching):  # the current fetch may have begun before the provider had the key
             self._wanted.set()
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter  # not with a timeout, which needs a task; each fetch has one
+            fetched = asyncio.get_running_loop().create_future()
+            self._waiting.append(fetched)
+            await fetched  # not with a timeout, which needs a task; each fetch has one
             found = self._known(kid, algorithm)
             if found is not None:
                 return found
@@ -138,12 +138,12 @@ class Jwks:
                     _logger.error("jwks_failed", url=self._url, why=failure, keys=len(before))
             changed = self.keys is not before
             backoff_s = self._backoff_s if changed else min(2 * backoff_s, self._backoff_max_s)
-            waiting, self._waiters = self._waiters, []
+            ended, self._waiting = self._waiting, []
             self._fetching = False
             self._wanted.clear()
-            for number, waiter in enumerate(waiting, start=1):
-                if not waiter.done():  # else its client is gone
-                    waiter.set_result(None)
+            for number, fetched in enumerate(ended, start=1):
+                if not fetched.done():  # else its client is gone
+                    fetched.set_result(None)
                 if number % WOKEN_AT_ONCE == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(backoff_s)
