@@ -10,6 +10,7 @@ Rules of the standard authorizer:
 different notations of an address are equal;
 - an ACL that denies the operation, or all operations, overrides all that allow it;
 - Read, Write, Delete and Alter imply Describe; AlterConfigs implies DescribeConfigs;
+- a role of the client's token (`ROLES`) allows its operations on all resources;
 - a resource without ACLs is closed, or open with `allow.everyone.if.no.acl.found`.
 
 A check takes a few microseconds for any number of ACLs: it looks up the patterns, and in a pattern with many ACLs the
@@ -46,6 +47,15 @@ OPERATION_CODES: Final[dict[Operation, int]] = dict(
 )
 
 _RESOURCE_CODES: Final[dict[ResourceType, int]] = {"Cluster": codes.CLUSTER, "Topic": codes.TOPIC, "Group": codes.GROUP}
+_READ: Final[frozenset[Operation]] = frozenset({"Describe", "DescribeConfigs"})
+_CHANGE: Final[frozenset[Operation]] = frozenset({"Create", "Delete", "Alter", "AlterConfigs"})
+_EVERYTHING: Final = frozenset(OPERATION_CODES) - {"ClusterAction"}
+ROLES: Final[dict[str, dict[ResourceType, frozenset[Operation]]]] = {
+    "viewer": {"Cluster": _READ, "Topic": _READ, "Group": _READ},
+    "operator": {"Cluster": _READ, "Topic": _READ | _CHANGE, "Group": _READ},
+    "admin": dict.fromkeys(get_args(ResourceType), _EVERYTHING),
+}
+"""The operations that each role may do, by type of resource. ClusterAction is for brokers and controllers."""
 _EVERYBODY: Final = "User:*"
 _ALLOWED_BY: Final = {operation: frozenset({codes.ALL, operation}) for operation in OPERATION_CODES.values()} | {
     codes.DESCRIBE: frozenset({codes.ALL, codes.DESCRIBE, codes.READ, codes.WRITE, codes.DELETE, codes.ALTER}),
@@ -57,11 +67,13 @@ _SCAN_MAX: Final = 16
 
 
 class Requester(Protocol):
-    """The sender of a request. `principal` is `TYPE:NAME`, `host` the client's address, `api` Kafka's name of the
-    request."""
+    """The sender of a request. `principal` is `TYPE:NAME`, `roles` those of its token, `host` the client's address,
+    `api` Kafka's name of the request."""
 
     @property
     def principal(self) -> str: ...
+    @property
+    def roles(self) -> frozenset[str]: ...
     @property
     def host(self) -> str: ...
     @property
@@ -97,7 +109,7 @@ class StandardAuthorizer:
         if principal in self._super_users:
             return True
         code, host = OPERATION_CODES[operation], normal_host(requester.host)
-        is_allowed = has_acls = False
+        is_allowed, has_acls = _may_by_role(requester, operation, resource_type), False
         for pattern, entries in self._current().covering(_RESOURCE_CODES[resource_type], name):
             has_acls = True
             for acl in self._acls_of(principal, pattern, entries):
@@ -113,6 +125,8 @@ class StandardAuthorizer:
     def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """Ignores ACLs that deny: False only if no ACL allows any resource of the type."""
         if requester.principal in self._super_users or self._open_without_acl:
+            return True
+        if _may_by_role(requester, operation, resource_type):
             return True
         allowed_by, host = _ALLOWED_BY[OPERATION_CODES[operation]], normal_host(requester.host)
         return any(
@@ -142,6 +156,10 @@ class StandardAuthorizer:
             known = self._by_principal[pattern] = entries, _by_principal(entries)
         found = known[1].get(principal, [])
         return found if principal == _EVERYBODY else found + known[1].get(_EVERYBODY, [])
+
+
+def _may_by_role(requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    return any(operation in ROLES[role].get(resource_type, ()) for role in requester.roles)
 
 
 def _is_from(host: str, acl: Acl) -> bool:

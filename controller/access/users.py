@@ -1,4 +1,5 @@
-"""Authenticates clients of Kafka listeners and HTTP, by the SCRAM credentials in the log and by the users file.
+"""Authenticates clients of Kafka listeners and HTTP, by the SCRAM credentials in the log, the users file, and the
+bearer tokens of an identity provider (`tokens`).
 
 The users file (`users.file`) has hashed passwords for PLAIN and HTTP, and hashed tokens for HTTP. One credential per
 line: `NAME:$argon2id$…` for a password, `NAME:token:sha256:HEX` for a token. Empty lines and lines that begin with `#`
@@ -6,8 +7,7 @@ are ignored. A name ends at the first colon, so names contain none. `topicwright
 it at the start and on reload. Passwords are hashed by argon2id (RFC 9106), which is slow and takes memory on purpose.
 Tokens are 32 random bytes that cannot be guessed, so SHA-256 is enough.
 
-Hashing a password is slow, so it runs in a few threads, and client addresses take turns: a flood of logins only delays
-logins from the same network. Correct passwords are cached.
+Hashing a password is slow, so it runs in the threads of `login_threads`. Correct passwords are cached.
 
 Constraint: responses must not reveal which users exist. Every login does the same work, with a fake credential if there
 is no real one: one password hash if the file has any, and one for each SCRAM mechanism. Kafka instead ends a SCRAM
@@ -22,33 +22,31 @@ most fake credentials unchanged when users are added or removed.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import math
 import os
 import re
 import secrets
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from ipaddress import AddressValueError, IPv6Network
 from pathlib import Path
-from typing import Final, TypeVar
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from controller.kafka.sasl import DIGESTS, ITERATIONS, keys_of, salted_password
-from controller.kafka.session import normal_host
+from controller.access.login_threads import FairThreadPool, network_of
+from controller.kafka.sasl import DIGESTS, ITERATIONS, AuthenticationFailed, Bearer, keys_of, salted_password
 from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
 from events.errors import UserError
 from events.files import replacing
 from events.logs.log import read_text
+
+if TYPE_CHECKING:
+    from controller.access.tokens import Tokens
 
 FILE_BYTES_MAX: Final = 8 << 20
 TOKEN_PREFIX: Final = "tw_"
@@ -234,54 +232,6 @@ def _kafka_salt(drawn: bytes) -> bytes:
     return digits.encode()
 
 
-T = TypeVar("T")
-NICENESS: Final = 10
-
-
-class FairThreadPool:
-    """A thread pool for one event loop that serves networks in turn: a network waits for running work, and at most one
-    item of work of each other network. Work is not started if its requester has disconnected."""
-
-    def __init__(self, threads: int, name: str) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_lower_priority)
-        self._free = asyncio.Semaphore(threads)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By network: held by its only work that waits for a thread. Locks and the semaphore serve in order."""
-        self._closed = False
-
-    async def run(self, network: str, work: Callable[[], T]) -> T:
-        """Runs `work` in a thread. Returns or raises its result. Raises CancelledError if the pool is closed before."""
-        async with self._turns.setdefault(network, asyncio.Lock()):
-            await self._free.acquire()
-        if self._closed:
-            self._free.release()  # the next one that waits ends too
-            raise asyncio.CancelledError
-        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        running.add_done_callback(lambda _: self._free.release())
-        return await asyncio.shield(running)  # the thread is busy until its work ends, even if the requester is gone
-
-    def close(self) -> None:
-        """Stops the threads and starts no more work."""
-        self._closed = True
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _lower_priority() -> None:
-    """Prefers the event loop if there are fewer cores than threads. Only Linux has niceness per thread; new threads
-    inherit it."""
-    if sys.platform == "linux":
-        os.nice(NICENESS)
-
-
-def network_of(address: str) -> str:
-    """Returns the address, or for IPv6 its /64 network, because one host may use all addresses of it."""
-    host = normal_host(address)
-    try:
-        return str(IPv6Network((host, 64), strict=False))
-    except AddressValueError:
-        return host
-
-
 THREADS: Final = 2  # hashing passwords must leave cores to the rest of the process
 SALT_BYTES: Final = 32
 SECRET_BYTES: Final = 32
@@ -291,25 +241,40 @@ REMEMBERED_MAX: Final = 1000  # logins that need no hashing again; bounds memory
 class Users:
     """Checks logins of Kafka listeners (as `kafka.sasl.Users`) and HTTP. Raises UsersFileError."""
 
-    def __init__(self, cluster: Callable[[], Cluster], file: Path | None = None) -> None:
-        """`cluster` returns the durable state."""
+    def __init__(
+        self,
+        cluster: Callable[[], Cluster],
+        file: Path | None = None,
+        tokens: Tokens | None = None,
+    ) -> None:
+        """`cluster` returns the durable state. `tokens` validates tokens of an identity provider, if there is one."""
         self._cluster = cluster
         self._path = file
         self._file = FileUsers({}, {}) if file is None else read_users(file)
         self._threads = FairThreadPool(THREADS, "password")
+        self.tokens = tokens
         self._fake_credentials = FakeCredentials()
         self._key = os.urandom(SECRET_BYTES)
         """Hides remembered passwords, and derives fake credentials until the log has a secret for them."""
         self._remembered: dict[bytes, object] = {}
 
+    def start(self) -> None:
+        """Begins to fetch the identity provider's keys."""
+        if self.tokens is not None:
+            self.tokens.keys.start()
+
     def reload(self) -> None:
-        """Reads the file again. Raises UsersFileError without any change."""
+        """Reads the file and the provider's keys again. Raises UsersFileError without any change."""
+        if self.tokens is not None:
+            self.tokens.keys.refresh()
         if self._path is not None:
             self._file = read_users(self._path)
             self._remembered.clear()
 
     def close(self) -> None:
         self._threads.close()
+        if self.tokens is not None:
+            self.tokens.close()
 
     def scram(self, user: str, mechanism: str) -> ScramCredential:
         """Returns the credential of a user. An unknown user always has the same fake one, which no password matches."""
@@ -319,8 +284,16 @@ class Users:
         )
         return cluster.scram.get((user, mechanism), fake_credential)
 
-    def owner_of(self, token: str) -> str | None:
-        return self._file.tokens.get(hash_token(token))
+    async def owner_of(self, token: str, address: str) -> Bearer:
+        """The user of a token in the file, or of the identity provider. Raises AuthenticationFailed."""
+        user = self._file.tokens.get(hash_token(token))
+        return await self.bearer(token, address) if user is None else Bearer(user, math.inf)
+
+    async def bearer(self, token: str, address: str) -> Bearer:
+        """The user that a token of the identity provider names. Raises AuthenticationFailed."""
+        if self.tokens is None:
+            raise AuthenticationFailed("unknown token")
+        return await self.tokens.bearer(token, address)
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
         """True if the file has this password for the user. `address` is the client's."""

@@ -273,6 +273,7 @@ class Failed(msgspec.Struct, frozen=True):
     client_id: str | None
     api: str
     host: str = ""
+    roles: frozenset[str] = frozenset()
 
 
 class LogRateLimiter:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote, urlencode
 
 import msgspec
 import structlog
@@ -26,17 +27,19 @@ from controller.http.errors import answer_early
 from controller.http.metrics import OPEN_PATHS
 from controller.http.pages.site import answer_login, is_page
 from controller.http.query_threads import client_host
-from controller.http.requests import API, SCOPE_KEY
-from controller.kafka.sasl import AuthenticationFailed
+from controller.http.requests import API, SCOPE_KEY, SESSION_KEY
+from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed
 from controller.kafka.sasl_gate import USER_CHARACTERS_LOGGED
 from controller.kafka.session import ANONYMOUS, normal_host
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
     from controller.access.users import Users
+    from controller.http.browser_login import BrowserLogin
 
 MISDIRECTED: Final = 421
-CREDENTIALS_BYTES_MAX: Final = 4096  # of the header, before anything is decoded
+BROWSER_PATHS: Final = ("/login", "/login/callback", "/logout")
+CREDENTIALS_BYTES_MAX: Final = TOKEN_BYTES_MAX + 100  # of the header, before anything is decoded
 _NAME_SHOWN_MAX: Final = 100
 _CHALLENGES: Final = (
     (b"www-authenticate", b'Basic realm="topicwright", charset="UTF-8"'),
@@ -78,35 +81,46 @@ class Authenticated:
         if scope.get("path") in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
+        browser = self._logins.browser
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         client = scope.get("client")
         try:
-            principal = await self._principal(given, client[0] if client else "")
+            if browser is not None and scope["path"] in BROWSER_PATHS:
+                if await browser.answer(scope, send, client[0] if client else ""):
+                    self._logins.on_login(API, "browser", "succeeded")
+                return
+            session = None if browser is None or given else browser.session(scope)
+            if session is None:
+                login = await self._login(given, client[0] if client else "")
+            else:
+                login = f"User:{session.user}", session.roles
         except AuthenticationFailed as refusal:
             await self._refuse(scope, send, refusal)
             return
-        cast(dict[str, Any], scope)[SCOPE_KEY] = principal
+        cast(dict[str, Any], scope)[SCOPE_KEY] = login
+        cast(dict[str, Any], scope)[SESSION_KEY] = session is not None
         await self._app(scope, receive, send)
 
-    async def _principal(self, given: list[bytes], host: str) -> str:
+    async def _login(self, given: list[bytes], host: str) -> tuple[str, frozenset[str]]:
+        """The principal and its roles. Raises AuthenticationFailed."""
         if not given:
             if self._logins.required:
                 raise AuthenticationFailed("", "log in with a bearer token, or with a user name and password")
-            return ANONYMOUS
+            return ANONYMOUS, frozenset()
         if len(given) > 1 or len(given[0]) > CREDENTIALS_BYTES_MAX:
             raise AuthenticationFailed("more than one Authorization header, or one that is too long")
+        roles = frozenset[str]()
         scheme, _, credentials = given[0].decode("latin-1").partition(" ")
         match scheme.lower():
             case "bearer":
-                user = self._logins.users.owner_of(credentials.strip())
-                if user is None:
-                    raise AuthenticationFailed("unknown token")
+                bearer = await self._logins.users.owner_of(credentials.strip(), host)
+                user, roles = bearer.user, bearer.roles
             case "basic":
                 user = await self._basic(credentials.strip(), host)
             case _:
                 raise AuthenticationFailed("the Authorization header is neither Bearer nor Basic")
         self._logins.on_login(API, scheme.lower(), "succeeded")
-        return f"User:{user}"
+        return f"User:{user}", roles
 
     async def _basic(self, credentials: str, host: str) -> str:
         try:
@@ -129,7 +143,12 @@ class Authenticated:
             await asyncio.sleep(self._logins.failed_delay_ms / 1000)
         message = refusal.message or "invalid credentials"
         if is_page(scope["path"]):
-            await answer_login(send, message, _CHALLENGES)
+            if self._logins.browser is None:
+                await answer_login(send, message, _CHALLENGES)
+            else:  # without Basic, whose prompt would hide the page and its link
+                query = scope["query_string"].decode("latin-1")
+                here = "/" if scope["path"] in BROWSER_PATHS else quote(scope["path"]) + (f"?{query}" if query else "")
+                await answer_login(send, message, _CHALLENGES[1:], "/login?" + urlencode({"next": here}))
             return
         await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)
 
@@ -178,7 +197,9 @@ class Logins(msgspec.Struct, frozen=True):
     required: bool
     failed_delay_ms: int
     on_login: Callable[[str, str, str], None]
-    """Called for each login with `HTTP`, `bearer` or `basic`, and `succeeded` or `failed`."""
+    """Called for each login with `HTTP`, `bearer`, `basic` or `browser`, and `succeeded` or `failed`."""
+    browser: BrowserLogin | None = None
+    """Login of browsers by an identity provider; None without one."""
 
 
 def _without_port(text: str) -> str:

@@ -35,7 +35,10 @@ CLIENT_ID_CHARACTERS_MAX: Final = 200
 KEY_CHARACTERS_MAX: Final = 100
 """A JSON key in an error message is truncated to this."""
 SCOPE_KEY: Final = "topicwright.principal"
-"""The key of the ASGI scope under which `controller.http.gate` stores the principal."""
+"""The key of the ASGI scope under which `controller.http.gate` stores the principal and the roles."""
+
+SESSION_KEY: Final = "topicwright.session"
+"""The key of the ASGI scope that is True if the client logged in with a browser, by an identity provider."""
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -47,14 +50,16 @@ class Caller(msgspec.Struct, frozen=True):
     host: str = ""
     client_id: str | None = None
     api: str = API
+    roles: frozenset[str] = frozenset()
 
 
 def caller_of(connection: Connection) -> Caller:
     """The sender of a request; anonymous without a login."""
-    principal: str = connection.scope.get(SCOPE_KEY, ANONYMOUS)  # type: ignore[assignment]
+    login: tuple[str, frozenset[str]] = connection.scope.get(SCOPE_KEY, (ANONYMOUS, frozenset()))  # type: ignore[assignment]
     agent: str | None = connection.headers.get("user-agent")
     client_id = None if agent is None else agent[:CLIENT_ID_CHARACTERS_MAX]
-    return Caller(principal, "" if connection.client is None else connection.client.host, client_id)
+    host = "" if connection.client is None else connection.client.host
+    return Caller(login[0], host, client_id, roles=login[1])
 
 
 async def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> None:

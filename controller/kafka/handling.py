@@ -76,6 +76,10 @@ class RequestContext(msgspec.Struct, frozen=True):
         return self.connection.session.principal
 
     @property
+    def roles(self) -> frozenset[str]:
+        return self.connection.session.roles
+
+    @property
     def host(self) -> str:
         """The client's IP address, as in ACLs."""
         return self.connection.session.host

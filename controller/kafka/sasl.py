@@ -1,5 +1,6 @@
-"""The SASL mechanisms: PLAIN (RFC 4616), whose clear passwords need TLS, SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC
-7677), server and client. `SaslGate` calls the servers through one interface, `Conversation`.
+"""The SASL mechanisms: PLAIN (RFC 4616), whose clear passwords need TLS, OAUTHBEARER (RFC 7628), SCRAM-SHA-256 and
+SCRAM-SHA-512 (RFC 5802, RFC 7677, server and client). `SaslGate` calls the servers through one interface,
+`Conversation`.
 
 A SCRAM server never sees the password:
 
@@ -33,21 +34,34 @@ class AuthenticationFailed(Exception):
     """The credentials or the SASL message are invalid.
 
     `message` is for the client; None means the generic message about invalid credentials. `why` is for the log. Both
-    contain nothing that the client sent, except a user name.
+    contain nothing that the client sent, except a user name. A `challenge` is sent before the message, which then
+    answers the client's next token.
     """
 
-    def __init__(self, why: str, message: str | None = None, user: str = "") -> None:
+    def __init__(self, why: str, message: str | None = None, user: str = "", challenge: bytes = b"") -> None:
         super().__init__(why)
         self.why = why
         self.message = message
         self.user = user
+        self.challenge = challenge
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The server's answer to a SASL token: the next challenge; `user` is set if the login succeeded."""
+    """The server's answer to a SASL token: the next challenge; `user` is set if the login succeeded. `expires_at_s` is
+    the end of the client's credential in seconds since 1970; None if it has none. `roles` are those of its token."""
 
     challenge: bytes = b""
     user: str | None = None
+    expires_at_s: float | None = None
+    roles: frozenset[str] = frozenset()
+
+
+class Bearer(msgspec.Struct, frozen=True):
+    """The user that a valid bearer token names, its expiry in seconds since 1970, and the user's roles."""
+
+    user: str
+    expires_at_s: float
+    roles: frozenset[str] = frozenset()
 
 
 Conversation = Callable[[bytes], Awaitable[Step]]
@@ -64,6 +78,10 @@ class Users(Protocol):
     async def has_password(self, user: str, password: str, address: str) -> bool:
         """True if this is the password of a PLAIN user. The check takes as long for an unknown user. Checks are
         scheduled fairly by client `address`."""
+        ...
+
+    async def bearer(self, token: str, address: str) -> Bearer:
+        """The user that a bearer token of the identity provider names. Raises AuthenticationFailed."""
         ...
 
 
@@ -104,6 +122,39 @@ def _parts(token: bytes) -> list[str]:
         message = f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
         raise AuthenticationFailed(message, message)
     return parts
+
+
+OAUTHBEARER = "OAUTHBEARER"
+TOKEN_BYTES_MAX: Final = 16 * 1024
+"""The longest accepted bearer token."""
+_EXTENSIONS_BYTES_MAX: Final = 4096
+_BEARER_MESSAGE: Final = re.compile(r"n,(?:a=([^,\x01]*))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
+_BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([-_.A-Za-z0-9]+)")
+_INVALID_TOKEN: Final = '{"status":"invalid_token"}'
+
+
+async def check_bearer(users: Users, address: str, token: bytes) -> Step:
+    """Check the first message of a login by OAUTHBEARER (KIP-255), with Kafka's error messages. Its extensions are
+    checked for their form and ignored. Raises AuthenticationFailed."""
+    if len(token) > TOKEN_BYTES_MAX + _EXTENSIONS_BYTES_MAX:
+        raise AuthenticationFailed(f"an OAUTHBEARER message of {len(token)} bytes")
+    found = _BEARER_MESSAGE.fullmatch(token.decode("latin-1"))
+    pairs = dict(pair.split("=", 1) for pair in found[2].split("\x01")[:-1]) if found else {}
+    bearer = _BEARER.fullmatch(pairs.get("auth", ""))
+    if found is None or bearer is None:
+        raise AuthenticationFailed("a malformed OAUTHBEARER message")
+    try:
+        named = await users.bearer(bearer[1], address)
+    except AuthenticationFailed as failure:
+        raise AuthenticationFailed(failure.why, _INVALID_TOKEN, failure.user, _INVALID_TOKEN.encode()) from None
+    authorization = _name(found[1] or "")
+    if authorization not in ("", named.user):
+        message = (
+            f"Authentication failed: Client requested an authorization id ({authorization}) that is different from the "
+            f"token's principal name ({named.user})"
+        )
+        raise AuthenticationFailed("the authorization id differs from the token's user", message, named.user)
+    return Step(user=named.user, expires_at_s=named.expires_at_s, roles=named.roles)
 
 
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -190,9 +241,9 @@ class ScramConversation:
 
 
 def _name(text: str) -> str:
-    """Decode a SCRAM name: `=2C` is a comma, `=3D` an equals sign. Raises AuthenticationFailed."""
+    """Decode a SASL name: `=2C` is a comma, `=3D` an equals sign. Raises AuthenticationFailed."""
     if re.search(r"=(?!2C|3D)", text):
-        raise AuthenticationFailed("a malformed user name in a SCRAM message")
+        raise AuthenticationFailed("a malformed user name in a SASL message")
     return text.replace("=2C", ",").replace("=3D", "=")
 
 

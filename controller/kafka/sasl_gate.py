@@ -4,8 +4,8 @@
         \\____________________________\\__ failed: the answer after a delay, then the end
 
 Before a login only ApiVersions and SASL requests are read, and frames are small. While a SASL token is processed, no
-other request of the connection starts. After a session has expired (`connections.max.reauth.ms`), any request but
-SaslHandshake closes the connection.
+other request of the connection starts. A session ends after `connections.max.reauth.ms`, or earlier with the client's
+credential. After that, any request but SaslHandshake closes the connection.
 
 A failed login causes a delay and one log line, with the user name but without the client's token.
 """
@@ -58,8 +58,10 @@ class SaslRules(msgspec.Struct, frozen=True, kw_only=True):
     mechanisms: Mapping[str, StartConversation]
     """`sasl.enabled.mechanisms`."""
     users: Users
+    now: Callable[[], float]
+    """The seconds since 1970, by which credentials expire."""
     session_ms_max: int = 0
-    """`connections.max.reauth.ms`; 0: sessions do not expire."""
+    """`connections.max.reauth.ms`; 0: sessions end only with the client's credential."""
     failed_delay_ms: int = 100
     """`connection.failed.authentication.delay.ms`."""
     frame_bytes_max: int = 512 * 1024
@@ -89,6 +91,9 @@ class SaslGate:
         self._reauthenticating = False
         self._reauthentication_started_at = float("-inf")
         self._bad_mechanism = ""
+        self._refusal: AuthenticationFailed | None = None
+        """A recorded failure whose challenge was sent."""
+        self._session_ms = 0
         self.busy = False
         """True while a SASL token is processed."""
         self.raw = False
@@ -167,14 +172,21 @@ class SaslGate:
         if self._state != "tokens":
             return _unexpected_authenticate(context, request)
         try:
+            if self._refusal is not None:
+                raise self._refusal
             step = await self._step(request.auth_bytes)
         except AuthenticationFailed as failure:
+            if failure.challenge and self._refusal is None:
+                self._refusal = failure
+                await self._record(failure)
+                self.busy = False
+                return SaslAuthenticateResponse(auth_bytes=failure.challenge)
             during = "re-authentication" if self._reauthenticating else "authentication"
             why = f"invalid credentials with SASL mechanism {self._mechanism}"
             message = failure.message or f"Authentication failed during {during} due to {why}"
             failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
             return await self._fail(failure, failed)
-        lifetime_ms = self._rules.session_ms_max if step.user is not None else 0
+        lifetime_ms = self._session_ms if step.user is not None else 0
         return SaslAuthenticateResponse(auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms)
 
     async def _raw_token(self, context: RequestContext, request: ForwardedRequest) -> Answer:
@@ -197,33 +209,42 @@ class SaslGate:
         finally:
             self.busy = False
         if step.user is not None:
-            self._open(step.user)
+            self._open(step.user, step)
         return step
 
-    def _open(self, user: str) -> None:
+    def _open(self, user: str, step: Step) -> None:
         principal, session = f"User:{user}", self._client.session
         if self._reauthenticating and principal != session.principal:
             was, now = session.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
             message = f"Cannot change principals during re-authentication from {was}: {now}"
             raise AuthenticationFailed("another principal than before", message, user)
-        lifetime_ms = self._rules.session_ms_max
-        expires = self._clock() + lifetime_ms / 1000 if lifetime_ms > 0 else None
-        self._client.session = replace(session, principal=principal, expires_at_s=expires)
+        limits_ms = [self._rules.session_ms_max] if self._rules.session_ms_max > 0 else []
+        if step.expires_at_s is not None:
+            limits_ms.append(max(1, round((step.expires_at_s - self._rules.now()) * 1000)))
+        self._session_ms = min(limits_ms, default=0)
+        expires = self._clock() + self._session_ms / 1000 if limits_ms else None
+        self._client.session = replace(session, principal=principal, roles=step.roles, expires_at_s=expires)
         self._state, self._reauthenticating, self.raw, self._conversation = "open", False, False, None
         self._on_login(session.listener, self._mechanism, "succeeded")
         _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._log_fields())
 
     async def _fail(self, failure: AuthenticationFailed, answer: Answer) -> Answer:
-        """Log the failure, wait, and close the connection after the response."""
+        """Record the failure, unless that is done, and close the connection after the response."""
         self._state, self._reauthenticating, self.busy = "failed", False, True
+        if failure is not self._refusal:
+            await self._record(failure)
+        self._end()
+        return answer
+
+    async def _record(self, failure: AuthenticationFailed) -> None:
+        """Count and log the failure, and wait."""
+        self.busy = True
         self._on_login(self._client.session.listener, self._mechanism or "none", "failed")
         user = failure.user[:USER_CHARACTERS_LOGGED]
         _logger.warning(
             "authentication_failed", reason=failure.why, user=user, mechanism=self._mechanism, **self._log_fields()
         )
         await asyncio.sleep(self._rules.failed_delay_ms / 1000)
-        self._end()
-        return answer
 
     def _log_fields(self) -> dict[str, str]:
         return {"peer": self._client.peer, "listener": self._client.session.listener}

@@ -12,9 +12,11 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """The identity of a connected client. `principal` is `TYPE:NAME`; `host` is the IP address, as in ACLs."""
+    """The identity of a connected client. `principal` is `TYPE:NAME`; `host` is the IP address, as in ACLs. `roles` are
+    those of its token."""
 
     principal: str = ANONYMOUS
+    roles: frozenset[str] = frozenset()
     host: str = ""
     listener: str = "PLAINTEXT"
     expires_at_s: float | None = None

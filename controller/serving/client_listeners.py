@@ -13,6 +13,7 @@ import asyncio
 import ipaddress
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ import msgspec
 import structlog
 
 from controller.access.authorizer import Authorizer, StandardAuthorizer
-from controller.access.users import SECRET_BYTES, UsersFileError
+from controller.access.users import SECRET_BYTES, Users, UsersFileError
 from controller.apis.tables import HandlerTable, cluster_listener, controller_listener
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.port import Brokers, InternalCommands, stamp
@@ -42,6 +43,7 @@ from projections.queries.proving import unsigned
 from projections.queries.query import Queries
 
 if TYPE_CHECKING:
+    from controller.http.browser_login import BrowserLogin
     from controller.http.server import HttpServer
     from controller.http.writes import BrokerControl
 
@@ -77,6 +79,7 @@ class ClientListeners(KafkaListeners):
         refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
         self.hosts = hosts_of(settings)
+        self._browser = browser_login(settings, self.users)
         self._of_brokers: BrokerListeners | SimulatedBrokerListeners | None = None
         self._http: HttpServer | None = None
 
@@ -123,7 +126,7 @@ class ClientListeners(KafkaListeners):
             queries,
             self._metrics,
             tls=self.http_tls,
-            logins=Logins(self.users, required, delay_ms, self._metrics.login),
+            logins=Logins(self.users, required, delay_ms, self._metrics.login, self._browser),
             hosts=self.hosts,
             counts=self.counts,
             sign=unsigned if signer is None else signer.signed,
@@ -191,6 +194,21 @@ class ClientListeners(KafkaListeners):
             self.users.reload()
         except UsersFileError as error:
             log.error("reload failed", listener="users.file", why=str(error))
+
+
+def browser_login(settings: ServeSettings, users: Users) -> BrowserLogin | None:
+    """The login of browsers by an identity provider; None if the settings have none. Raises SettingsError."""
+    client_id, redirect_url = settings.http_oauth_client_id, settings.http_oauth_redirect_url
+    issuer, tokens = settings.sasl_oauthbearer_expected_issuer, users.tokens
+    if client_id is None:
+        return None
+    if redirect_url is None or issuer is None or tokens is None:
+        needed = "http.oauth.redirect.url, sasl.oauthbearer.jwks.endpoint.url and sasl.oauthbearer.expected.issuer"
+        raise SettingsError(f"http.oauth.client.id needs {needed}")
+    from controller.http.browser_login import BrowserLogin, OAuthClient
+
+    client = OAuthClient(issuer, client_id, settings.http_oauth_client_secret, redirect_url, settings.http_oauth_scope)
+    return BrowserLogin(client, tokens.for_audience(client_id), time.time)
 
 
 def _http_server() -> type[HttpServer]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -22,7 +22,7 @@ import structlog
 from controller.access.users import Users
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
-from controller.kafka.sasl import ScramConversation, StartConversation, check_plain
+from controller.kafka.sasl import ScramConversation, StartConversation, check_bearer, check_plain
 from controller.kafka.sasl_gate import SaslRules
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaServer, Limits
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
@@ -30,7 +30,11 @@ from controller.machine.state import Cluster
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 
+if TYPE_CHECKING:
+    from controller.access.tokens import Tokens
+
 _MECHANISMS: Mapping[str, StartConversation] = {
+    "OAUTHBEARER": lambda users, address: partial(check_bearer, users, address),
     "PLAIN": lambda users, address: partial(check_plain, users, address),
     "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256").step,
     "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512").step,
@@ -82,8 +86,13 @@ def _planned(settings: ServeSettings, endpoint: Endpoint) -> Listener:
         mechanisms = settings.of_listener(name, "sasl_enabled_mechanisms")
         if "PLAIN" in mechanisms and settings.users_file is None:
             raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has PLAIN, which needs users.file")
+        if "OAUTHBEARER" in mechanisms and settings.sasl_oauthbearer_jwks_endpoint_url is None:
+            needed = "needs sasl.oauthbearer.jwks.endpoint.url"
+            raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has OAUTHBEARER, which {needed}")
         if "PLAIN" in mechanisms and protocol == "SASL_PLAINTEXT":
             _logger.warning("passwords are sent unencrypted: PLAIN without TLS", listener=name)
+        if "OAUTHBEARER" in mechanisms and protocol == "SASL_PLAINTEXT":
+            _logger.warning("tokens are sent unencrypted: OAUTHBEARER without TLS", listener=name)
     return Listener(endpoint, protocol, _tls(settings, name, protocol) if protocol.endswith("SSL") else None)
 
 
@@ -130,7 +139,47 @@ def http_logs_in(settings: ServeSettings, listeners: Sequence[Listener]) -> bool
     if settings.http_authentication != "auto":
         return settings.http_authentication == "required"
     by_certificate = any(each.tls is not None and each.tls.settings.client_auth == "required" for each in listeners)
-    return settings.users_file is not None or by_certificate or any(each.logs_in for each in listeners)
+    has_logins = settings.users_file is not None or settings.sasl_oauthbearer_jwks_endpoint_url is not None
+    return has_logins or by_certificate or any(each.logs_in for each in listeners)
+
+
+def tokens(settings: ServeSettings) -> Tokens | None:
+    """Validates the tokens of the identity provider; None without one. Raises SettingsError."""
+    url = settings.sasl_oauthbearer_jwks_endpoint_url
+    if url is None:
+        return None
+    issuer, audiences = settings.sasl_oauthbearer_expected_issuer, settings.sasl_oauthbearer_expected_audience
+    for expected, what, is_unverified in (
+        (issuer, "issuer", settings.sasl_oauthbearer_allow_unverified_issuer),
+        (audiences, "audience", settings.sasl_oauthbearer_allow_unverified_audience),
+    ):
+        keys = f"sasl.oauthbearer.expected.{what}", f"sasl.oauthbearer.allow.unverified.{what}=true"
+        if expected and is_unverified:
+            raise SettingsError(f"{' and '.join(keys)} exclude each other")
+        if not expected and not is_unverified:
+            raise SettingsError(f"sasl.oauthbearer.jwks.endpoint.url needs {' or '.join(keys)}")
+    if settings.sasl_oauthbearer_scope_roles and not settings.authorizer_class_name:
+        raise SettingsError("sasl.oauthbearer.scope.roles needs authorizer.class.name")
+    from controller.access.jwks import Jwks
+    from controller.access.tokens import TokenRules, Tokens
+
+    if url.startswith("http:"):
+        _logger.warning("the identity provider's keys are fetched without TLS", url=url)
+    jwks = Jwks(
+        url,
+        refresh_s=settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000,
+        backoff_s=settings.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms / 1000,
+        backoff_max_s=settings.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms / 1000,
+    )
+    rules = TokenRules(
+        issuer=issuer,
+        audiences=audiences or None,
+        clock_skew_s=settings.sasl_oauthbearer_clock_skew_seconds,
+        sub_claim=settings.sasl_oauthbearer_sub_claim_name,
+        scope_claim=settings.sasl_oauthbearer_scope_claim_name,
+        roles=settings.sasl_oauthbearer_scope_roles,
+    )
+    return Tokens(rules, jwks, time.time)
 
 
 def sasl_rules(settings: ServeSettings, name: str, users: Users) -> SaslRules:
@@ -139,6 +188,7 @@ def sasl_rules(settings: ServeSettings, name: str, users: Users) -> SaslRules:
     return SaslRules(
         mechanisms={mechanism: _MECHANISMS[mechanism] for mechanism in enabled},
         users=users,
+        now=time.time,
         session_ms_max=settings.of_listener(name, "connections_max_reauth_ms"),
         failed_delay_ms=settings.connection_failed_authentication_delay_ms,
         frame_bytes_max=settings.sasl_server_max_receive_size,
@@ -187,13 +237,15 @@ class KafkaListeners:
         self._settings, self._metrics, self._cluster = settings, metrics, cluster
         self.listeners = plan(settings, default)
         self.counts = connection_counts(settings)
-        self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
+        file = None if settings.users_file is None else Path(settings.users_file)
+        self.users = Users(cluster, file, tokens(settings))
         self.servers: list[KafkaServer] = []
         """The server of each listener, once it listens; `advertised` has the addresses for clients."""
         self.advertised: tuple[Endpoint, ...] = ()
 
     async def listen(self) -> None:
         """Listen for Kafka clients; their requests wait for `open`. Raises OSError for an unavailable address."""
+        self.users.start()
         for listener in self.listeners:
             server = self.make_server(listener, listener.endpoint.host, listener.endpoint.port)
             await server.start()

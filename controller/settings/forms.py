@@ -8,12 +8,15 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from controller.kafka.connections import PROTOCOLS
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.server.tls import PrincipalRules
 from controller.kafka.session import normal_host
 from events.catalog import Endpoint
+
+ROLES: Final = ("viewer", "operator", "admin")
 
 _VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1,5})")
 _LISTENER: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],]*):(\d{1,5})")
@@ -42,6 +45,28 @@ def several(
 
 def cluster_id(text: str) -> str:
     if not re.fullmatch("[A-Za-z0-9_-]{1,100}", text):
+        raise ValueError(text)
+    return text
+
+
+def redirect_url(text: str) -> str:
+    parts = urlsplit(jwks_url(text))
+    is_safe = parts.scheme == "https" or parts.hostname in ("127.0.0.1", "::1", "localhost")
+    if not is_safe or parts.path != "/login/callback" or parts.query:
+        raise ValueError(text)
+    return text
+
+
+def role(text: str) -> tuple[str, str] | None:
+    scope, _, role = text.rpartition(":")
+    return (scope, role) if scope and role in ROLES else None
+
+
+def jwks_url(text: str) -> str:
+    parts = urlsplit(text)
+    is_file = parts.scheme == "file" and not parts.netloc and parts.path.startswith("/")
+    is_http = parts.scheme in ("http", "https") and parts.hostname and not parts.username and not parts.fragment
+    if not (is_file or is_http) or not text.isprintable() or " " in text:
         raise ValueError(text)
     return text
 

@@ -9,10 +9,11 @@ import msgspec
 
 from controller.kafka.connections import MECHANISMS, PROTOCOLS
 from controller.kafka.server.tls import VERSIONS as TLS_VERSIONS
-from controller.machine.configs.values import Allowed, AtLeast, ConfigType, OneOf, allowed_text
+from controller.machine.configs.values import Allowed, AtLeast, Between, ConfigType, OneOf, allowed_text
 from controller.settings import forms
 from events.catalog import Endpoint
 
+LISTENER_MECHANISMS: Final = ("OAUTHBEARER", *MECHANISMS)
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 INT_MAX: Final = (1 << 31) - 1
 PER_LISTENER_PREFIX: Final = "listener.name."
@@ -146,9 +147,61 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         "SCRAM-SHA-512,SCRAM-SHA-256",
-        "The SASL mechanisms that clients may use. PLAIN needs users.file.",
-        form=f"a comma-separated list of [{', '.join(MECHANISMS)}]",
-        parse=forms.choices(MECHANISMS),
+        "The SASL mechanisms that clients may use. PLAIN needs users.file, OAUTHBEARER "
+        "sasl.oauthbearer.jwks.endpoint.url.",
+        form=f"a comma-separated list of [{', '.join(LISTENER_MECHANISMS)}]",
+        parse=forms.choices(LISTENER_MECHANISMS),
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+        None,
+        "Where the identity provider publishes the public keys of its tokens (JWKS), for OAUTHBEARER and for bearer "
+        "tokens over HTTP. Redirects are not followed. SSL_CERT_FILE in the environment names other trusted "
+        "certificate authorities.",
+        form="https://…, http://… or file:///…",
+        parse=forms.jwks_url,
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long_setting(
+        3_600_000, "How often the keys are fetched. An unknown key id causes another fetch.", AtLeast(1000)
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long_setting(
+        100, "The first wait between two fetches. It doubles while they fail or bring no new key.", AtLeast(1)
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long_setting(
+        10_000, "The longest wait between two fetches.", Between(1, 60_000)
+    )
+    sasl_oauthbearer_expected_issuer: str | None = setting(
+        None, "The only accepted issuer (claim iss), compared exactly.", form="the issuer's URL"
+    )
+    sasl_oauthbearer_allow_unverified_issuer: bool = setting(
+        False, "With true, tokens of any issuer are accepted, if a key of the provider signed them."
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
+        "",
+        "The accepted audiences; the claim aud of a token must have one of them.",
+        form="names, several separated by commas",
+        parse=forms.several(str),
+    )
+    sasl_oauthbearer_allow_unverified_audience: bool = setting(
+        False, "With true, tokens for any audience are accepted, also those for other services."
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = setting(
+        30, "Tolerated difference between the clocks of the identity provider and this process.", Between(0, 3600)
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        "sub", "The claim of a token that names the user.", form="the name of a claim"
+    )
+    sasl_oauthbearer_scope_claim_name: str = setting(
+        "scope",
+        "The claim with the scopes of a token, or the groups of its user: a list, or a text with spaces.",
+        form="the name of a claim",
+    )
+    sasl_oauthbearer_scope_roles: Mapping[str, str] = setting(
+        "",
+        "The roles that scopes of a token give, for Kafka and HTTP. viewer may describe everything, operator may also "
+        "create, change and delete topics, admin may do everything but act as a broker. ACLs that deny override roles. "
+        "It needs authorizer.class.name.",
+        form=f"SCOPE:ROLE, several separated by commas; roles: {', '.join(forms.ROLES)}",
+        parse=forms.several(forms.role, into=dict),
     )
     users_file: str | None = setting(
         None,
@@ -176,10 +229,26 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     http_authentication: str = setting(
         "auto",
         "Whether HTTP clients must authenticate with a password or a token; health checks never do. With auto they "
-        "must if a listener uses SASL or client certificates, or users.file is set; otherwise HTTP listens on "
-        "loopback only. With none HTTP is open to everybody on any address.",
+        "must if a listener uses SASL or client certificates, or users.file or an identity provider is set; otherwise "
+        "HTTP listens on loopback only. With none HTTP is open to everybody on any address.",
         OneOf(("auto", "none", "required")),
     )
+    http_oauth_client_id: str | None = setting(
+        None,
+        "The client at the identity provider with which browsers log in to the page, by authorization code with PKCE. "
+        "It needs http.oauth.redirect.url and sasl.oauthbearer.expected.issuer.",
+        form="a client id",
+    )
+    http_oauth_client_secret: str | None = setting(
+        None, "The secret of that client; without one it is a public client.", form="a secret", secret=True
+    )
+    http_oauth_redirect_url: str | None = setting(
+        None,
+        "The address at which browsers reach /login/callback of this service.",
+        form="https://HOST/login/callback; http:// only for localhost",
+        parse=forms.redirect_url,
+    )
+    http_oauth_scope: str = setting("openid", "The scopes that a login requests.", form="scopes separated by spaces")
     http_allowed_hosts: tuple[str, ...] = setting(
         "",
         "Additional host names for HTTP. The Host header must be an address, localhost, the host of a listener, or "

@@ -33,8 +33,9 @@ class Somebody:
     client_id = None
     api = "Metadata"
 
-    def __init__(self, name: str, host: str = "10.0.0.1") -> None:
+    def __init__(self, name: str, host: str = "10.0.0.1", roles: str = "") -> None:
         self.principal = f"User:{name}"
+        self.roles = frozenset(roles.split())
         self.host = host
 
 
@@ -49,6 +50,31 @@ def test_standard_authorizer_decides_as_kafkas(row: str) -> None:
     held = Acls().with_all(map(acl, entries.split()))
     is_allowed = authorizer(held).allows(Somebody(user), operation, "Topic", topic)  # type: ignore[arg-type]
     assert ("yes" if is_allowed else "no") == expected
+
+
+ROLE_CASES = """
+viewer          | Describe        | Topic   | yes
+viewer          | Create          | Topic   | no
+viewer          | Describe        | Cluster | yes
+operator        | Delete          | Topic   | yes
+operator        | Alter           | Cluster | no
+operator        | Write           | Topic   | no
+admin           | Alter           | Cluster | yes
+admin           | ClusterAction   | Cluster | no
+viewer operator | AlterConfigs    | Topic   | yes
+                | Describe        | Topic   | no
+"""
+
+
+@pytest.mark.parametrize("row", ROLE_CASES.strip("\n").splitlines())
+def test_roles_allow_operations_unless_an_acl_denies(row: str) -> None:
+    cells: list[Any] = [part.strip() for part in row.split("|")]
+    roles, operation, kind, expected = cells
+    somebody = Somebody("eve", roles=roles)
+    assert authorizer(Acls()).allows(somebody, operation, kind, "t") == (expected == "yes")
+    assert authorizer(Acls()).allows_any(somebody, operation, kind) == (expected == "yes")
+    denied = Acls().with_all([acl("eve/deny/all/topic/t"), acl("eve/deny/all/cluster/t")])
+    assert not authorizer(denied).allows(somebody, operation, kind, "t")
 
 
 PARSERS = ("::ffff:10.0.0.1", "::FFFF:0a00:1", "10.0.0.1")

@@ -35,6 +35,7 @@ class Looker:
     host = "10.0.0.1"
     client_id = "c"
     api = "Metadata"
+    roles = frozenset[str]()
 
     def __init__(self, principal: str = "User:bob") -> None:
         self.principal = principal

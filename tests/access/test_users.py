@@ -17,16 +17,8 @@ import pytest
 from argon2 import PasswordHasher
 
 from controller.access import users as module
-from controller.access.users import (
-    NICENESS,
-    THREADS,
-    FairThreadPool,
-    FakeCredentials,
-    Users,
-    matches,
-    network_of,
-    set_password,
-)
+from controller.access.login_threads import NICENESS, FairThreadPool, network_of
+from controller.access.users import THREADS, FakeCredentials, Users, matches, set_password
 from controller.kafka.sasl import salted_password
 from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential

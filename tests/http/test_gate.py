@@ -199,7 +199,7 @@ WRONG = [
     ("Bearer PLANTED\x83", "unknown token", ""),
     ("Basic " + base64.b64encode(b"PLANTED").decode(), "Basic Authorization without a user name or password", ""),
     ("Digest PLANTED", "the Authorization header is neither Bearer nor Basic", ""),
-    ("Bearer " + "PLANTED" * 1000, "more than one Authorization header, or one that is too long", ""),
+    ("Bearer " + "PLANTED" * 3000, "more than one Authorization header, or one that is too long", ""),
 ]
 
 

@@ -10,8 +10,11 @@ from functools import partial
 from controller.kafka.sasl import (
     DIGESTS,
     ITERATIONS,
+    AuthenticationFailed,
+    Bearer,
     ScramConversation,
     StartConversation,
+    check_bearer,
     check_plain,
     keys_of,
     salted_password,
@@ -20,7 +23,9 @@ from controller.kafka.sasl_gate import SaslRules
 from controller.machine.state import ScramCredential
 
 SALT = b"salt of the tests"
+NOW_S = 1_700_000_000.0
 MECHANISMS: dict[str, StartConversation] = {
+    "OAUTHBEARER": lambda users, address: partial(check_bearer, users, address),
     "PLAIN": lambda users, address: partial(check_plain, users, address),
     "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256").step,
     "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512").step,
@@ -49,11 +54,23 @@ class MemoryUsers:
         self.addresses.append(address)
         return self._passwords.get(user) == password
 
+    async def bearer(self, token: str, address: str) -> Bearer:
+        user, _, lifetime_s = token.partition(".")
+        if user not in self._passwords:
+            raise AuthenticationFailed("unknown token")
+        return Bearer(user, NOW_S + float(lifetime_s))
+
 
 def rules(session_ms_max: int = 0, failed_delay_ms: int = 0) -> SaslRules:
     """SASL rules for alice and bob with every mechanism."""
     users = MemoryUsers({"alice": "alice-secret", "bob": "bob-secret"})
-    return SaslRules(mechanisms=MECHANISMS, users=users, session_ms_max=session_ms_max, failed_delay_ms=failed_delay_ms)
+    return SaslRules(
+        mechanisms=MECHANISMS,
+        users=users,
+        now=lambda: NOW_S,
+        session_ms_max=session_ms_max,
+        failed_delay_ms=failed_delay_ms,
+    )
 
 
 class ScramClient:

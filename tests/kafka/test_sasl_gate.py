@@ -13,7 +13,7 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.access import SaslAuthenticateRequest, SaslHandshakeRequest
 from controller.kafka.messages.cluster import ApiVersionsRequest
 from controller.kafka.server.server import Limits
-from tests.kafka.sasl_users import MemoryUsers, ScramClient, rules
+from tests.kafka.sasl_users import MECHANISMS, MemoryUsers, ScramClient, rules
 from tests.kafka.server.listener import (
     Client,
     Seen,
@@ -58,7 +58,7 @@ async def test_scram_login_succeeds(mechanism: str) -> None:
     async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
         scram = ScramClient(mechanism, "alice", "alice-secret")
         answer = await handshake(client, mechanism)
-        assert (answer.error_code, answer.mechanisms) == (0, ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
+        assert (answer.error_code, answer.mechanisms) == (0, tuple(MECHANISMS))
         challenge = await token(client, scram.first())
         verdict = await token(client, scram.final(challenge.auth_bytes))
         assert scram.trusts(verdict.auth_bytes)
@@ -176,7 +176,7 @@ async def test_failed_login_response_is_delayed() -> None:
 async def test_an_unsupported_sasl_mechanism_disconnects() -> None:
     async with serving({}, sasl=rules()) as server, connected(server) as client:
         answer = await handshake(client, "GSSAPI")
-        assert (answer.error_code, answer.mechanisms) == (33, ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
+        assert (answer.error_code, answer.mechanisms) == (33, tuple(MECHANISMS))
         assert await client.closed() == b""
 
 
@@ -254,6 +254,67 @@ async def test_expired_session_must_reauthenticate() -> None:
             await handshake(client, "PLAIN")
             answer = await token(client, PLAIN_ALICE, version=0)
             assert answer.session_lifetime_ms == 0, "version 0 has no session lifetime"
+
+
+def bearer(token: str, extensions: str = "") -> bytes:
+    return f"n,,\x01auth=Bearer {token}\x01{extensions}\x01".encode()
+
+
+@on_each_loop
+async def test_an_invalid_token_gets_a_challenge_and_then_the_error() -> None:
+    """As in Kafka: the challenge of RFC 7628, and the error after the client's second message."""
+    async with serving({}, sasl=rules()) as server, connected(server) as client:
+        with capture_logs() as logs:
+            await handshake(client, "OAUTHBEARER")
+            answer = await token(client, bearer("nobody.60"))
+            assert (answer.error_code, answer.auth_bytes) == (0, b'{"status":"invalid_token"}')
+            assert failures(logs) == [("unknown token", "")], "recorded before the client's second message"
+            answer = await token(client, bearer("alice.60"))
+            assert (answer.error_code, answer.error_message) == (58, '{"status":"invalid_token"}'), "no second attempt"
+            assert await client.closed() == b""
+        assert len(failures(logs)) == 1
+
+
+@on_each_loop
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\x01",
+        b"y,,\x01auth=Bearer alice.60\x01\x01",
+        b"n,,\x01auth=Basic alice.60\x01\x01",
+        b"n,,\x01auth=Bearer alice.60\x01",
+        b"n,,\x01team=a\x01\x01",
+        b"n,,\x01auth=Bearer alice.60\x01t3am=a\x01\x01",
+        b"n,,\x01auth=Bearer alice 60\x01\x01",
+        b"n,,\x01auth=Bearer \xff\x01\x01",
+        b"n,," + b"\x01a=b" * 10_000 + b"\x01\x01",
+    ],
+)
+async def test_a_malformed_oauthbearer_message_fails(said: bytes) -> None:
+    async with serving({}, sasl=rules()) as server, connected(server) as client:
+        await handshake(client, "OAUTHBEARER")
+        answer = await token(client, said)
+        assert (answer.error_code, answer.error_message) == (58, INVALID.replace("SCRAM-SHA-256", "OAUTHBEARER"))
+        assert await client.closed() == b""
+
+
+@pytest.mark.parametrize(
+    ("lifetime_s", "reauth_ms", "session_ms"), [(60, 0, 60_000), (60, 5000, 5000), (3, 5000, 3000), (-5, 0, 1)]
+)
+async def test_a_session_ends_with_its_token(lifetime_s: int, reauth_ms: int, session_ms: int) -> None:
+    seen, clock = Seen(), Clock()
+    async with serving({ApiKey.METADATA: seen}, sasl=rules(session_ms_max=reauth_ms), clock=clock) as server:
+        async with connected(server) as client:
+            for _ in range(2):  # a login, and another one on the same connection (KIP-368)
+                await handshake(client, "OAUTHBEARER")
+                answer = await token(client, bearer(f"alice.{lifetime_s}", "traceId=1\x01"))
+                assert (answer.error_code, answer.session_lifetime_ms) == (0, session_ms)
+                clock.now += 2
+            clock.now += session_ms / 1000
+            client.send(metadata_request(3))
+            assert await client.closed() == b""
+        assert seen.principals == []
 
 
 @on_each_loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from ipaddress import ip_network
 from pathlib import Path
@@ -12,7 +13,7 @@ from controller.access.users import set_password
 from controller.http.metrics import Metrics
 from controller.machine.state import Cluster
 from controller.serving.client_listeners import Address, ClientListeners, hosts_of, is_open, refuse_open_http, warnings
-from controller.serving.listeners import http_logs_in, http_tls, plan
+from controller.serving.listeners import http_logs_in, http_tls, plan, tokens
 from controller.settings.load import ServeSettings, SettingsError, load_settings
 from events.catalog import Endpoint
 from tests.security.certificates import Authority
@@ -49,6 +50,7 @@ listeners=SSL://a:1 ssl.keystore.location=/no/such | ssl.keystore.location=/no/s
 listeners=SSL://a:1 ssl.keystore.location=CA | it must hold a private key and its certificate
 listeners=SSL://a:1 ssl.keystore.location=KEYSTORE ssl.client.auth=required | needs ssl.truststore.location
 listeners=SASL_PLAINTEXT://a:1 sasl.enabled.mechanisms=PLAIN | sasl.enabled.mechanisms has PLAIN, which needs users.file
+listeners=SASL_PLAINTEXT://a:1 sasl.enabled.mechanisms=OAUTHBEARER | OAUTHBEARER, which needs sasl.oauthbearer
 advertised.listeners=SSL://a:1 | advertised.listeners=SSL: there is no such listener; listeners: PLAINTEXT
 listener.name.in.ssl.client.auth=none | setting listener.name.in: there is no such listener; listeners: PLAINTEXT
 listeners=A://a:1,B://a:2 simulated.broker.listeners=true | simulated.broker.listeners=true needs a single listener
@@ -86,11 +88,27 @@ def test_ssl_client_auth_on_sasl_ssl_requires_the_listener_prefix(files: dict[st
     assert auths == ["required", "requested"]
 
 
+UNVERIFIED = """
+                                                       | needs sasl.oauthbearer.expected.issuer or
+sasl.oauthbearer.expected.issuer=a                     | needs sasl.oauthbearer.expected.audience or
+sasl.oauthbearer.allow.unverified.issuer=true          | needs sasl.oauthbearer.expected.audience or
+sasl.oauthbearer.expected.issuer=a sasl.oauthbearer.allow.unverified.issuer=true | exclude each other
+"""
+
+
+@pytest.mark.parametrize("line", UNVERIFIED.strip("\n").splitlines())
+def test_tokens_need_an_issuer_and_an_audience(line: str) -> None:
+    text, message = (cell.strip() for cell in line.split("|"))
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        tokens(loaded(f"sasl.oauthbearer.jwks.endpoint.url=file:///a {text}", {}))
+
+
 HTTP = """
 num.partitions=1                                       | False
 users.file=USERS                                       | True
 listeners=SASL_PLAINTEXT://a:1                         | True
 listeners=SASL_PLAINTEXT://a:1 http.authentication=none | False
+sasl.oauthbearer.jwks.endpoint.url=file:///a           | True
 http.authentication=required                           | True
 """
 

@@ -117,7 +117,12 @@ ssl.keystore.type          | JKS                        | one of [PEM]
 ssl.client.auth            | maybe                      | one of [none, requested, required]
 ssl.enabled.protocols      | TLSv1.1                    | a comma-separated list of [TLSv1.2, TLSv1.3]
 ssl.principal.mapping.rules | RULE:(/x/                 | DEFAULT or RULE:PATTERN/REPLACEMENT/[LU]
-sasl.enabled.mechanisms    | GSSAPI | a comma-separated list of [PLAIN, SCRAM-SHA-256, SCRAM-SHA-512]
+sasl.enabled.mechanisms    | GSSAPI | a comma-separated list of [OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512]
+sasl.oauthbearer.jwks.endpoint.url | idp.example/jwks       | https://…, http://… or file:///…
+sasl.oauthbearer.jwks.endpoint.url | ftp://idp.example/jwks | https://…, http://… or file:///…
+sasl.oauthbearer.jwks.endpoint.url | file://host/jwks       | https://…, http://… or file:///…
+sasl.oauthbearer.jwks.endpoint.url | https://a:b@idp.example | https://…, http://… or file:///…
+sasl.oauthbearer.clock.skew.seconds | 3601 | [0,...,3600]
 listener.name.in.ssl.client.auth | yes                  | one of [none, requested, required]
 connections.max.reauth.ms  | -1                         | a 64-bit integer in [0,...]
 advertised.listeners       | a:9092                     | NAME://HOST:PORT

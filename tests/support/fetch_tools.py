@@ -1,6 +1,6 @@
 """Fetch the programs that tests need and pip does not install, at pinned versions: Kafka's jars, Spark's Kafka source,
-kafkajs, Go clients; axe, which finds accessibility problems in pages; promtool; packages for the other Pythons on the
-PATH; and from Debian a browser, for pages and the replay's report, and systemd-analyze.
+kafkajs, Go clients; an identity provider; axe, which finds accessibility problems in pages; promtool; packages for the
+other Pythons on the PATH; and from Debian a browser, for pages and the replay's report, and systemd-analyze.
 
 `python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. A stamp
 file records the pins and sources of each, so a second run does nothing and a changed pin is fetched again. A missing
@@ -114,6 +114,7 @@ def _tools() -> Sequence[Tool]:
         _jars(f"spark-kafka-{SPARK_KAFKA}", java / "spark/pom.xml", f"-Dspark.version={SPARK_KAFKA}"),
         _jars(f"s3proxy-{S3PROXY}", ROOT / "tests/support/s3/pom.xml", f"-Ds3proxy.version={S3PROXY}"),
         Tool("kafkajs", "npm", (clients / "kafkajs/package.json",), (), _fetch_node_modules),
+        Tool("provider", "npm", (ROOT / "tests/security/provider/package.json",), (), _fetch_node_modules),
         Tool("axe", "npm", (ROOT / "tests/http/pages/axe/package.json",), (), _fetch_node_modules),
         *(
             Tool(each, "go", tuple(clients / each / name for name in ("go.mod", "go.sum", "main.go")), (), _build_go)

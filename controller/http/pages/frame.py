@@ -68,6 +68,7 @@ class Frame:
         principal: str,
         token: str,
         density: Density | None,
+        by_session: bool = False,
         has_partitions: bool = False,
         has_quorum: bool = False,
         as_of: AsOfView | None = None,
@@ -83,6 +84,7 @@ class Frame:
         self.has_quorum = has_quorum
         self.principal = principal
         self.token = token
+        self.by_session = by_session
         self.density = density
         self.follow = "" if at else follow
         until = ("--until" if command[:1] == ("events",) else "--at", at) if at else ()

@@ -26,7 +26,7 @@ from controller.http.errors import NO_STORE, HttpRequest, answer_error
 from controller.http.pages.frame import Density, Frame, density_of
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads, cacheable
-from controller.http.requests import FormTokens, caller_of
+from controller.http.requests import SESSION_KEY, FormTokens, caller_of
 from projections.queries.events import Window, timeline_page
 from projections.queries.query import NoTopic
 from projections.text.names import escaped
@@ -151,6 +151,7 @@ class Site:
             path=request.url.path,
             query={name: request.query_params[name] for name in request.query_params},
             principal=principal,
+            by_session=bool(request.scope.get(SESSION_KEY)),
             has_partitions=self.partitions != (None,),
             has_quorum=self.api.quorum is not None,
             token=self.tokens.of(principal, self.api.controller.now_ms()),
@@ -272,9 +273,10 @@ def _printed(value: object) -> object:
 _LOGIN: Final = templates().get_template("login.html")
 
 
-async def answer_login(send: Send, message: str, challenges: Iterable[tuple[bytes, bytes]]) -> None:
-    """Answer 401 to a browser. A client without a login gets no asset, so the page has no stylesheet and no script."""
-    body = _LOGIN.render(message=message).encode()
+async def answer_login(send: Send, message: str, challenges: Iterable[tuple[bytes, bytes]], login: str = "") -> None:
+    """Answer 401 to a browser. `login` is the path of a login by an identity provider. A client without a login gets
+    no asset, so the page has no stylesheet and no script."""
+    body = _LOGIN.render(message=message, login=login).encode()
     more = {"content-type": "text/html; charset=utf-8", "content-length": str(len(body)), **SECURITY, **NO_STORE}
     headers = [*((name.encode(), value.encode()) for name, value in more.items()), *challenges]
     await send({"type": "http.response.start", "status": 401, "headers": headers})

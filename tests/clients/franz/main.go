@@ -1,5 +1,5 @@
 // What every client's scenario does, with franz-go's kadm. Usage: scenario BOOTSTRAP TOPIC; prints one line of JSON.
-// With a third argument it tries every request that can change the topic, and prints the error code of each.
+// KAFKA_TOKEN is a token for OAUTHBEARER. With a third argument it tries every request that can change the topic, and prints the error code of each.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 )
 
 type seen struct {
@@ -62,7 +63,11 @@ func main() {
 	bootstrap, topic := os.Args[1], os.Args[2]
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client := must(kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.MetadataMinAge(10*time.Millisecond)))
+	options := []kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.MetadataMinAge(10 * time.Millisecond)}
+	if token := os.Getenv("KAFKA_TOKEN"); token != "" {
+		options = append(options, kgo.SASL(oauth.Auth{Token: token}.AsMechanism()))
+	}
+	client := must(kgo.NewClient(options...))
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	if len(os.Args) > 3 {

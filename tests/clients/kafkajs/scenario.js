@@ -4,6 +4,9 @@ const { Kafka, logLevel } = require("kafkajs");
 const [bootstrap, topic] = process.argv.slice(2);
 // KAFKAJS_CONFIG may hold more of the client's configuration, such as ssl and sasl.
 const more = JSON.parse(process.env.KAFKAJS_CONFIG || "{}");
+if (process.env.KAFKA_TOKEN) {
+  more.sasl = { mechanism: "oauthbearer", oauthBearerProvider: async () => ({ value: process.env.KAFKA_TOKEN }) };
+}
 const kafka = new Kafka({
   clientId: "kafkajs", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 3 }, ...more,
 });
