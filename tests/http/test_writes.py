@@ -195,6 +195,7 @@ async def test_a_deleted_topic_retains_its_history(one: Service) -> None:
         "duplicate": False,
         "denied": 0,
         "host": "127.0.0.1",
+        "elsewhere": [],
     }
     await one.request("DELETE", "/v1/topics/t", 404)
 

@@ -5,7 +5,7 @@ collects each change of a count. It counts only what a limit of the recorded or 
 without limits.
 
 Over Kafka, each partition has its own offsets. A request then has the counts of the other partitions that its gateway
-knew. For limits that were not effective then, they are the counts at the time of the request.
+knew. For limits that are only tried, they are the counts at the time of the request.
 """
 
 from __future__ import annotations

@@ -125,25 +125,27 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
     def first(self) -> catalog.Recorded:
         return self.records[0]
 
-    def state(self, cluster: Cluster | None = None) -> State:
-        """The state before the request, with another `cluster` if one is given."""
-        topics = _CountedTopics(self)
+    def state(self, cluster: Cluster, is_tried: bool = False) -> State:
+        """The state before the request, with this `cluster`. Over Kafka, limits count those topics of other partitions
+        that the command has; if other rules are tried, all topics of other partitions."""
+        topics = _CountedTopics(self, is_tried)
         if self.topic is not None:
             topics[self.shard] = self.topic
-        return State(topics, self.cluster if cluster is None else cluster)
+        return State(topics, cluster)
 
 
 class _CountedTopics(DictTopics):
     """The topic of a request, and the counts of all topics before it."""
 
-    def __init__(self, request: RecordedRequest) -> None:
+    def __init__(self, request: RecordedRequest, is_tried: bool) -> None:
         super().__init__()
         self._request = request
+        self._is_tried = is_tried
 
     def counts(self, group: str) -> Counts:
         of, command = self._request, self._request.command
         counts = of.counts.before(group, of.log_partition, of.first.offset)
-        if command is not None and any(group == known for known, *_ in command.elsewhere):
+        if not self._is_tried or (command is not None and any(group == known for known, *_ in command.elsewhere)):
             return counts
         return counts.plus(of.counts.elsewhere(group, of.log_partition, of.first.at_ms))
 
