@@ -230,18 +230,13 @@ def check_growth(
     return result._replace(rows=[*found, *result.rows], read=read)
 
 
-def check_in_buckets(
-    runner: Runner,
-    events: Events,
-    wanted: Sequence[Invariant] = (),
-    limit: int | None = None,
-    keep: bool = False,
-) -> Result:
-    """Check events in buckets of the shards. This process runs the queries of views that need the whole log, such as
+def check_in_buckets(runner: Runner, events: Events, limit: int | None = None, keep: bool = False) -> Result:
+    """Check the built-in invariants in buckets of the shards. This process runs the queries of views that need the whole log, such as
     `broker_spans`. Raises ReplayError."""
-    every = tuple(wanted) or invariants()
-    whole = [one._replace(queries=tuple(query for query in one.queries if _WHOLE.search(query))) for one in every]
-    rest = [one._replace(queries=tuple(query for query in one.queries if not _WHOLE.search(query))) for one in every]
+    whole, rest = (
+        [one._replace(queries=tuple(q for q in one.queries if bool(_WHOLE.search(q)) is of_log)) for one in invariants()]
+        for of_log in (True, False)
+    )
 
     def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
         runs = history.sql("from offset_runs").to_arrow_table().to_pylist()
