@@ -294,12 +294,10 @@ def wrong_defaults(rules: Rules, at_ms: int) -> Iterator[str]:
     """Yields a message for each default with a value that a rule refuses. The names tried are the patterns of both,
     with a letter for each wildcard."""
     for default in rules.defaults:
-        given = {"partitions": default.partitions, "replication_factor": default.replication_factor}
+        absent = {key: None for key in ("partitions", "replication_factor") if not getattr(default, key)}
         after = TopicFacts(default.partitions, (default.replication_factor,), dict(default.configs))
         for rule in rules.rules:
-            named = {key: getattr(rule, key) if value else None for key, value in given.items()}
-            rest = {"name_pattern": None, "check": None, "limit": None, "refuse": "", "required_configs": ()}
-            values = replace(rule, **named, **rest)
+            values = replace(rule, name_pattern=None, check=None, limit=None, refuse="", required_configs=(), **absent)
             for topic, principal in islice(product(*(_samples(key, default, rule) for key in _SAMPLES)), SAMPLES_MAX):
                 if topic in default.topics and principal in default.principals:
                     change = Change(

@@ -84,8 +84,8 @@ def limits_of(texts: Iterable[str]) -> list[Limit]:
 
 def changes(shards: Iterable[Shard], limits: Sequence[Limit]) -> Iterator[Row]:
     """Rows of SCHEMA for some shards."""
-    prefixes = {limit.prefix for limit in limits if not limit.is_per_principal}
-    counts_principals = any(limit.is_per_principal for limit in limits)
+    prefixes = {limit.prefix for limit in limits if not limit.per}
+    counts_principals = any(limit.per for limit in limits)
     for log_partition, _, events in shards:
         topic: Topic | None = None
         for offset, value in events:

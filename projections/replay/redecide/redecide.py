@@ -197,22 +197,13 @@ def _why(request: RecordedRequest, release: str) -> str:
     if not before:
         return "no settings are recorded before it"
     offset, settings = before[-1]
-    by_brokers = _other_brokers(request)
-    if by_brokers:
-        return by_brokers
-    decided_by, since = settings.release, f"effective since offset {offset}"
-    if decided_by != release:
-        return f"release {decided_by} ({since}) decided it; the rules of this release, {release}, are others"
-    return f"release {release} ({since}), which is this one, has recorded it: its rules or the log were changed"
-
-
-def _other_brokers(request: RecordedRequest) -> str:
-    """A text if the recorded placement chose from other brokers than those live by the broker events before it."""
-    for record in request.records:
-        event = record.event
+    for event in (record.event for record in request.records):
         if isinstance(event, TopicCreated | PartitionsAdded) and event.live_brokers != request.cluster.live:
             return (
                 f"it was placed on the live brokers {list(event.live_brokers)}, but by the broker events before it "
                 f"{list(request.cluster.live)} were live"
             )
-    return ""
+    decided_by, since = settings.release, f"effective since offset {offset}"
+    if decided_by != release:
+        return f"release {decided_by} ({since}) decided it; the rules of this release, {release}, are others"
+    return f"release {release} ({since}), which is this one, has recorded it: its rules or the log were changed"
