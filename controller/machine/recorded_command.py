@@ -12,7 +12,7 @@ Not covered: requests without events (dry runs, alterations that change nothing)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import asdict
@@ -37,9 +37,13 @@ def recall(records: Sequence[catalog.Recorded]) -> TopicCommand | None:
             return _create(record.at_ms, record.event, records)
         if isinstance(record.event, Change):
             return _change(record.at_ms, record.event)
-    first = records[0] if records else None
-    decided = None if first is None else _BY_RESULT.get((first.cause.command, type(first.event)))
-    return None if first is None or decided is None else decided(first, [one.event for one in records])
+    match (records[0].cause.command, records[0].event) if records else None:
+        case "ReassignPartitions" | "ElectLeaders", catalog.PartitionChanged():
+            return _of_partitions(records)
+        case "AlterResourceConfigs", catalog.ResourceConfigsChanged() as event:
+            return _resource(records[0].at_ms, event)
+        case _:
+            return None
 
 
 def _outside(outcome: object) -> dict[str, Any]:
@@ -83,69 +87,45 @@ _COMMANDS: dict[type, type[TopicCommand]] = {
 }
 
 
-def _reassigned(first: catalog.Recorded, events: Sequence[Any]) -> commands.ReassignPartitions:
-    changes = [event for event in events if isinstance(event, catalog.PartitionChanged)]
-    return commands.ReassignPartitions(
-        **_by(first, "AlterPartitionReassignments", _reason(changes[0])),
-        topic=changes[0].topic,
-        reassignments=tuple(commands.Reassignment(each.partition, _target(each)) for each in changes),
-    )
+def _of_partitions(records: Sequence[catalog.Recorded]) -> TopicCommand:
+    """The election or reassignment behind changes of partitions, whose reasons name the principal."""
+    changes = [one.event for one in records if isinstance(one.event, catalog.PartitionChanged)]
+    reason = changes[0].reason.removeprefix("unclean election: ")
+    cause, at_ms, by = records[0].cause, records[0].at_ms, reason.partition(" by ")[2]
+    shared: dict[str, Any] = {
+        "request_id": cause.request_id,
+        "at_ms": at_ms,
+        "topic": changes[0].topic,
+        "principal": by,
+    }
+    if cause.command == "ElectLeaders":
+        is_unclean, partitions = reason.startswith(Election.UNCLEAN.value), tuple(each.partition for each in changes)
+        return commands.ElectLeaders(**shared, api="ElectLeaders", partitions=partitions, unclean=is_unclean)
+    targets = tuple(commands.Reassignment(each.partition, _target(each)) for each in changes)
+    return commands.ReassignPartitions(**shared, api="AlterPartitionReassignments", reassignments=targets)
 
 
 def _target(change: catalog.PartitionChanged) -> tuple[BrokerId, ...] | None:
     """The replicas that a reassignment requested; None if it cancelled one."""
-    if _reason(change).startswith("reassignment cancelled"):
+    if change.reason.removeprefix("unclean election: ").startswith("reassignment cancelled"):
         return None
     metadata = change.after.replica_metadata
     removing = () if metadata is None else metadata.removing
     return tuple(one for one in change.after.replicas if one not in removing)
 
 
-def _elected(first: catalog.Recorded, events: Sequence[Any]) -> commands.ElectLeaders:
-    changes = [event for event in events if isinstance(event, catalog.PartitionChanged)]
-    return commands.ElectLeaders(
-        **_by(first, "ElectLeaders", _reason(changes[0])),
-        topic=changes[0].topic,
-        partitions=tuple(each.partition for each in changes),
-        unclean=_reason(changes[0]).startswith(Election.UNCLEAN.value),
-    )
-
-
-def _reason(change: catalog.PartitionChanged) -> str:
-    """The reason that the decision gave, which names the principal."""
-    return change.reason.removeprefix("unclean election: ")
-
-
-def _by(first: catalog.Recorded, api: str, reason: str) -> dict[str, Any]:
-    return {
-        "request_id": first.cause.request_id,
-        "at_ms": first.at_ms,
-        "principal": reason.partition(" by ")[2],
-        "api": api,
-    }
-
-
-def _resource(first: catalog.Recorded, events: Sequence[Any]) -> commands.AlterResourceConfigs:
-    (event,) = (one for one in events if isinstance(one, catalog.ResourceConfigsChanged))
+def _resource(at_ms: int, event: catalog.ResourceConfigsChanged) -> commands.AlterResourceConfigs:
     before, after = dict(event.before or ()), dict(event.configs)
     deleted = tuple(ConfigOp(name, OpType.DELETE, None) for name in before if name not in after)
     changed = tuple(ConfigOp(name, OpType.SET, text) for name, text in after.items() if before.get(name) != text)
     return commands.AlterResourceConfigs(
         **_shared(commands.AlterResourceConfigs, event),
         topic=TopicName(f"{event.kind}:{event.name}"),
-        at_ms=first.at_ms,
+        at_ms=at_ms,
         api="IncrementalAlterConfigs",
         ops=(*deleted, *changed),
         verdict=Verdict("allowed"),
     )
-
-
-_BY_RESULT: dict[tuple[str, type], Callable[[catalog.Recorded, Sequence[Any]], TopicCommand]] = {
-    ("ReassignPartitions", catalog.PartitionChanged): _reassigned,
-    ("ElectLeaders", catalog.PartitionChanged): _elected,
-    ("AlterResourceConfigs", catalog.ResourceConfigsChanged): _resource,
-}
-"""By the name of the command in the cause, and its first event."""
 
 
 def _shared(kind: type[TopicCommand], recorded: Fact) -> dict[str, Any]:

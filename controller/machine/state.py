@@ -297,10 +297,10 @@ class Counts(msgspec.Struct, frozen=True, array_like=True):
     topics: int = 0
     partitions: int = 0
 
-    def plus(self, other: Counts) -> Counts:
+    def __add__(self, other: Counts) -> Counts:
         return Counts(self.topics + other.topics, self.partitions + other.partitions)
 
-    def minus(self, other: Counts) -> Counts:
+    def __sub__(self, other: Counts) -> Counts:
         return Counts(self.topics - other.topics, self.partitions - other.partitions)
 
 
@@ -358,7 +358,7 @@ class DictTopics(dict[ShardKey, Topic]):
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         for group, change in count_changes(self.get(key), topic):
-            self.counted[group] = self.counts(group).plus(change)
+            self.counted[group] = self.counts(group) + change
         if topic is None:
             self.pop(key, None)
         else:

@@ -109,11 +109,6 @@ def close_all(policies: Sequence[LoadedPolicy]) -> tuple[str, ...]:
     return tuple(failures)
 
 
-def failed_verdict(policy: str, error: BaseException) -> Verdict:
-    """The verdict if a policy raised an unexpected exception."""
-    return _failed(policy, f"raised {error_text(error)}")
-
-
 def error_text(error: BaseException) -> str:
     """Returns the class and text of an exception, even if its `__str__` raises."""
     name = type(error).__name__
@@ -134,7 +129,7 @@ def _judge(loaded: LoadedPolicy, request: Request, probe: PolicyProbe) -> Verdic
         raise
     except BaseException as error:
         probe.on_exception(loaded.name, request.topic, error)
-        verdict = failed_verdict(loaded.name, error)
+        verdict = _failed(loaded.name, f"raised {error_text(error)}")
     probe.on_verdict(loaded.name, verdict.outcome, probe.clock() - began)
     return verdict
 
@@ -196,12 +191,9 @@ def _encodable(text: str) -> str:
 
 def _read_only(request: Request) -> Request:
     """Returns the request with read-only mappings, so that a policy cannot change them for the next policy."""
-    configs = MappingProxyType(dict(request.configs))
-    if isinstance(request, AlterConfigMetadata):
-        return msgspec.structs.replace(request, configs=configs)
-    given = request.replicas_assignments
-    assignments = None if given is None else MappingProxyType(dict(given))
-    return msgspec.structs.replace(request, configs=configs, replicas_assignments=assignments)
+    names = [name for name in ("configs", "replicas_assignments") if getattr(request, name, None) is not None]
+    sealed: dict[str, Any] = {name: MappingProxyType(dict(getattr(request, name))) for name in names}
+    return msgspec.structs.replace(request, **sealed)
 
 
 JudgedCommand = CreateTopic | AlterTopicConfigs | AlterResourceConfigs
@@ -331,6 +323,6 @@ class PolicyRunner:
             try:
                 verdicts.append(self._chain.validate(request))
             except BaseException as error:  # a KeyboardInterrupt in this thread was raised by the policy
-                verdicts.append(failed_verdict(", ".join(self._chain.names), error))
+                verdicts.append(_failed(", ".join(self._chain.names), f"raised {error_text(error)}"))
             self._judging = ""
         return tuple(verdicts)

@@ -84,7 +84,7 @@ class TopicStore:
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         """Set the newest topic under a shard key; the next commit writes it."""
         for group, change in count_changes(self.get(key), topic):
-            self._counts[group] = self.counts(group).plus(change)
+            self._counts[group] = self.counts(group) + change
         self._fresh[key] = topic
 
     def counts(self, group: str) -> Counts:

@@ -49,14 +49,10 @@ class RulesTestView(msgspec.Struct, frozen=True, kw_only=True):
     refused_defaults: tuple[str, ...]
 
     @classmethod
-    def of(cls, rules: Rules, at_ms: int) -> RulesTestView:
-        return cls(
-            rules=len(rules.rules),
-            defaults=len(rules.defaults),
-            examples=len(rules.examples),
-            wrong=tuple(wrong_examples(rules, at_ms)),
-            refused_defaults=tuple(wrong_defaults(rules, at_ms)),
-        )
+    def of(cls, read: Rules, at_ms: int) -> RulesTestView:
+        wrong, refused = tuple(wrong_examples(read, at_ms)), tuple(wrong_defaults(read, at_ms))
+        counts = {name: len(getattr(read, name)) for name in ("rules", "defaults", "examples")}
+        return cls(**counts, wrong=wrong, refused_defaults=refused)
 
     @property
     def problems(self) -> tuple[str, ...]:

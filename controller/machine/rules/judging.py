@@ -9,7 +9,7 @@ log.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
 from itertools import islice, product
@@ -27,7 +27,7 @@ from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import Rules, read_rules
-from controller.machine.rules.rule import Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts
+from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
 from events import catalog
 from events.errors import shortened
@@ -88,11 +88,11 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     if not violations:
         return ALLOWED
     chars_max = min(catalog.MESSAGE_CHARS_MAX, RECORDED_CHARS_MAX // len(violations))
-    broken: dict[str, list[catalog.Observation]] = {"enforce": [], "warn": [], "observe": []}
+    broken: dict[str, list[catalog.Observation]] = {mode: [] for mode in MODES}
     for rule, text in violations:
         mode = "observe" if change.kind == "discovered" else rule.mode
         broken[mode].append(catalog.Observation(f"policy:rules/{rule.name}", shortened(text, chars_max)))
-    return Judgement(tuple(broken["enforce"]), tuple(broken["warn"]), tuple(broken["observe"]))
+    return Judgement(*map(tuple, broken.values()))
 
 
 def judge_decision(state: State, command: commands.AnyCommand, decision: Decision) -> Judgement:
@@ -192,10 +192,8 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
 
 def _counts(state: State, command: Any, group: str) -> Counts:
     """The counts of a group before a command, with those of the other partitions of the log."""
-    elsewhere = getattr(command, "elsewhere", ())
-    return next((Counts(*counts) for name, *counts in elsewhere if name == group), Counts()).plus(
-        state.topics.counts(group)
-    )
+    elsewhere = {name: Counts(*counts) for name, *counts in getattr(command, "elsewhere", ())}
+    return state.topics.counts(group) + elsewhere.get(group, Counts())
 
 
 def limited_groups(state: State, command: commands.TopicCommand) -> set[str]:
@@ -296,12 +294,10 @@ def wrong_defaults(rules: Rules, at_ms: int) -> Iterator[str]:
     """Yields a message for each default with a value that a rule refuses. The names tried are the patterns of both,
     with a letter for each wildcard."""
     for default in rules.defaults:
-        given = {"partitions": default.partitions, "replication_factor": default.replication_factor}
+        absent = {key: None for key in ("partitions", "replication_factor") if not getattr(default, key)}
         after = TopicFacts(default.partitions, (default.replication_factor,), dict(default.configs))
         for rule in rules.rules:
-            named = {key: getattr(rule, key) if value else None for key, value in given.items()}
-            rest = {"name_pattern": None, "check": None, "limit": None, "refuse": "", "required_configs": ()}
-            values = replace(rule, **named, **rest)
+            values = replace(rule, name_pattern=None, check=None, limit=None, refuse="", required_configs=(), **absent)
             for topic, principal in islice(product(*(_samples(key, default, rule) for key in _SAMPLES)), SAMPLES_MAX):
                 if topic in default.topics and principal in default.principals:
                     change = Change(
@@ -350,7 +346,6 @@ def _example_facts(given: Mapping[str, Any]) -> TopicFacts:
 def _variables(change: Change) -> Variables:
     now = change.after or change.before
     assert now is not None, "a change is of something"
-    config = cache(lambda: _config(now))
     return Variables(
         {
             "name": lambda: change.topic,
@@ -358,24 +353,20 @@ def _variables(change: Change) -> Variables:
             "principal": lambda: change.principal,
             "client_id": lambda: change.client_id or "",
             "host": lambda: change.host,
-            "before": lambda: change.before and _fields(change.before),
-            "after": lambda: change.after and _fields(change.after),
-            "configs": lambda: dict(now.configs),
-            "partitions": lambda: now.partitions,
-            "replication_factor": lambda: now.factors[-1],
-            "config": config,
-            "min_insync_replicas": lambda: config()[MIN_INSYNC_REPLICAS],
+            "before": lambda: change.before and {name: make() for name, make in _makers(change.before).items()},
+            "after": lambda: change.after and {name: make() for name, make in _makers(change.after).items()},
+            **_makers(now),
         }
     )
 
 
-def _fields(topic: TopicFacts) -> dict[str, object]:
-    config = _config(topic)
+def _makers(topic: TopicFacts) -> dict[str, Callable[[], object]]:
+    config = cache(lambda: _config(topic))
     return {
-        "partitions": topic.partitions,
-        "replication_factor": topic.factors[-1],
-        "min_insync_replicas": config[MIN_INSYNC_REPLICAS],
-        "configs": dict(topic.configs),
+        "partitions": lambda: topic.partitions,
+        "replication_factor": lambda: topic.factors[-1],
+        "min_insync_replicas": lambda: config()[MIN_INSYNC_REPLICAS],
+        "configs": lambda: dict(topic.configs),
         "config": config,
     }
 

@@ -118,12 +118,11 @@ def _limit(place: Place, value: object) -> Limit:
     if not isinstance(value, dict):
         place.fail(value, "is not a limit", allowed)
     values = table_values(place, value, _LIMIT_READERS)
-    is_per_principal = values.pop("per", None) is not None
     if not values.keys() & {"topics", "partitions"}:
         place.fail(value, "limits nothing", allowed)
-    if is_per_principal and "prefix" in values:
+    if values.keys() >= {"per", "prefix"}:
         place.fail(value, "has both per and prefix", allowed)
-    return Limit(**values, is_per_principal=is_per_principal)
+    return Limit(**values)
 
 
 def _prefix(place: Place, value: object) -> str:
@@ -226,18 +225,14 @@ def _kinds(place: Place, value: object) -> tuple[Kind, ...]:
     return tuple(dict.fromkeys(given))
 
 
-def _expression(place: Place, value: object) -> Expression:
-    try:
-        return Expression(_text(place, value))
-    except ExpressionError as error:
-        place.fail(value, str(error), "an expression in CEL, as in 'partitions <= 48'")
+def _cel(kind: type[Expression | Message], allowed: str) -> _Reader:
+    def read(place: Place, value: object) -> Expression | Message:
+        try:
+            return kind(_text(place, value))
+        except ExpressionError as error:
+            place.fail(value, str(error), allowed)
 
-
-def _message(place: Place, value: object) -> Message:
-    try:
-        return Message(_text(place, value))
-    except ExpressionError as error:
-        place.fail(value, str(error), "a text with expressions in braces, as in '{name} has {partitions} partitions'")
+    return read
 
 
 def _exceptions(place: Place, value: object) -> tuple[Exemption, ...]:
@@ -314,7 +309,7 @@ REQUIREMENT_READERS: dict[str, _Reader] = {
     "required_configs": _some_names,
     "allowed_configs": _names,
     "forbidden_configs": _some_names,
-    "check": _expression,
+    "check": _cel(Expression, "an expression in CEL, as in 'partitions <= 48'"),
     "limit": _limit,
 }
 RULE_READERS: dict[str, _Reader] = {
@@ -322,7 +317,7 @@ RULE_READERS: dict[str, _Reader] = {
     "mode": mode_of,
     "on": _kinds,
     "hint": _text,
-    "message": _message,
+    "message": _cel(Message, "a text with expressions in braces, as in '{name} has {partitions} partitions'"),
     "fail": _one_of(("open", "closed"), "is not a way to fail", "closed (refuse the change), or open"),
     "exception": _exceptions,
     **_GLOBS,

@@ -151,12 +151,13 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
     topics: int = 0
     partitions: int = 0
-    is_per_principal: bool = False
+    per: str = ""
+    """`principal`, or empty."""
     prefix: str = ""
 
     def group(self, topic: str, owner: str) -> str | None:
         """Returns the group in which the limit counts a topic; None if the limit does not concern the topic."""
-        if self.is_per_principal:
+        if self.per:
             return principal_group(owner) if owner else None
         return self.prefix if topic.startswith(self.prefix) else None
 
@@ -165,17 +166,14 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
         if change.after is None or group is None:
             return []
         had = Counts() if change.before is None else Counts(1, change.before.partitions)
-        added = Counts(1 - had.topics, change.after.partitions - had.partitions)
-        counts, of = change.counts(group), self._of(change.owner)
-        found = []
+        added = Counts(1, change.after.partitions) - had
+        counts, found = change.counts(group), []
+        of = change.owner if self.per else f"prefix '{self.prefix}'" if self.prefix else "the cluster"
         for name in ("topics", "partitions"):
             allowed, more, now = getattr(self, name), getattr(added, name), getattr(counts, name)
             if allowed and more > 0 and now + more > allowed:
                 found.append(f"{of} has {now} {name}, and {more} more would exceed the limit of {allowed}")
         return found
-
-    def _of(self, owner: str) -> str:
-        return owner if self.is_per_principal else f"prefix '{self.prefix}'" if self.prefix else "the cluster"
 
 
 class Scope(msgspec.Struct, frozen=True):

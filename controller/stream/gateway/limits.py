@@ -1,13 +1,13 @@
 """Counts of topics in other partitions, for the limits of rules: a gateway adds them to the commands that it sends.
 
 A worker knows only the topics of its own partitions. The gateway follows all partitions, and also counts its own
-commands that are not decided yet. So the commands of one gateway never exceed a limit together. Several gateways do not
-know the undecided commands of each other.
+commands that are not decided yet. It no longer counts a command that timed out, although a worker may still decide
+it. Then, and with several gateways, which do not know the undecided commands of each other, a limit can be exceeded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -35,60 +35,52 @@ class UndecidedCounts:
         """Returns the command with the counts of other partitions than `home` and of all undecided commands, if a limit
         concerns it."""
         try:
-            groups = limited_groups(self._partitions[home].state, command)
+            groups = sorted(limited_groups(self._partitions[home].state, command))
         except RulesError:  # rules of a newer release: the worker refuses the command
             return command
-        if not groups:
-            return command
-        return _stamped(command, {group: self._elsewhere(group, home) for group in groups})
+        totals = [(group, self._elsewhere(group, home)) for group in groups]
+        return replace(command, elsewhere=_stamps(totals)) if totals else command
 
     def sending(self, command: TopicCommand, expected: Decision, home: int) -> TopicCommand:
         """Returns the command to send: without the undecided commands of its own partition, which the worker decides
         before it. Counts the command until it is decided; `expected` is its likely decision."""
-        groups = [group for group, *_ in command.elsewhere]
-        if not groups:
+        if not command.elsewhere:
             return command
-        undecided = {group: self._counts.get((home, group), Counts()) for group in groups}
-        totals = {group: Counts(*total).minus(undecided[group]) for group, *total in command.elsewhere}
+        totals = [(group, Counts(*total) - self._undecided(group, home)) for group, *total in command.elsewhere]
         if not command.validate_only:
-            self._count(command, expected, home, groups)
-        return _stamped(command, totals)
-
-    def _count(self, command: TopicCommand, expected: Decision, home: int, groups: list[str]) -> None:
-        added = Counts()
-        for event in expected.events:
-            if isinstance(event, TopicCreated | PartitionsAdded):
-                added = added.plus(Counts(isinstance(event, TopicCreated), len(event.partitions)))
-        self._sent[command.request_id, command.topic] = home, groups, added
-        self._add(home, groups, added)
+            groups = [group for group, _ in totals]
+            new = [event for event in expected.events if isinstance(event, TopicCreated | PartitionsAdded)]
+            added = Counts(sum(isinstance(one, TopicCreated) for one in new), sum(len(one.partitions) for one in new))
+            self._sent[command.request_id, command.topic] = home, groups, added
+            self._add(home, groups, added)
+        return replace(command, elsewhere=_stamps(totals))
 
     def decided(self, request_id: RequestId, topic: TopicName) -> None:
         """Count a command no more. Without effect for one that is not counted."""
         sent = self._sent.pop((request_id, topic), None)
         if sent is not None:
             home, groups, added = sent
-            self._add(home, groups, Counts().minus(added))
+            self._add(home, groups, Counts() - added)
 
     def _on_records(self, records: Sequence[Recorded]) -> None:
         if self._sent:
             for record in records:
                 self.decided(record.cause.request_id, getattr(record.event, "topic", TopicName("")))
 
+    def _undecided(self, group: str, number: int) -> Counts:
+        return self._counts.get((number, group), Counts())
+
     def _elsewhere(self, group: str, home: int) -> Counts:
-        total = Counts()
-        for number, each in enumerate(self._partitions):
-            total = total.plus(self._counts.get((number, group), Counts()))
-            if number != home:
-                total = total.plus(each.state.topics.counts(group))
-        return total
+        others = (each.state.topics.counts(group) for number, each in enumerate(self._partitions) if number != home)
+        undecided = (self._undecided(group, number) for number in range(len(self._partitions)))
+        return sum((*others, *undecided), Counts())
 
     def _add(self, home: int, groups: Sequence[str], added: Counts) -> None:
         for key in ((home, group) for group in groups):
-            total = self._counts.pop(key, Counts()).plus(added)
+            total = self._counts.pop(key, Counts()) + added
             if total != Counts():
                 self._counts[key] = total
 
 
-def _stamped(command: TopicCommand, totals: Mapping[str, Counts]) -> TopicCommand:
-    counts = tuple((group, totals[group].topics, totals[group].partitions) for group in sorted(totals))
-    return replace(command, elsewhere=counts)
+def _stamps(totals: Iterable[tuple[str, Counts]]) -> tuple[tuple[str, int, int], ...]:
+    return tuple((group, total.topics, total.partitions) for group, total in totals)

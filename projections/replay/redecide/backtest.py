@@ -76,14 +76,14 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 class Effect(msgspec.Struct, frozen=True, gc=False):
     """The effect of the changes on one request; `change` is "" if there is none.
 
-    `refused_by` is the rule that refused the recorded request, "" if none did. `now_by` is the rule that would refuse
+    `was_rule` is the rule that refused the recorded request, "" if none did. `rule` is the rule that would refuse
     the request or, for `observed`, the rules that would object.
     """
 
     change: Change
     principal: str
-    refused_by: str
-    now_by: str
+    was_rule: str
+    rule: str
     api: str
     topic: str
     offset: int
@@ -104,8 +104,8 @@ def effects(requests: Iterable[RecordedRequest], tried: WhatIf, policies: Polici
         was = _result(Decision(tuple(events)))
         now_events, now = _decided(request.state(tried.over(request.cluster), is_tried=True), command, tried, policies)
         change = _change(was, now, events, now_events)
-        now_by, message = _wording(change, was, now)
-        by = command.principal, was.rule, now_by, command.api
+        rule, message = _wording(change, was, now)
+        by = command.principal, was.rule, rule, command.api
         yield Effect(change, *by, _subject(command), request.first.offset, message, request.log_partition)
 
 
@@ -166,14 +166,10 @@ def _result(decision: Decision) -> Result:
 def _change(was: Result, now: Result, recorded: Sequence[Event], events: Sequence[Event]) -> Change:
     if now.unjudged:
         return "unjudged"
-    if not was.code:
-        return _change_of_done(was, now, recorded, events)
-    if not now.code:
+    if was.code and not now.code:
         return "let-through"
-    return "" if (was.code, was.rule) == (now.code, now.rule) else "refused-otherwise"
-
-
-def _change_of_done(was: Result, now: Result, recorded: Sequence[Event], events: Sequence[Event]) -> Change:
+    if was.code:
+        return "" if (was.code, was.rule) == (now.code, now.rule) else "refused-otherwise"
     if now.code:
         return "failed" if now.verdict is not None and now.verdict.outcome == "failed" else "refused"
     if _without_verdict(recorded) != _without_verdict(events):
@@ -190,17 +186,17 @@ def _without_verdict(events: Sequence[Event]) -> list[Event]:
 
 _EXAMPLES = pa.list_(pa.struct(list(arrow_schema(("log_partition", "offset", "topic", "message")))))
 COUNTS = arrow_schema(
-    ("change", "principal", "refused_by", "now_by", "api", "count", "examples", "failure"),
-    **dict.fromkeys(("change", "refused_by", "now_by", "failure"), pa.string()),
+    ("change", "principal", "was_rule", "rule", "api", "count", "examples", "failure"),
+    **dict.fromkeys(("change", "was_rule", "rule", "failure"), pa.string()),
     examples=_EXAMPLES,
 )
 """The number of requests of a principal through one API with the same change by the same rules (see `Effect`), with the
 first of them. `failure` is instead the error of a policy on closing."""
 _TALLY = f"""
-select change, principal, refused_by, now_by, api, sum(count)::bigint as count,
+select change, principal, was_rule, rule, api, sum(count)::bigint as count,
        list_sort(flatten(list(examples)))[:{EXAMPLES_MAX}] as examples, failure
-from counts group by change, principal, refused_by, now_by, api, failure
-order by list_position({list(CHANGES)}, change), count desc, principal, refused_by, now_by, api
+from counts group by change, principal, was_rule, rule, api, failure
+order by list_position({list(CHANGES)}, change), count desc, principal, was_rule, rule, api
 """
 
 
@@ -215,7 +211,7 @@ def tally(rows: Iterable[Row]) -> pa.Table:
 def counted(one: Effect) -> Row:
     """An effect as a row of COUNTS; if there is none, without an example."""
     examples = [(one.log_partition, one.offset, one.topic, one.message)] if one.change else []
-    return one.change, one.principal, one.refused_by, one.now_by, one.api, 1, examples, None
+    return one.change, one.principal, one.was_rule, one.rule, one.api, 1, examples, None
 
 
 # The whole log.
@@ -285,8 +281,8 @@ def _lines(counts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _count_lines(one: Mapping[str, Any]) -> Iterator[str]:
-    was = f", was refused by {one['refused_by']}" if one["refused_by"] else ""
-    now = f", now by {one['now_by']}" if one["now_by"] else ""
+    was = f", was refused by {one['was_rule']}" if one["was_rule"] else ""
+    now = f", now by {one['rule']}" if one["rule"] else ""
     yield f"  {one['count']:>7} x {one['principal']} over {one['api']}{was}{now}"
     for example in one["examples"][:EXAMPLES_PRINTED_MAX]:
         message = f": {example['message']}" if example["message"] else ""

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
-import msgspec
 import pyarrow as pa
 
 from controller.machine.apply import CannotApply, apply_topic
@@ -33,12 +33,8 @@ SCHEMA = pa.schema(
 """A change of the counts of a group of topics."""
 
 
-class _Series(msgspec.Struct):
-    """The counts of a group after the events at some offsets."""
-
-    offsets: list[int] = []
-    times: list[int] = []
-    counts: list[Counts] = []
+_Series = list[tuple[int, int, Counts]]
+"""Offsets and times of events, in order, with the counts of a group after each."""
 
 
 class CountHistory:
@@ -47,26 +43,23 @@ class CountHistory:
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self._series: dict[str, dict[int, _Series]] = {}
         for log_partition, offset, at_ms, group, topics, partitions in sorted(rows):
-            series = self._series.setdefault(group, {}).setdefault(log_partition, _Series())
-            last = series.counts[-1] if series.counts else Counts()
-            series.offsets.append(offset)
-            series.times.append(at_ms)
-            series.counts.append(last.plus(Counts(topics, partitions)))
+            series = self._series.setdefault(group, {}).setdefault(log_partition, [])
+            last = series[-1][2] if series else Counts()
+            series.append((offset, at_ms, last + Counts(topics, partitions)))
 
     def before(self, group: str, log_partition: int, offset: int) -> Counts:
         """The counts in a partition of the log before an offset."""
-        series = self._series.get(group, {}).get(log_partition, _Series())
-        place = bisect_left(series.offsets, offset)
-        return series.counts[place - 1] if place else Counts()
+        return _before(self._series.get(group, {}).get(log_partition, []), 0, offset)
 
     def elsewhere(self, group: str, log_partition: int, at_ms: int) -> Counts:
         """The counts in the other partitions of the log before a time."""
-        total = Counts()
-        for other, series in self._series.get(group, {}).items():
-            place = bisect_left(series.times, at_ms)
-            if place and other != log_partition:
-                total = total.plus(series.counts[place - 1])
-        return total
+        others = (one for other, one in self._series.get(group, {}).items() if other != log_partition)
+        return sum((_before(series, 1, at_ms) for series in others), Counts())
+
+
+def _before(series: _Series, field: int, end: int) -> Counts:
+    place = bisect_left(series, end, key=itemgetter(field))
+    return series[place - 1][2] if place else Counts()
 
 
 def count_history(runner: Runner, ref: Ref, ends: Ends, texts: Iterable[str], begin: Beginning) -> CountHistory:
@@ -91,8 +84,8 @@ def limits_of(texts: Iterable[str]) -> list[Limit]:
 
 def changes(shards: Iterable[Shard], limits: Sequence[Limit]) -> Iterator[Row]:
     """Rows of SCHEMA for some shards."""
-    prefixes = {limit.prefix for limit in limits if not limit.is_per_principal}
-    counts_principals = any(limit.is_per_principal for limit in limits)
+    prefixes = {limit.prefix for limit in limits if not limit.per}
+    counts_principals = any(limit.per for limit in limits)
     for log_partition, _, events in shards:
         topic: Topic | None = None
         for offset, value in events:

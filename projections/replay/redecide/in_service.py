@@ -25,15 +25,7 @@ from projections.replay.redecide.backtest import count_effects, tally
 from projections.replay.redecide.whatif import WhatIf
 from projections.replay.runner import InProcess
 from projections.replay.shards import AT_FIRST, Row, newest_snapshot, rows_of
-from projections.views.backtests import (
-    LIMIT_S,
-    BacktestGroupView,
-    BacktestView,
-    Past,
-    RulesTestView,
-    Task,
-    TriedRequestView,
-)
+from projections.views.backtests import LIMIT_S, BacktestGroupView, BacktestView, Past, RulesTestView, Task
 
 NICENESS = 10
 GROUPS_MAX, REQUESTS_MAX = 500, 1_000
@@ -41,11 +33,6 @@ GROUPS_MAX, REQUESTS_MAX = 500, 1_000
 MESSAGE_CHARS_MAX = 500
 EVENTS_MAX = 1_000_000
 """They take about half a gigabyte of memory while they are sorted."""
-
-
-def test(task: Task) -> RulesTestView:
-    """The examples of the rules that do not hold, and the defaults that they refuse. Raises RulesError."""
-    return RulesTestView.of(read_rules(task.text), task.at_ms)
 
 
 def backtest(text: str, past: Past) -> BacktestView:
@@ -83,19 +70,12 @@ def backtest(text: str, past: Past) -> BacktestView:
 def _groups(counts: Sequence[dict[str, Any]], has_partitions: bool) -> Iterator[BacktestGroupView]:
     room = REQUESTS_MAX
     for one in counts:
-        examples = one["examples"][:room]
-        room -= len(examples)
-        requests = tuple(
-            TriedRequestView(
-                offset=each["offset"],
-                partition=each["log_partition"] if has_partitions else None,
-                topic=each["topic"],
-                message=shortened(each["message"], MESSAGE_CHARS_MAX),
-            )
-            for each in examples
-        )
-        by = {"rule": one["now_by"], "was_rule": one["refused_by"], "principal": one["principal"], "api": one["api"]}
-        yield BacktestGroupView(change=one["change"], count=one["count"], requests=requests, **by)
+        requests = one["examples"][:room]
+        room -= len(requests)
+        for each in requests:
+            each["partition"] = each["log_partition"] if has_partitions else None
+            each["message"] = shortened(each["message"], MESSAGE_CHARS_MAX)
+        yield msgspec.convert({**one, "requests": requests}, BacktestGroupView)
 
 
 def main() -> None:
@@ -104,7 +84,10 @@ def main() -> None:
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
     answer: BacktestView | RulesTestView | str
     try:
-        answer = test(task) if task.past is None else backtest(task.text, task.past)
+        if task.past is None:
+            answer = RulesTestView.of(read_rules(task.text), task.at_ms)
+        else:
+            answer = backtest(task.text, task.past)
     except UserError as error:
         answer = str(error)
     sys.stdout.buffer.write(msgspec.json.encode(answer))

@@ -147,7 +147,7 @@ class _CountedTopics(DictTopics):
         counts = of.counts.before(group, of.log_partition, of.first.offset)
         if not self._is_tried or (command is not None and any(group == known for known, *_ in command.elsewhere)):
             return counts
-        return counts.plus(of.counts.elsewhere(group, of.log_partition, of.first.at_ms))
+        return counts + of.counts.elsewhere(group, of.log_partition, of.first.at_ms)
 
 
 def fold_requests(

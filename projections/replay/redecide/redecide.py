@@ -22,7 +22,6 @@ import msgspec
 import pyarrow as pa
 
 from controller.machine.decide import decide_in_full
-from controller.machine.state import Cluster
 from controller.release import RELEASE
 from events.catalog import Cause, Event, PartitionsAdded, Recorded, TopicCreated
 from events.codec import encode_event
@@ -31,13 +30,10 @@ from projections.replay.log.columns import arrow_schema
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import RecordedRequest, fold_requests
-from projections.replay.redecide.whatif import Pairs
 from projections.replay.runner import Runner
 from projections.replay.shards import Row
 from projections.text.wording import event_text, many
 
-SETTINGS_TRIED = 16
-"""How many of the log's settings, from the newest on, are tried as the cause of a difference."""
 SHOWN_CHARS_MAX = 400  # of each side of a difference
 NOTHING = "nothing"
 DIFFERENCES_PER_BUCKET_MAX, CAUSES_PER_BUCKET_MAX = 1000, 100
@@ -127,14 +123,14 @@ def difference(request: RecordedRequest, release: str) -> Difference | None:
     if request.command is None:
         return _difference(request, first, NOTHING, "the log holds no request that led to these events")
     try:
-        now = _decided(request, request.cluster)
+        now = _decided(request)
     except Exception as error:
         why = f"this release ({release}) fails on this request"
         return _difference(request, first, f"{type(error).__name__}: {error}", why)
     if _bytes(now) == recorded:
         return None
     before, after = _first_difference(request.records, now)
-    return _difference(request, before, after, _why(request, recorded, release))
+    return _difference(request, before, after, _why(request, release))
 
 
 def _difference(request: RecordedRequest, recorded: str, now: str, why: str) -> Difference:
@@ -147,12 +143,12 @@ def _difference(request: RecordedRequest, recorded: str, now: str, why: str) -> 
 # Deciding again, and describing the difference.
 
 
-def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]:
+def _decided(request: RecordedRequest) -> tuple[Recorded, ...]:
     """The records that this release would write for a request, numbered like the recorded ones."""
     command = request.command
     assert command is not None, "whoever decides again knows the command"
     cause = Cause(type(command).__name__, command.request_id)
-    events = decide_in_full(request.state(cluster), command).events
+    events = decide_in_full(request.state(), command).events
     return tuple(Recorded(request.first.offset, command.at_ms, cause, event) for event in events)
 
 
@@ -196,74 +192,18 @@ def _words(event: Event) -> str:
 # The cause of a difference.
 
 
-def _why(request: RecordedRequest, recorded: list[bytes], release: str) -> str:
+def _why(request: RecordedRequest, release: str) -> str:
     before = [one for one in request.timeline.settings_changes if one[0] < request.first.offset]
     if not before:
         return "no settings are recorded before it"
     offset, settings = before[-1]
-    by_inputs = _other_settings(request, recorded, offset) or _other_brokers(request)
-    if by_inputs:
-        return by_inputs
-    decided_by, since = settings.release, f"effective since offset {offset}"
-    if decided_by != release:
-        return f"release {decided_by} ({since}) decided it; the rules of this release, {release}, are others"
-    return f"release {release} ({since}), which is this one, has recorded it: its rules or the log were changed"
-
-
-def _other_settings(request: RecordedRequest, recorded: list[bytes], since: int) -> str:
-    """Other settings than the effective ones, which are those of the offset `since`, if these lead to the recorded
-    result; as text, else ""."""
-    for pairs, origin in _candidates(request):
-        if _gives(request, pairs, recorded):
-            changed = _changed(dict(request.cluster.settings_pairs), dict(pairs))
-            of = f"the settings of offset {since} are effective"
-            return f"with {changed} it is decided as recorded{origin}; {of}"
-    return ""
-
-
-def _gives(request: RecordedRequest, pairs: Pairs, recorded: list[bytes]) -> bool:
-    try:
-        return _bytes(_decided(request, request.cluster.with_settings(pairs))) == recorded
-    except Exception:
-        return False  # invalid settings, or a decision that fails with them
-
-
-def _candidates(request: RecordedRequest) -> Iterator[tuple[Pairs, str]]:
-    """Settings to try: one key changed as the record suggests, then those of other times."""
-    mine = dict(request.cluster.settings_pairs)
-    for key, value in _suggested(request):
-        if mine.get(key) != value:
-            yield tuple(sorted({**mine, key: value}.items())), ""
-    for offset, other in request.timeline.settings_changes[-SETTINGS_TRIED:]:
-        if other.settings != request.cluster.settings_pairs:
-            yield other.settings, f" (settings of offset {offset})"
-
-
-def _suggested(request: RecordedRequest) -> Iterator[tuple[str, str]]:
-    settings = request.cluster.settings
-    yield "delete.topic.enable", "false" if settings.delete_topic_enable else "true"
-    placeholders = settings.enable_under_replicated_topic_creation
-    yield "enable.under.replicated.topic.creation", "false" if placeholders else "true"
-    yield "create.topic.policy.class.name", ""
-    for record in request.records:
-        event = record.event
-        if isinstance(event, TopicCreated):
-            yield "num.partitions", str(len(event.partitions))
-            yield "default.replication.factor", str(event.replication_factor)
-
-
-def _changed(before: dict[str, str], after: dict[str, str]) -> str:
-    keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-    return ", ".join(f"{key}={after.get(key, '(not set)')} instead of {before.get(key, '(not set)')}" for key in keys)
-
-
-def _other_brokers(request: RecordedRequest) -> str:
-    """A text if the recorded placement chose from other brokers than those live by the broker events before it."""
-    for record in request.records:
-        event = record.event
+    for event in (record.event for record in request.records):
         if isinstance(event, TopicCreated | PartitionsAdded) and event.live_brokers != request.cluster.live:
             return (
                 f"it was placed on the live brokers {list(event.live_brokers)}, but by the broker events before it "
                 f"{list(request.cluster.live)} were live"
             )
-    return ""
+    decided_by, since = settings.release, f"effective since offset {offset}"
+    if decided_by != release:
+        return f"release {decided_by} ({since}) decided it; the rules of this release, {release}, are others"
+    return f"release {release} ({since}), which is this one, has recorded it: its rules or the log were changed"

@@ -81,7 +81,7 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
 def shown(found: list[Effect]) -> list[tuple[str, str, str, str]]:
     """Change, principal, rule and topic of each effect, in log order."""
     in_order = sorted(found, key=lambda effect: effect.offset)
-    return [(one.change, one.principal, one.now_by or one.refused_by, one.topic) for one in in_order]
+    return [(one.change, one.principal, one.rule or one.was_rule, one.topic) for one in in_order]
 
 
 def test_kip_409_creates_with_too_few_brokers_are_let_through() -> None:
@@ -93,7 +93,7 @@ def test_kip_409_creates_with_too_few_brokers_are_let_through() -> None:
         ("refused-otherwise", "User:alice", "validation:under-replicated-floor", "deepest"),
         ("let-through", "User:alice", "validation:live-brokers", "a"),
     ]
-    assert [(one.refused_by, one.now_by) for one in found if one.topic == "deepest"] == [
+    assert [(one.was_rule, one.rule) for one in found if one.topic == "deepest"] == [
         ("validation:live-brokers", "validation:under-replicated-floor")
     ]
     assert found[0].message.startswith("Unable to replicate the partition 3 time(s)"), found[0]
@@ -263,7 +263,7 @@ def test_backtest_counts_equal_a_plain_loop_over_random_logs(trial: WhatIf, walk
     found = Counter(
         (one.change, one.principal)
         for one in all_of(log, trial)
-        if one.change in ("refused", "let-through", "unjudged") and one.now_by != "auto.create.topics.enable"
+        if one.change in ("refused", "let-through", "unjudged") and one.rule != "auto.create.topics.enable"
     )
     assert found == plainly(log, trial), "\n".join(f"{one.offset} {one.cause.command} {one.event}" for one in log)
 
@@ -287,7 +287,7 @@ def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
 def test_backtest_examples_are_the_first_requests_of_each_count() -> None:
     found = counts_of(all_of(story(STORY).log, what_if((POLICY,), (("policy.partitions.max", "0"),))))
     refused = next(one for one in found if one["principal"] == "User:alice" and one["api"] == "CreateTopics")
-    assert (refused["change"], refused["refused_by"], refused["now_by"]) == ("refused", "", "policy:partitions")
+    assert (refused["change"], refused["was_rule"], refused["rule"]) == ("refused", "", "policy:partitions")
     assert refused["count"] == 2
     assert [example["topic"] for example in refused["examples"]] == ["a", "one"]
 
@@ -376,7 +376,7 @@ def test_reassignments_elections_and_broker_configs_are_tried(tmp_path: Path) ->
         rig.put(command(rig, line))
     options = Options(settings=(("topic.rules.file", str(tmp_path / "rules.toml")),))
     outcome = run_backtest(InProcess(), written(tmp_path / "log", rig.log), options)
-    listed = {(row["api"], row["principal"], row["now_by"], row["examples"][0]["topic"]) for row in outcome.rows}
+    listed = {(row["api"], row["principal"], row["rule"], row["examples"][0]["topic"]) for row in outcome.rows}
     assert listed == {
         ("ElectLeaders", "User:alice", "policy:rules/still", "t"),
         ("AlterPartitionReassignments", "User:alice", "policy:rules/still", "t"),
