@@ -144,7 +144,7 @@ def _from_scratch(parser: _Parser) -> None:
 
 def _of_invariants(parser: _Parser) -> None:
     _from_export(parser)
-    of_checks = "with --local, check these too: queries for violations, each after a comment `-- NAME: REQUIREMENT`"
+    of_checks = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
     parser.add_argument("--checks", type=Path, metavar="FILE.sql", help=of_checks)
 
 

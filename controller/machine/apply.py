@@ -30,7 +30,19 @@ class CannotApply(UserError, AssertionError):
 
 def apply(state: State, record: Recorded) -> ShardKey:
     """Applies an event to `state`. Returns the shard key of its topic; "" for a cluster event. Raises CannotApply."""
-    (key,) = apply_all(state, (record,))
+    event = record.event
+    on_topic = _TOPIC_EVENTS.get(type(event))
+    if on_topic is None:
+        state.cluster = apply_cluster(state.cluster, record)
+        return CLUSTER_SHARD
+    key = shard_key(event.topic)  # type: ignore[union-attr]
+    if on_topic is _unchanged:
+        return key
+    before = state.topics.get(key)
+    after = on_topic(before, event, record)
+    if after is not before:
+        state.topics.put(key, after)
+        _track_waiting(state, key, before, after)
     return key
 
 

@@ -90,6 +90,27 @@ def read_checkpoint(file: Path, rules: str) -> Checkpoint | None:
     return Checkpoint(runs, found, partitions) if of_rules == rules else None
 
 
+def complete(
+    history: duckdb.DuckDBPyConnection,
+    before: Iterable[Run],
+    earlier: Callable[[Shards], Batches],
+    more: Iterable[tuple[int, str]],
+) -> Shards:
+    """Insert the earlier events of all shards that have new events, and of the shards `more`, into `stored_events`, and
+    create the view `offset_runs` of all events. Returns these shards."""
+    create_views(history, only=("offset_runs",))
+    runs = (*before, *history.sql("from offset_runs").to_arrow_table().to_pylist())
+    history.execute("drop view offset_runs")
+    shards: dict[int, set[str]] = {run["log_partition"]: {""} for run in runs}
+    new = history.execute("select distinct log_partition, shard from stored_events").fetchall()
+    for partition, shard in (*new, *more):
+        shards[partition].add(shard)
+    history.register("earlier", pa.RecordBatchReader.from_batches(arrow_schema(COLUMNS), earlier(shards)))
+    history.execute("insert into stored_events by name from earlier")
+    history.register("offset_runs", pa.Table.from_pylist(list(joined(runs)), RUNS))
+    return shards
+
+
 def ends_of_runs(runs: Iterable[Run]) -> dict[int, int]:
     """The offset after the last event, by log partition."""
     return {run["log_partition"]: run["last"] + 1 for run in sorted(runs, key=lambda run: run["last"])}
@@ -202,26 +223,23 @@ def check_growth(
     middle of a decision.
     """
     with history_of(new, arrow_schema(COLUMNS)) as history:
-        create_views(history, only=("offset_runs",))
-        runs = (*before.runs, *history.sql("from offset_runs").to_arrow_table().to_pylist())
-        history.execute("drop view offset_runs")
-        shards: dict[int, set[str]] = {run["log_partition"]: {""} for run in runs}
-        with_new = history.execute("select distinct log_partition, shard from stored_events").fetchall()
-        for partition, shard in (*with_new, *last):
-            shards[partition].add(shard)
-        history.register("earlier", pa.RecordBatchReader.from_batches(arrow_schema(COLUMNS), earlier(shards)))
-        history.execute("insert into stored_events by name from earlier")
-        history.register("offset_runs", pa.Table.from_pylist(list(joined(runs)), RUNS))
+        shards = complete(history, before.runs, earlier, last)
         result = check(history, settle_ms=settle_ms, given=("offset_runs",), others=before.partitions)
         ((read,),) = history.execute("select count(*) from stored_events").fetchall()
     found = [dict(row) for row in before.found if row["shard"] not in shards.get(row["log_partition"], ())]
     return result._replace(rows=[*found, *result.rows], read=read)
 
 
-def check_in_buckets(runner: Runner, events: Events, limit: int | None = None, keep: bool = False) -> Result:
-    """Check the built-in invariants in buckets of the shards. This process runs the queries of views that need the
-    whole log, such as `broker_spans`. Raises ReplayError."""
-    every = invariants()
+def check_in_buckets(
+    runner: Runner,
+    events: Events,
+    wanted: Sequence[Invariant] = (),
+    limit: int | None = None,
+    keep: bool = False,
+) -> Result:
+    """Check events in buckets of the shards. This process runs the queries of views that need the whole log, such as
+    `broker_spans`. Raises ReplayError."""
+    every = tuple(wanted) or invariants()
     whole = [one._replace(queries=tuple(query for query in one.queries if _WHOLE.search(query))) for one in every]
     rest = [one._replace(queries=tuple(query for query in one.queries if not _WHOLE.search(query))) for one in every]
 

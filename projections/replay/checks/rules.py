@@ -15,6 +15,7 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 import duckdb
+import msgspec
 
 from projections.replay.checks.history import statements, text_of, views
 from projections.replay.outcome import ReplayError
@@ -87,6 +88,43 @@ def parsed(text: str) -> tuple[Invariant, ...]:
     if twice:
         raise ReplayError(f"duplicate invariant names: {', '.join(twice)}")
     return tuple(found)
+
+
+def across_topics(query: str) -> str:
+    """The part of a query that may compare different topics, so that the query needs the whole log; "" if there is
+    none."""
+    with duckdb.connect() as database:
+        ((text,),) = database.execute("select json_serialize_sql(?)", [query]).fetchall()
+        known = database.execute("select function_name from duckdb_functions() where function_type = 'aggregate'")
+        aggregates = {name for (name,) in known.fetchall()}
+    for node in _nodes(msgspec.json.decode(text)):
+        if node.get("class") == "WINDOW" and not _by_topic(node["partitions"]):
+            return "a window that is not partitioned by topic"
+        if node.get("type") == "JOIN" and not _by_topic(node["condition"], node["using_columns"]):
+            return "a join that is not on topic"
+        if node.get("type") == "LIMIT_MODIFIER":
+            return "a limit"
+        if node.get("type") == "SELECT_NODE":
+            columns, keys = [node["select_list"], node["having"]], node["group_expressions"]
+            functions = [one["function_name"] for one in _nodes(columns) if one.get("class") == "FUNCTION"]
+            if node["aggregate_handling"] != "STANDARD_HANDLING":
+                keys = columns  # group by all
+            if (keys or not aggregates.isdisjoint(functions)) and not _by_topic(keys):
+                return "an aggregate that is not grouped by topic"
+    return ""
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """The nodes of a query that DuckDB has parsed."""
+    if isinstance(tree, dict):
+        yield tree
+    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(one)
+
+
+def _by_topic(tree: Any, using: Sequence[str] = ()) -> bool:
+    names = [name for node in _nodes(tree) for name in node.get("column_names", ())]
+    return any(name in ("topic", "shard") for name in (*names, *using))
 
 
 def violations(

@@ -24,6 +24,7 @@ from projections.replay.checks.rules import COLUMNS as VIOLATION
 from projections.replay.checks.rules import (
     Found,
     Invariant,
+    across_topics,
     invariants,
     parsed,
     read_invariants,
@@ -237,11 +238,31 @@ def test_a_failing_sql_query_names_its_invariant() -> None:
         check(history, parsed("-- mine: fails\nselect * from no_such_views"))
 
 
-def test_spark_rejects_checks_of_users(history: LogRef, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("select topic, 'x' as seen, 'y' as expected from topic_lives where since > 3", ""),
+        ("select topic, count(*) from topic_lives group by topic", ""),
+        ("select topic, count(*) from topic_lives group by all", ""),
+        ("select lag(since) over (partition by shard order by since) from topic_lives", ""),
+        ("select l.topic from topic_lives l join requests r on r.topic = l.topic", ""),
+        ("select count(*) from topic_lives", "an aggregate that is not grouped by topic"),
+        ("select distinct on (seen) len(topic) as seen from topic_lives limit 3", "a limit"),
+        ("select topic from topic_lives where since = (select max(since) from topic_lives)", "an aggregate"),
+        ("select lag(topic) over (order by since) from topic_lives", "a window that is not partitioned by topic"),
+        ("select a.topic from topic_lives a, topic_lives b where a.since = b.until", "a join that is not on topic"),
+    ],
+)
+def test_across_topics_detects_queries_that_join_topics(query: str, why: str) -> None:
+    assert across_topics(query).startswith(why)
+    assert bool(across_topics(query)) == bool(why)
+
+
+def test_spark_rejects_a_check_across_topics(history: LogRef, tmp_path: Path) -> None:
     file = tmp_path / "own.sql"
     file.write_text("-- few-topics: there are few topics\nselect count(*) as seen from topic_lives having count(*) > 3")
     options = Options(more={"checks": str(file)})
-    with pytest.raises(ReplayError, match="add --local"):
+    with pytest.raises(ReplayError, match=r"few-topics has an aggregate .* run it with --local"):
         run_invariants(cast("Runner", None), history, options)
     assert run_invariants(InProcess(), history, options).found
 
