@@ -102,7 +102,7 @@ def effects(requests: Iterable[RecordedRequest], tried: WhatIf, policies: Polici
             raise ReplayError(f"{request.broken or f'no request led to offset {request.first.offset}'}; {MORE}")
         command, events = request.command, [record.event for record in request.records]
         was = _result(Decision(tuple(events)))
-        now_events, now = _decided(request.state(tried.over(request.cluster), is_tried=True), command, tried, policies)
+        now_events, now = _decided(request.state(tried.over(request.cluster)), command, tried, policies)
         change = _change(was, now, events, now_events)
         rule, message = _wording(change, was, now)
         by = command.principal, was.rule, rule, command.api

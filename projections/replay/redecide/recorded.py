@@ -125,13 +125,13 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
     def first(self) -> catalog.Recorded:
         return self.records[0]
 
-    def state(self, cluster: Cluster, is_tried: bool = False) -> State:
-        """The state before the request, with this `cluster`. Over Kafka, limits count those topics of other partitions
-        that the command has; if other rules are tried, all topics of other partitions."""
-        topics = _CountedTopics(self, is_tried)
+    def state(self, tried: Cluster | None = None) -> State:
+        """The state before the request, with the cluster to try if one is given. Over Kafka, limits count those topics
+        of other partitions that the command has; limits that are tried count all of them."""
+        topics = _CountedTopics(self, tried is not None)
         if self.topic is not None:
             topics[self.shard] = self.topic
-        return State(topics, cluster)
+        return State(topics, tried or self.cluster)
 
 
 class _CountedTopics(DictTopics):
