@@ -13,7 +13,7 @@ from controller.controller_api import ControllerApi
 from controller.http.permissions import Reader
 from controller.http.requests import At
 from projections.queries import overviews
-from projections.queries.health import process_issue
+from projections.queries.health import issue
 from projections.queries.overviews import Present
 from projections.queries.topics import Counted
 from projections.queries.whatif import ALLOWED, WhatIf
@@ -46,29 +46,27 @@ def _process_issues(api: ControllerApi) -> Iterator[IssueView]:
     status, brokers_error, archive_error = api.controller.status(), api.brokers_error(), api.archive_error()
     if status.failure is not None:
         text = "this process has failed and decides nothing"
-        yield process_issue("controller-failed", text, str(status.failure), "restart it; its log has the trace")
+        yield issue("controller-failed", text, str(status.failure), "restart it; its log has the trace")
     if status.storage_error is not None and api.decides_here:
         text = "the log cannot be written: requests are answered KAFKA_STORAGE_ERROR"
-        yield process_issue(
-            "log-not-writable", text, status.storage_error, "free or repair the disk; it then continues"
-        )
+        yield issue("log-not-writable", text, status.storage_error, "free or repair the disk; it then continues")
     elif status.storage_error is not None:
         text = "this gateway is stale: its answers may be old, and it accepts no requests"
         step = "check Kafka, and the network between Kafka and this gateway"
-        yield process_issue("stale-gateway", text, status.storage_error, step)
+        yield issue("stale-gateway", text, status.storage_error, step)
     if brokers_error is not None and api.quorum is not None:
         voters = ", ".join(f"{one.node_id} at {one.host}:{one.port}" for one in api.quorum().voters)
         cause = f"{brokers_error}; voters: {voters}" if voters else brokers_error
         text, step = "the controller quorum decides nothing here", "start or reconnect a majority of the voters"
-        yield process_issue("quorum-without-majority", text, cause, step, ("/quorum",))
+        yield issue("quorum-without-majority", text, cause, step, evidence=("/quorum",))
     elif brokers_error is not None:
         text = "decisions are not carried out: the target cluster is unreachable"
-        yield process_issue("cluster-unreachable", text, brokers_error, "check the cluster and the network to it")
+        yield issue("cluster-unreachable", text, brokers_error, "check the cluster and the network to it")
     if archive_error is not None:
         text = "the log is not archived"
-        yield process_issue("archive-lost", text, archive_error, "repair the archive; archiving then continues")
+        yield issue("archive-lost", text, archive_error, "repair the archive; archiving then continues")
     if not api.cluster.release:
-        yield process_issue("starting", "the settings are not recorded yet", "this process is starting", "wait")
+        yield issue("starting", "the settings are not recorded yet", "this process is starting", "wait")
 
 
 @get("/whatif")

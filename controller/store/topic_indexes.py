@@ -185,12 +185,8 @@ class Tallies(msgspec.Struct, frozen=True, array_like=True):
         return broker_id in self.brokers
 
     def plus(self, other: Tallies) -> Tallies:
-        """The sums of both."""
+        """The sums of both, or these sums after the changes `other`."""
         return Tallies(_sums(self.brokers, other.brokers), _sums(self.situations, other.situations))
-
-    def changed(self, loads: Mapping[int, tuple[int, int]], moves: Moves) -> Tallies:
-        """These sums after changes of loads and of situations."""
-        return Tallies(_sums(self.brokers, loads), _sums(self.situations, moves))
 
 
 Moves = dict[Situation, tuple[int, int]]
@@ -245,25 +241,21 @@ class HealthIndex:
                 continue
             _add_loads(loads, removed, -1)
             _add_loads(loads, added, 1)
-            entry, gained = UNHEALTHY + key.encode(), _NO_SITUATIONS if after is None else _situations(after, added)
+            entry, gained = UNHEALTHY + key.encode(), situations(after, added)
             stored = None if before is None else self._log.get(entry)
             if stored is None and not gained:
                 continue
             was = _NO_SITUATIONS if stored is None else _decode_unhealthy(stored).situations
-            now: Situations = {}
-            if before is not None and after is not None:
-                now = Counter(was)
-                now.subtract(_situations(before, removed))
-                now.update(gained)
-                now = {one: count for one, count in now.items() if count}
-            elif after is not None:
-                now = gained
+            counts = Counter(was)
+            counts.subtract(situations(before, removed))
+            counts.update(gained)
+            now = {one: count for one, count in counts.items() if count}
             if now != was:
                 puts[entry] = _encode(Unhealthy(after.name, now)) if after is not None and now else None
                 add_move(moves, was, now)
         if not moves and not any(load != (0, 0) for load in loads.values()):
             return
-        tallies = self.tallies.changed(loads, moves)
+        tallies = self.tallies.plus(Tallies(loads, moves))
         if tallies != self.tallies:
             puts[TALLIES] = _encode(tallies)
             self.tallies = tallies
@@ -279,9 +271,18 @@ def tallied(topics: Iterable[Topic]) -> Tallies:
     return Tallies(loads, moves)
 
 
-def situations(topic: Topic) -> Situations:
-    """The situations of the unhealthy partitions of a topic."""
-    return _situations(topic, topic.partitions)
+def situations(topic: Topic | None, among: Iterable[Partition] | None = None) -> Situations:
+    """The situations of the unhealthy partitions of a topic, or of those among some."""
+    if topic is None:
+        return _NO_SITUATIONS
+    partitions = topic.partitions if among is None else among
+    unhealthy = [one for one in partitions if len(one.isr) < len(one.replicas) or one.leader == NO_LEADER]
+    if not unhealthy:
+        return _NO_SITUATIONS
+    explicit_isr, explicit_unclean = _configs(topic)
+    min_isr = int(explicit_isr) if explicit_isr is not None and explicit_isr.isdecimal() else None
+    unclean = None if explicit_unclean is None else explicit_unclean.lower() == "true"
+    return Counter(_situation(one, min_isr, unclean) for one in unhealthy)
 
 
 def unhealthy(log: EventLog) -> Iterator[Unhealthy]:
@@ -307,16 +308,6 @@ def _configs(topic: Topic) -> tuple[str | None, str | None]:
         return None, None
     configs = dict(topic.configs)
     return configs.get(MIN_INSYNC_REPLICAS), configs.get(UNCLEAN_ELECTION)
-
-
-def _situations(topic: Topic, partitions: Iterable[Partition]) -> Situations:
-    unhealthy = [one for one in partitions if len(one.isr) < len(one.replicas) or one.leader == NO_LEADER]
-    if not unhealthy:
-        return _NO_SITUATIONS
-    explicit_isr, explicit_unclean = _configs(topic)
-    min_isr = int(explicit_isr) if explicit_isr is not None and explicit_isr.isdecimal() else None
-    unclean = None if explicit_unclean is None else explicit_unclean.lower() == "true"
-    return Counter(_situation(one, min_isr, unclean) for one in unhealthy)
 
 
 def _situation(one: Partition, min_isr: int | None, unclean: bool | None) -> Situation:

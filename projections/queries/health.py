@@ -11,9 +11,9 @@ Times and reasons come from the events of the awaited brokers, or of an example 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
 from controller.machine.readiness import not_propagated
@@ -23,10 +23,10 @@ from events.catalog import PartitionChanged, PartitionsAdded, TopicCreated
 from events.names import BrokerId
 from projections.queries.events import newest_of_topic
 from projections.queries.query import Ends, Queries
-from projections.text.points_in_time import iso
 from projections.text.wording import many
 from projections.views.brokers import BrokerView
 from projections.views.issues import IssueKind, IssueView, Severity
+from projections.views.view import maybe_iso
 
 ISSUES_MAX = 20
 EXAMPLES_MAX = 3
@@ -39,29 +39,25 @@ SLOW_MS = 1000
 _PLACING = PartitionChanged | PartitionsAdded | TopicCreated
 Brokers = Mapping[BrokerId, BrokerView]
 
-_TEXTS: Mapping[str, tuple[str, str]] = {
-    "offline": ("is offline", "are offline"),
-    "under-min-isr": (
-        "has fewer in-sync replicas than min.insync.replicas: producers with acks=all are refused",
-        "have fewer in-sync replicas than min.insync.replicas: producers with acks=all are refused",
-    ),
-    "unclean-risk": (
-        "has one in-sync replica and allows unclean leader election: if this replica fails, records are lost",
-        "have one in-sync replica and allow unclean leader election: if it fails, records are lost",
-    ),
-    "at-min-isr": (
-        "has just min.insync.replicas replicas in sync: with one less it refuses producers with acks=all",
-        "have just min.insync.replicas replicas in sync: with one less they refuse producers with acks=all",
-    ),
-    "placeholders": ("has replicas without a broker (KIP-409)", "have replicas without a broker (KIP-409)"),
-    "under-replicated": (
-        "is under-replicated, with more than min.insync.replicas in sync",
-        "are under-replicated, with more than min.insync.replicas in sync",
-    ),
+_TEXTS: Mapping[IssueKind, str] = {
+    "offline": "{is} offline",
+    "under-min-isr": "{has} fewer in-sync replicas than min.insync.replicas: producers with acks=all are refused",
+    "unclean-risk": "{has} one in-sync replica and unclean leader election: if this replica fails, records are lost",
+    "at-min-isr": "{has} just min.insync.replicas replicas in sync: with one less, producers with acks=all are refused",
+    "placeholders": "{has} replicas without a broker (KIP-409)",
+    "under-replicated": "{is} under-replicated, with more than min.insync.replicas in sync",
 }
-"""The kinds of partition problems, the worst first: texts for one partition and for several."""
+"""The kinds of partition problems, the worst first."""
 SEVERITY_ORDER = tuple(_TEXTS)
-_CRITICAL = ("offline", "under-min-isr")
+_WARNINGS = frozenset((*SEVERITY_ORDER[2:], "waiting-creates", "slow-propagation", "broker-away", "archive-lost"))
+
+
+def issue(
+    kind: IssueKind, text: str, cause: str, resolution: str, began_ms: int | None = None, **more: Any
+) -> IssueView:
+    """A problem, with its severity; `more` are other fields."""
+    severity: Severity = "warning" if kind in _WARNINGS else "critical"
+    return IssueView(kind, severity, text, cause, resolution, maybe_iso(began_ms), began_ms, **more)
 
 
 def kind_of(one: Situation, settings: Settings) -> IssueKind:
@@ -88,12 +84,17 @@ class _Cause(NamedTuple):
     kind: IssueKind
     awaited: tuple[BrokerId, ...]
     is_unclean: bool
-    has_placeholders: bool
+    needs_broker: bool
+
+    @property
+    def is_offline(self) -> bool:
+        return self.kind == "offline"
 
 
 def _cause_of(one: Situation, settings: Settings) -> _Cause:
     is_unclean = one.is_offline and _is_unclean(one, settings)
-    return _Cause(kind_of(one, settings), one.awaited, is_unclean, one.placeholders > 0 and not one.is_offline)
+    needs_broker = not one.awaited or (one.placeholders > 0 and not one.is_offline)
+    return _Cause(kind_of(one, settings), one.awaited, is_unclean, needs_broker)
 
 
 def partition_issues(
@@ -101,11 +102,11 @@ def partition_issues(
     unhealthy: Iterable[Unhealthy],
     brokers: Brokers,
     settings: Settings,
-    since: tuple[Queries, Ends] | None = None,
+    log: tuple[Queries, Ends] | None = None,
     of: str = "",
-) -> tuple[IssueView, ...]:
-    """The problems of partitions, the worst first. `unhealthy` are the topics to choose examples from; `since` is the
-    log that tells since when they wait for a live broker; `of` is the only topic, if one is in question."""
+) -> Iterator[IssueView]:
+    """The problems of partitions, the worst first. `unhealthy` are the topics to choose examples from; `log` tells
+    since when they wait for a live broker; `of` is the only topic, if one is in question."""
     counts: dict[_Cause, tuple[int, int]] = {}
     for one, (partitions, topics) in tallies.situations.items():
         cause = _cause_of(one, settings)
@@ -117,39 +118,25 @@ def partition_issues(
         for cause in {_cause_of(one, settings) for one in topic.situations} & examples.keys():
             if len(examples[cause]) < EXAMPLES_MAX:
                 examples[cause].append(topic.name)
-    return tuple(_partition_issue(cause, *counts[cause], examples[cause], brokers, since, of) for cause in worst)
-
-
-def _partition_issue(
-    cause: _Cause,
-    partitions: int,
-    topics: int,
-    examples: Sequence[str],
-    brokers: Brokers,
-    log: tuple[Queries, Ends] | None,
-    of: str,
-) -> IssueView:
-    began = [one.changed_at_ms for one in map(brokers.get, cause.awaited) if one is not None and _is_away(one)]
-    began_ms = (min if cause.kind == "under-replicated" else max)(began, default=None)
-    if began_ms is None and examples and log is not None:
-        began_ms = _changed_ms(*log, examples[0])
-    they = "it waits" if partitions == 1 else "all wait"
-    what = f"{many(partitions, 'partition')} of {of or many(topics, 'topic')}"
-    status = "offline" if cause.kind == "offline" else "under-replicated"
-    return IssueView(
-        kind=cause.kind,
-        severity="critical" if cause.kind in _CRITICAL else "warning",
-        text=f"{what} {_TEXTS[cause.kind][partitions != 1]}",
-        cause=f"{they} for {_awaited(cause, brokers)}",
-        resolution=_resolution(cause, brokers),
-        partitions=partitions,
-        topics=topics,
-        waits_for=cause.awaited,
-        began_at=None if began_ms is None else iso(began_ms),
-        began_at_ms=began_ms,
-        examples=tuple(examples),
-        evidence=(f"/topics?status={status}", *_pages(cause.awaited)),
-    )
+    for cause in worst:
+        partitions, topics = counts[cause]
+        began = [brokers[one].changed_at_ms for one in cause.awaited if one in brokers and _is_away(brokers[one])]
+        began_ms = (min if cause.kind == "under-replicated" else max)(began, default=None)
+        if began_ms is None and examples[cause] and log is not None:
+            began_ms = _changed_ms(*log, examples[cause][0])
+        verbs = {"is": "is", "has": "has"} if partitions == 1 else {"is": "are", "has": "have"}
+        yield issue(
+            cause.kind,
+            f"{many(partitions, 'partition')} of {of or many(topics, 'topic')} {_TEXTS[cause.kind].format_map(verbs)}",
+            f"{'it waits' if partitions == 1 else 'all wait'} for {_awaited(cause, brokers)}",
+            _resolution(cause, brokers),
+            began_ms,
+            partitions=partitions,
+            topics=topics,
+            waits_for=cause.awaited,
+            examples=tuple(examples[cause]),
+            evidence=_pages(f"/topics?status={'offline' if cause.is_offline else 'under-replicated'}", cause.awaited),
+        )
 
 
 def _changed_ms(query: Queries, end: Ends, name: str) -> int | None:
@@ -163,19 +150,17 @@ def _is_away(broker: BrokerView) -> bool:
     return broker.fenced or broker.leaving
 
 
+def _pages(topics: str, brokers: Sequence[BrokerId]) -> tuple[str, ...]:
+    return (topics, *(f"/brokers/{one}" for one in brokers[:BROKERS_NAMED_MAX]))
+
+
 def _awaited(cause: _Cause, brokers: Brokers) -> str:
     parts = []
     if cause.awaited:
-        states = [(f"broker {one}", _state(brokers.get(one))) for one in cause.awaited[:BROKERS_NAMED_MAX]]
-        more = len(cause.awaited) - len(states)
-        if len(cause.awaited) == 1:
-            last = "the last in-sync replica, " if cause.kind == "offline" else ""
-            parts.append(f"broker {cause.awaited[0]}, {last}{states[0][1]}")
-        else:
-            one_of = "one of " if cause.kind == "offline" else ""
-            listed = "; ".join(f"{name} is {state}" for name, state in states) + (f"; and {more} more" if more else "")
-            parts.append(f"{one_of}{_names(cause.awaited)}: {listed}")
-    if cause.has_placeholders or not cause.awaited:
+        one_of = "one of these: " if cause.is_offline and len(cause.awaited) > 1 else ""
+        last = ", the last in-sync replica" if cause.is_offline and not one_of else ""
+        parts.append(one_of + _states(cause.awaited, brokers, f"{last}, "))
+    if cause.needs_broker:
         parts.append("a new broker, because fewer brokers are usable than the replication factor")
     return ", and for ".join(parts)
 
@@ -189,71 +174,72 @@ def _state(broker: BrokerView | None) -> str:
     return f"in controlled shutdown since {since}" if broker.leaving else "live but out of sync"
 
 
+def _states(ids: Sequence[BrokerId], brokers: Brokers, link: str) -> str:
+    states = "; ".join(f"broker {one}{link}{_state(brokers.get(one))}" for one in ids[:BROKERS_NAMED_MAX])
+    return states + (f"; and {len(ids) - BROKERS_NAMED_MAX} more" if len(ids) > BROKERS_NAMED_MAX else "")
+
+
 def _names(ids: Sequence[BrokerId]) -> str:
     named = ", ".join(map(str, ids[:BROKERS_NAMED_MAX])) + (", …" if len(ids) > BROKERS_NAMED_MAX else "")
     return f"{'broker' if len(ids) == 1 else 'brokers'} {named}"
 
 
 def _resolution(cause: _Cause, brokers: Brokers) -> str:
-    known = {one: brokers.get(one) for one in cause.awaited}
-    away = [one for one, broker in known.items() if broker is not None and _is_away(broker)]
-    live = [one for one, broker in known.items() if broker is not None and not _is_away(broker)]
-    gone = [one for one, broker in known.items() if broker is None]
+    gone = [one for one in cause.awaited if one not in brokers]
+    away = [one for one in cause.awaited if one in brokers and _is_away(brokers[one])]
+    live = [one for one in cause.awaited if one not in gone and one not in away]
     steps = []
     if away:
-        steps.append(f"start {'one of ' if cause.kind == 'offline' and len(away) > 1 else ''}{_names(away)}")
+        steps.append(f"start {'one of ' if cause.is_offline and len(away) > 1 else ''}{_names(away)}")
     if live:
         steps.append(f"check log, disks and load of {_names(live)}")
     if gone:
         steps.append(f"register {_names(gone)} again, or reassign these partitions")
-    if cause.kind == "offline" and cause.is_unclean:
+    if cause.is_unclean:
         steps.append("or start any other replica, which then leads without the newest records")
-    elif cause.kind == "offline":
+    elif cause.is_offline:
         steps.append("or, if these records are lost for good, elect another replica uncleanly")
-    if cause.has_placeholders or not cause.awaited:
+    if cause.needs_broker:
         steps.append("add a broker")
     return "; ".join(steps)
 
 
-def _pages(brokers: Iterable[BrokerId]) -> tuple[str, ...]:
-    return tuple(f"/brokers/{one}" for one in islice(brokers, BROKERS_NAMED_MAX))
-
-
-def broker_issues(brokers: Brokers, awaited: Iterable[int]) -> tuple[IssueView, ...]:
-    """Problems of brokers that no partition waits for, and that no broker is live."""
+def broker_issues(brokers: Brokers, found: Iterable[IssueView]) -> Iterator[IssueView]:
+    """The problem that no broker is live, or that brokers are not live for which none of the problems `found` waits."""
     away = tuple(sorted(one for one, broker in brokers.items() if _is_away(broker)))
-    idle = tuple(one for one in away if one not in set(awaited))
-    found = []
-    if brokers and len(away) == len(brokers):
-        found.append(("no-live-broker", "critical", "no broker is live: no topic can be created", away))
-    elif idle:
-        are = "is not live" if len(idle) == 1 else "are not live"
-        found.append(("broker-away", "warning", f"{_names(idle)} {are}", idle))
-    return tuple(
-        IssueView(
-            kind=kind,  # type: ignore[arg-type]
-            severity=severity,  # type: ignore[arg-type]
-            text=text,
-            cause="; ".join(f"broker {one} is {_state(brokers[one])}" for one in which[:BROKERS_NAMED_MAX]),
-            resolution=f"start {_names(which)}",
-            waits_for=which,
-            began_at=iso(began_ms),
-            began_at_ms=began_ms,
-            evidence=_pages(which),
-        )
-        for kind, severity, text, which in found
-        for began_ms in (max(brokers[one].changed_at_ms for one in which),)
-    )
+    kind: IssueKind = "no-live-broker" if len(away) == len(brokers) else "broker-away"
+    text = "no broker is live: no topic can be created"
+    if kind == "broker-away":
+        awaited = {broker_id for one in found for broker_id in one.waits_for}
+        away = tuple(one for one in away if one not in awaited)
+        text = f"{_names(away)} {'is' if len(away) == 1 else 'are'} not live"
+    if away:
+        began_ms, pages = max(brokers[one].changed_at_ms for one in away), _pages("/brokers", away)
+        cause = _states(away, brokers, " is ")
+        yield issue(kind, text, cause, f"start {_names(away)}", began_ms, waits_for=away, evidence=pages)
 
 
-def waiting_issues(waiting: Sequence[Topic], total: int, cluster: Cluster, now_ms: int) -> tuple[IssueView, ...]:
+def waiting_issues(waiting: Sequence[Topic], total: int, cluster: Cluster, now_ms: int) -> Iterator[IssueView]:
     """The problems of topics that are not ready for some time: `waiting` are the first of `total`."""
     groups: dict[tuple[IssueKind, tuple[BrokerId, ...]], list[Topic]] = {}
     for topic in waiting:
         if now_ms - topic.created_at_ms >= SLOW_MS:
             groups.setdefault(waits_for(topic, cluster.live), []).append(topic)
     least = "at least " if len(waiting) < total else ""
-    return tuple(_waiting_issue(kind, brokers, topics, least) for (kind, brokers), topics in groups.items())
+    for (kind, brokers), topics in groups.items():
+        is_, they = ("is", "it waits") if len(topics) == 1 else ("are", "all wait")
+        step = "start" if kind == "waiting-creates" else "check the load and the network of"
+        yield issue(
+            kind,
+            f"{least}{many(len(topics), 'topic')} {is_} not ready",
+            f"{they} for {waiting_text(kind, brokers)}" if brokers else "",
+            f"{step} {_names(brokers)}" if brokers else "",
+            min(topic.created_at_ms for topic in topics),
+            topics=len(topics),
+            waits_for=brokers,
+            examples=tuple(topic.name for topic in topics[:EXAMPLES_MAX]),
+            evidence=_pages("/topics?status=pending", brokers),
+        )
 
 
 def waits_for(topic: Topic, live: Collection[BrokerId]) -> tuple[IssueKind, tuple[BrokerId, ...]]:
@@ -268,27 +254,3 @@ def waits_for(topic: Topic, live: Collection[BrokerId]) -> tuple[IssueKind, tupl
 def waiting_text(kind: IssueKind, brokers: Sequence[BrokerId]) -> str:
     """The event that a topic waits for which is not ready."""
     return f"{'a leader on' if kind == 'waiting-creates' else 'the metadata to be applied by'} {_names(brokers)}"
-
-
-def _waiting_issue(kind: IssueKind, brokers: tuple[BrokerId, ...], topics: Sequence[Topic], least: str) -> IssueView:
-    began_ms = min(topic.created_at_ms for topic in topics)
-    step = "start" if kind == "waiting-creates" else "check the load and the network of"
-    return IssueView(
-        kind=kind,
-        severity="warning",
-        text=f"{least}{many(len(topics), 'topic')} {'is' if len(topics) == 1 else 'are'} not ready",
-        cause=f"{'it waits' if len(topics) == 1 else 'all wait'} for {waiting_text(kind, brokers)}" if brokers else "",
-        resolution=f"{step} {_names(brokers)}" if brokers else "",
-        topics=len(topics),
-        waits_for=brokers,
-        began_at=iso(began_ms),
-        began_at_ms=began_ms,
-        examples=tuple(topic.name for topic in topics[:EXAMPLES_MAX]),
-        evidence=("/topics?status=pending", *_pages(brokers)),
-    )
-
-
-def process_issue(kind: IssueKind, text: str, cause: str, resolution: str, evidence: tuple[str, ...] = ()) -> IssueView:
-    """A problem of the answering process."""
-    severity: Severity = "warning" if kind == "archive-lost" else "critical"
-    return IssueView(kind=kind, severity=severity, text=text, cause=cause, resolution=resolution, evidence=evidence)

@@ -98,12 +98,11 @@ def _issues(
     if counted is not None:
         settings = settings_at(query.parts[0], end[0]) if present is None else present.cluster.settings
         some = counted.unhealthy if present is None else chain.from_iterable(unhealthy(one.log) for one in query.parts)
-        found = partition_issues(counted.tallies, some, cluster.brokers, settings, (query, end))
-    awaited = {broker_id for one in found for broker_id in one.waits_for}
-    found += broker_issues(cluster.brokers, awaited)
+        found = tuple(partition_issues(counted.tallies, some, cluster.brokers, settings, (query, end)))
+    found = (*found, *broker_issues(cluster.brokers, found))
     if present is not None:
-        found += waiting_issues(present.waiting, present.counted.pending, present.cluster, present.now_ms)
-        found = present.issues + found
+        waiting = waiting_issues(present.waiting, present.counted.pending, present.cluster, present.now_ms)
+        found = (*present.issues, *found, *waiting)
     return tuple(sorted(found, key=lambda one: one.severity))  # "critical" is before "warning"
 
 

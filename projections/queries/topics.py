@@ -226,29 +226,20 @@ class Counted(msgspec.Struct, frozen=True):
 
 def counted_at(query: Queries, end: Ends) -> Counted | None:
     """The counts at a point in time; None if counting would take too long."""
-    all_of_them = Counted()
+    counted = Counted()
     for part, own in zip(query.parts, end, strict=True):
-        counted = _counted(part, own)
-        if counted is None:
+        after: str | None = ""
+        if _is_too_much(part, own):
             return None
-        all_of_them = all_of_them.plus(counted)
-    return all_of_them
-
-
-def _counted(part: Query, end: int) -> Counted | None:
-    if _is_too_much(part, end):
-        return None
-    counted, after = Counted(), ""
-    while counted.topics <= TOPICS_MAX and counted.partitions <= PARTITIONS_MAX:
-        page = part.topics_at(end, after, KEYS_AT_ONCE)
-        partitions = sum(len(row.partitions) for row in page.rows)
-        pending = sum(row.ready_at_ms is None for row in page.rows)
-        some = tuple(Unhealthy(row.name, found) for row in page.rows if (found := situations(row)))
-        counted = counted.plus(Counted(len(page.rows), partitions, pending, tallied(page.rows), some))
-        if page.reached is None:
-            return counted
-        after = page.reached
-    return None
+        while after is not None:
+            if counted.topics > TOPICS_MAX or counted.partitions > PARTITIONS_MAX:
+                return None
+            page = part.topics_at(own, after, KEYS_AT_ONCE)
+            rows, after = page.rows, page.reached
+            partitions, pending = sum(len(row.partitions) for row in rows), sum(row.ready_at_ms is None for row in rows)
+            some = tuple(Unhealthy(row.name, found) for row in rows if (found := situations(row)))
+            counted = counted.plus(Counted(len(rows), partitions, pending, tallied(rows), some))
+    return counted
 
 
 def _is_too_much(part: Query, end: int) -> bool:

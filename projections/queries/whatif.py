@@ -9,7 +9,8 @@ Non-goals: nothing is written, and the rules for changes of topics and policies 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -53,6 +54,7 @@ class WhatIf:
         self._before = replace(cluster, settings=settings, rules=None)
         self._state = State(DictTopics(), self._before)
         self._row, self._tallies, self._now_ms = row, tallies, now_ms
+        self._stamp: dict[str, Any] = {"request_id": _REQUEST, "at_ms": now_ms}
         self._situation_moves: Moves = {}
         self._texts: list[str] = []
         self._factors = {settings.default_replication_factor}
@@ -61,34 +63,33 @@ class WhatIf:
         self._unhealthy: list[Unhealthy] = []
         self.lost: set[BrokerId] = set()
         """The brokers whose topics the change concerns, besides the unhealthy topics."""
-        words = change.split()
-        if not words:
-            raise InvalidChange(f"nothing to change; allowed: {ALLOWED}")
-        steps = 0
-        while words:
-            steps += 1
-            if steps > STEPS_MAX:
+        words = iter(change.split())
+        for number, step in enumerate(words):
+            if number == STEPS_MAX:
                 raise InvalidChange(f"more than {STEPS_MAX} changes")
-            step = words[0]
-            for command in self._commands(words):
+            for command in self._commands(step, words):
                 self._decide(command, step)
+        if not change.strip():
+            raise InvalidChange(f"nothing to change; allowed: {ALLOWED}")
 
-    def _commands(self, words: list[str]) -> Iterator[Command]:
-        """The commands of the next step; removes its words."""
-        verb = words.pop(0)
-        stamp: dict[str, Any] = {"request_id": _REQUEST, "at_ms": self._now_ms}
-        name, equals, value = verb.partition("=")
-        brokers = self._state.cluster.brokers
-        match verb:
+    def _commands(self, step: str, words: Iterator[str]) -> Iterator[Command]:
+        """The commands of a step, whose argument is the next of the words."""
+        name, equals, value = step.partition("=")
+        brokers, stamp = self._state.cluster.brokers, self._stamp
+        match step:
             case "lose-broker" | "drain":
-                broker_id = _broker(verb, words, brokers)
+                text = next(words, "")
+                broker_id = next((one for one in brokers if str(one) == text), None)
+                if broker_id is None:
+                    ids = ", ".join(map(str, list(brokers)[:20])) or "none"
+                    raise InvalidChange(f"{step}: {text!r} is not a registered broker; registered are: {ids}")
                 self.lost.add(broker_id)
-                if verb == "drain":
+                if step == "drain":
                     yield commands.BeginShutdown(**stamp, broker_id=broker_id)
                 else:
                     yield commands.FenceBroker(**stamp, broker_id=broker_id, reason=_REASON)
             case "lose-rack":
-                rack = words.pop(0) if words else ""
+                rack = next(words, "")
                 lost = [one for one, broker in brokers.items() if broker.rack == rack]
                 if not lost:
                     racks = ", ".join(sorted({broker.rack for broker in brokers.values() if broker.rack}))
@@ -96,28 +97,24 @@ class WhatIf:
                 self.lost.update(lost)
                 yield from (commands.FenceBroker(**stamp, broker_id=one, reason=_REASON) for one in lost)
             case "add-broker":
-                yield from self._new_broker(stamp)
+                yield from self._new_broker()
             case _ if equals and name in (FACTOR, PLACEHOLDERS):
                 pairs = tuple(sorted({**dict(self._state.cluster.settings_pairs), name: value}.items()))
                 yield commands.ChangeSettings(**stamp, settings=pairs, release=self._state.cluster.release)
             case _ if equals and name in SETTINGS:
-                ops = (ConfigOp(name, 0, value),)
-                allowed = Verdict("allowed")
-                yield commands.AlterResourceConfigs(
-                    **stamp, topic=TopicName(""), kind=BROKERS, name="", ops=ops, verdict=allowed
-                )
+                given = {**stamp, "topic": TopicName(""), "kind": BROKERS, "name": ""}
+                ops, allowed = (ConfigOp(name, 0, value),), Verdict("allowed")
+                yield commands.AlterResourceConfigs(**given, ops=ops, verdict=allowed)
             case _:
-                raise InvalidChange(f"{verb!r} is no change; allowed: {ALLOWED}")
+                raise InvalidChange(f"{step!r} is no change; allowed: {ALLOWED}")
 
-    def _new_broker(self, stamp: dict[str, Any]) -> Iterator[Command]:
-        brokers = self._state.cluster.brokers
-        like: Broker | None = next(iter(brokers.values()), None)
-        broker_id = BrokerId(max(brokers, default=0) + 1)
-        details = None
-        if like is not None and self._state.cluster.has_kraft_brokers:
+    def _new_broker(self) -> Iterator[Command]:
+        cluster = self._state.cluster
+        like: Broker | None = next(iter(cluster.brokers.values()), None)
+        endpoints, details = () if like is None else like.endpoints, None
+        if like is not None and cluster.has_kraft_brokers:
             details = BrokerDetails(like.security_protocols, like.features, ())
-        given = {**stamp, "broker_id": broker_id}
-        endpoints = () if like is None else like.endpoints
+        given = {**self._stamp, "broker_id": BrokerId(max(cluster.brokers, default=0) + 1)}
         yield commands.RegisterBroker(**given, incarnation=_REASON, rack=None, endpoints=endpoints, details=details)
         yield commands.UnfenceBroker(**given, reason=_REASON)
 
@@ -153,11 +150,8 @@ class WhatIf:
             if len(self._factors) < FACTORS_MAX:
                 self._factors.add(topic.replication_factor)
         for part in parts_of([topics]):
-            given: dict[str, Any] = {
-                "topics": tuple(topic.name for topic in part.topics),
-                "partitions": part.partitions,
-            }
-            command = commands.ReconcileTopics(request_id=_REQUEST, at_ms=self._now_ms, **given)
+            names = tuple(topic.name for topic in part.topics)
+            command = commands.ReconcileTopics(**self._stamp, topics=names, partitions=part.partitions)
             self._apply(command, decide(self._state, command))
         for topic in topics:
             key = shard_key(topic.name)
@@ -182,30 +176,17 @@ class WhatIf:
     def view(self, as_of: AsOfView) -> WhatIfView:
         """The answer, once all slices were added."""
         cluster, brokers = self._state.cluster, self._row.brokers
-        issues = partition_issues(
-            self._tallies.changed({}, self._situation_moves), self._unhealthy, brokers, cluster.settings
-        )
-        issues += broker_issues(brokers, {one for issue in issues for one in issue.waits_for})
+        tallies = self._tallies.plus(Tallies({}, self._situation_moves))
+        issues = tuple(partition_issues(tallies, self._unhealthy, brokers, cluster.settings))
         order = (*SEVERITY_ORDER, None)
         moves = sorted(self._moves.items(), key=lambda one: (order.index(one[0][1]), order.index(one[0][0])))
-        topics = tuple(
-            TopicsWhatIfView(
-                is_worse=order.index(after) < order.index(before),
-                before=before,
-                after=after,
-                topics=count,
-                partitions=partitions,
-                examples=names,
-            )
-            for (before, after), (count, partitions, names) in moves
-        )
+        topics, parts = [], []
+        for (before, after), (count, partitions, names) in moves:
+            is_worse = order.index(after) < order.index(before)
+            topics.append(TopicsWhatIfView(is_worse, before, after, count, partitions, names))
+            instead = "" if is_worse else f" instead of {before}"
+            parts.append(f"{many(count, 'topic')} would be {after or 'healthy'}{instead}")
         creates = tuple(self._refused_creates())
-        parts = [
-            f"{many(one.topics, 'topic')} would be {one.after}"
-            if one.is_worse
-            else f"{many(one.topics, 'topic')} would be {one.after or 'healthy'} instead of {one.before}"
-            for one in topics
-        ]
         if creates:
             factors = ", ".join(str(one.replication_factor) for one in creates)
             parts.append(f"topics with replication factor {factors} could not be created")
@@ -213,9 +194,9 @@ class WhatIf:
         return WhatIfView(
             summary=f"{summary[0].upper()}{summary[1:]}.",
             changes=tuple(self._texts),
-            topics=topics,
+            topics=tuple(topics),
             creates=creates,
-            issues=issues,
+            issues=(*issues, *broker_issues(brokers, issues)),
             as_of=as_of,
         )
 
@@ -224,40 +205,20 @@ class WhatIf:
         default = self._state.cluster.settings.default_replication_factor
         if default != self._before.settings.default_replication_factor:
             self._factors.add(-1)
+        given = {**self._stamp, "topic": TopicName("what-if"), "topic_id": TopicId(bytes(16)), "num_partitions": 1}
+        create = commands.CreateTopic(**given, replication_factor=1, validate_only=True, verdict=Verdict("allowed"))
         for factor in sorted(self._factors):
-            create = commands.CreateTopic(
-                request_id=_REQUEST,
-                at_ms=self._now_ms,
-                topic=TopicName("what-if"),
-                topic_id=TopicId(bytes(16)),
-                num_partitions=1,
-                replication_factor=factor,
-                validate_only=True,
-                verdict=Verdict("allowed"),
-            )
+            create = replace(create, replication_factor=factor)
             (now,) = decide(State(DictTopics(), self._before), create).answers
             (then,) = decide(self._state, create).answers
             if then.code and not now.code:
-                shown = default if factor == -1 else factor
-                yield RefusedCreateView(replication_factor=shown, error=error_name(then.code), message=then.message)
-
-
-def _broker(verb: str, words: list[str], brokers: Mapping[BrokerId, Broker]) -> BrokerId:
-    text = words.pop(0) if words else ""
-    known = {str(one): one for one in brokers}
-    if text not in known:
-        ids = ", ".join(list(known)[:20]) or "none"
-        raise InvalidChange(f"{verb}: {text!r} is not a registered broker; registered are: {ids}")
-    return known[text]
+                yield RefusedCreateView(default if factor == -1 else factor, error_name(then.code), then.message)
 
 
 def _worst(some: Situations, cluster: Cluster) -> tuple[IssueKind | None, int]:
     """The worst problem of a topic, and the number of its partitions that have it."""
-    counts: dict[IssueKind, int] = {}
+    counts: Counter[IssueKind] = Counter()
     for one, count in some.items():
-        kind = kind_of(one, cluster.settings)
-        counts[kind] = counts.get(kind, 0) + count
-    if not counts:
-        return None, 0
-    worst = min(counts, key=SEVERITY_ORDER.index)
-    return worst, counts[worst]
+        counts[kind_of(one, cluster.settings)] += count
+    worst = min(counts, key=SEVERITY_ORDER.index, default=None)
+    return worst, 0 if worst is None else counts[worst]

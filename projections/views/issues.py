@@ -28,7 +28,7 @@ IssueKind = Literal[
 Severity = Literal["critical", "warning"]
 
 
-class IssueView(msgspec.Struct, frozen=True, kw_only=True):
+class IssueView(msgspec.Struct, frozen=True):
     """A problem of the cluster with its cause, as sentences.
 
     Each unhealthy partition counts in one problem, its worst. `waits_for` are the brokers that end it, `began_at` is
@@ -40,10 +40,10 @@ class IssueView(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     cause: str
     resolution: str
+    began_at: str | None = None
+    began_at_ms: int | None = None
     partitions: int = 0
     topics: int = 0
     waits_for: tuple[int, ...] = ()
-    began_at: str | None = None
-    began_at_ms: int | None = None
     examples: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ class ClusterHealthView(msgspec.Struct, frozen=True, kw_only=True):
     as_of: AsOfView
 
 
-class TopicsWhatIfView(msgspec.Struct, frozen=True, kw_only=True):
+class TopicsWhatIfView(msgspec.Struct, frozen=True):
     """The topics whose worst problem would change from `before` to `after` (null: healthy), and the number of
     partitions that would have the problem `after`. `examples` are the first hundred topics."""
 
@@ -80,7 +80,7 @@ class TopicsWhatIfView(msgspec.Struct, frozen=True, kw_only=True):
     examples: tuple[str, ...]
 
 
-class RefusedCreateView(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedCreateView(msgspec.Struct, frozen=True):
     """A replication factor with which topics can be created now, but could not after the change."""
 
     replication_factor: int
