@@ -18,18 +18,17 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken
+from litestar.types import Scope, Send
 
 from controller.access.jwks import JwksError, fetch
 from controller.access.tokens import Tokens
+from controller.http.errors import redirect
 from controller.kafka.sasl import AuthenticationFailed, Bearer
-
-if TYPE_CHECKING:
-    from litestar.types import Scope, Send
 
 _T = TypeVar("_T")
 PENDING_S: Final = 600
@@ -96,7 +95,7 @@ class BrowserLogin:
                 return True
             case "POST", "/logout":
                 ended = self._sessions.pop(_digest(self._cookie(scope, "session")), None)
-                await _redirect(send, "/", *([] if ended is None else [self._set("session", "", 0)]))
+                await redirect(send, "/", *([] if ended is None else [self._set("session", "", 0)]))
             case _:
                 raise AuthenticationFailed("", "log in with GET /login, log out with POST /logout")
         return False
@@ -117,7 +116,7 @@ class BrowserLogin:
         }
         sealed = self._fernet.encrypt(msgspec.json.encode(pending)).decode()
         location = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
-        await _redirect(send, location, self._set("login", sealed, PENDING_S))
+        await redirect(send, location, self._set("login", sealed, PENDING_S))
 
     async def _finish(self, scope: Scope, query: dict[str, str], send: Send, address: str) -> None:
         try:
@@ -147,7 +146,7 @@ class BrowserLogin:
         self._sessions[_digest(session)] = bearer
         lifetime_s = max(0, int(bearer.expires_at_s - self._now()))
         cookies = self._set("session", session, lifetime_s), self._set("login", "", 0)
-        await _redirect(send, pending.next, *cookies)
+        await redirect(send, pending.next, *cookies)
 
     async def _discovered(self) -> _Endpoints:
         """The provider's endpoints, fetched at most every `ENDPOINTS_S` seconds. Raises AuthenticationFailed."""
@@ -188,9 +187,3 @@ async def _fetched(
         return msgspec.json.decode(await fetch(url, form, login), type=kind)
     except (JwksError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError, TimeoutError) as error:
         raise _unavailable(str(error) or type(error).__name__) from None
-
-
-async def _redirect(send: Send, location: str, *cookies: tuple[bytes, bytes]) -> None:
-    headers = [(b"location", location.encode()), (b"content-length", b"0"), (b"cache-control", b"no-store"), *cookies]
-    await send({"type": "http.response.start", "status": 303, "headers": headers})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})

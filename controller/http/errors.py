@@ -106,9 +106,18 @@ async def answer_early(
 ) -> None:
     """Send an error response from a middleware, before the request is routed."""
     body = msgspec.json.encode(problem(_error_view(code, message), status))
-    fields = [(b"content-type", PROBLEM.encode()), (b"content-length", str(len(body)).encode()), *headers]
+    await respond(send, status, body, (b"content-type", PROBLEM.encode()), *headers)
+
+
+async def respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    """Send a response from a middleware."""
+    fields = [(b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def redirect(send: Send, location: str, *headers: tuple[bytes, bytes]) -> None:
+    await respond(send, 303, b"", (b"location", location.encode()), (b"cache-control", b"no-store"), *headers)
 
 
 def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:

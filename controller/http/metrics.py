@@ -40,8 +40,9 @@ from prometheus_client.utils import floatToGoString
 
 from controller.controller_api import ControllerApi
 from controller.release import RELEASE
-from projections.queries.health import kind_of
+from projections.queries.health import issue, kind_of
 from projections.text.names import error_name
+from projections.views.issues import IssueView
 from projections.views.view import HealthView
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
@@ -238,36 +239,52 @@ async def metrics(metrics: NamedDependency[Metrics]) -> Response[bytes]:
     return Response(await metrics.rendered(), media_type=CONTENT_TYPE)
 
 
+def process_issues(api: ControllerApi) -> Iterator[IssueView]:
+    """The problems of this process."""
+    status, brokers_error, archive_error = api.controller.status(), api.brokers_error(), api.archive_error()
+    if status.failure is not None:
+        text = "this process has failed and decides nothing"
+        yield issue("controller-failed", text, str(status.failure), "restart it; its log has the trace")
+    if status.storage_error is not None and api.decides_here:
+        text = "the log cannot be written: requests are answered KAFKA_STORAGE_ERROR"
+        yield issue("log-not-writable", text, status.storage_error, "free or repair the disk; it then continues")
+    elif status.storage_error is not None:
+        text = "this gateway is stale: its answers may be old, and it accepts no requests"
+        step = "check Kafka, and the network between Kafka and this gateway"
+        yield issue("stale-gateway", text, status.storage_error, step)
+    if brokers_error is not None and api.quorum is not None:
+        voters = ", ".join(f"{one.node_id} at {one.host}:{one.port}" for one in api.quorum().voters)
+        cause = f"{brokers_error}; voters: {voters}" if voters else brokers_error
+        text, step = "the controller quorum decides nothing here", "start or reconnect a majority of the voters"
+        yield issue("quorum-without-majority", text, cause, step, evidence=("/quorum",))
+    elif brokers_error is not None:
+        text = "decisions are not carried out: the target cluster is unreachable"
+        yield issue("cluster-unreachable", text, brokers_error, "check the cluster and the network to it")
+    if archive_error is not None:
+        text = "the log is not archived"
+        yield issue("archive-lost", text, archive_error, "repair the archive; archiving then continues")
+    if not api.cluster.release:
+        yield issue("starting", "the settings are not recorded yet", "this process is starting", "wait")
+
+
 def why_not_ready(api: ControllerApi) -> str | None:
     """Why requests cannot be decided now; None if they can."""
-    status = api.controller.status()
-    if status.failure is not None:
-        return f"the controller has failed: {status.failure}"
-    if status.storage_error is not None:
-        return f"the log cannot be written: {status.storage_error}"
-    brokers_error = api.brokers_error()
-    if brokers_error is not None:
-        return brokers_error
-    if not api.cluster.release:
-        return "starting: the settings are not recorded yet"
-    return None
+    return next((f"{one.text}: {one.cause}" for one in process_issues(api) if one.severity == "critical"), None)
 
 
 def states(api: ControllerApi) -> Iterator[tuple[str, str, float]]:
     """Current states as gauges: name, description, value."""
     status, cluster, counts = api.controller.status(), api.cluster, api.store.durable_counts
-    partitions = api.store.durable_tallies.health
+    tallies = api.store.durable_tallies
+    partitions = tallies.health
     yield "log_offset", "Offset of the next durable event.", status.events_durable
     yield "topics", "Topics that exist.", counts.topics
     yield "partitions", "Partitions that exist.", counts.partitions
     yield "partitions_under_replicated", "Partitions with a replica out of the ISR.", partitions.under_replicated
     yield "partitions_offline", "Partitions without a leader.", partitions.offline
-    under = [
-        count
-        for one, (count, _) in api.store.durable_tallies.situations.items()
-        if kind_of(one, cluster.settings) == "under-min-isr"
-    ]
-    yield "partitions_under_min_isr", "Partitions that refuse producers with acks=all.", sum(under)
+    kinds = ((kind_of(one, cluster.settings), count) for one, (count, _) in tallies.situations.items())
+    under = sum(count for kind, count in kinds if kind == "under-min-isr")
+    yield "partitions_under_min_isr", "Partitions that refuse producers with acks=all.", under
     yield "placeholders", "Replicas that wait for a broker to join (KIP-409).", partitions.placeholders
     yield "topics_pending", "Topics that were never ready.", status.topics_waiting
     yield "requests_in_flight", "Requests that are not answered yet.", status.requests_open

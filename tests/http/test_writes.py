@@ -242,7 +242,7 @@ async def test_a_failed_controller_fails_readiness(one: Service) -> None:
     one.controller.background(_raise())
     await one.controller.failed.wait()
     reply = await one.get("/health/ready", 503)
-    assert reply["reason"] == "the controller has failed: a bug"
+    assert reply["reason"] == "this process has failed and decides nothing: a bug"
     assert (await one.create("t", 500))["error"] == "UNKNOWN_SERVER_ERROR"
 
 

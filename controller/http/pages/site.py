@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from controller.access.authorizer import Operation
 from controller.http.changes import Changes
-from controller.http.errors import NO_STORE, HttpRequest, answer_error
+from controller.http.errors import NO_STORE, HttpRequest, answer_error, redirect, respond
 from controller.http.pages.frame import Density, Frame, density_of
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads, cacheable
@@ -65,7 +65,7 @@ class _Undecoded:
     """Runs queries as `QueryThreads` does, but returns the view instead of its JSON."""
 
     def __init__(self, threads: QueryThreads) -> None:
-        self.run = threads.run
+        self.run, self.stopping = threads.run, threads.stopping
 
     async def answer(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Response[_T]:
         return Response(await self.run(work, *args, **kwargs))
@@ -87,13 +87,12 @@ class Site:
 
     def reader(self, request: HttpRequest) -> Reader:
         """The reader for the sender of a request."""
-        reader: Reader = self._dependencies["reader"]
-        return reader.of(request)
+        return self._reader.of(request)
 
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
         """Call a JSON handler for the sender of the request, and return its view. Raises what the handler raises."""
         parameters = signature(handler.fn).parameters
-        parts = {**self._dependencies, "reader": self._reader.of(request), "request": request}
+        parts = {**self._dependencies, "reader": self.reader(request), "request": request}
         dependencies = {name: part for name, part in parts.items() if name in parameters}
         answer = await handler.fn(**dependencies, **given)
         return answer.content if isinstance(answer, Response) else answer
@@ -223,13 +222,7 @@ def clean_queries(app: ASGIApp) -> ASGIApp:
             await app(scope, receive, send)
             return
         here = "/" + quote(scope["path"].lstrip("/"))  # a path on this host, whatever was sent
-        headers = [
-            (b"location", f"{here}?{clean}".rstrip("?").encode()),
-            (b"content-length", b"0"),
-            (b"cache-control", b"no-store"),
-        ]
-        await send({"type": "http.response.start", "status": 303, "headers": headers})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await redirect(send, f"{here}?{clean}".rstrip("?"))
 
     return redirected
 
@@ -277,7 +270,5 @@ async def answer_login(send: Send, message: str, challenges: Iterable[tuple[byte
     """Answer 401 to a browser. `login` is the path of a login by an identity provider. A client without a login gets
     no asset, so the page has no stylesheet and no script."""
     body = _LOGIN.render(message=message, login=login).encode()
-    more = {"content-type": "text/html; charset=utf-8", "content-length": str(len(body)), **SECURITY, **NO_STORE}
-    headers = [*((name.encode(), value.encode()) for name, value in more.items()), *challenges]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    headers = {"content-type": "text/html; charset=utf-8", **SECURITY, **NO_STORE}
+    await respond(send, 401, body, *((name.encode(), value.encode()) for name, value in headers.items()), *challenges)
