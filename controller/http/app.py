@@ -221,7 +221,7 @@ def build_routes(
         "changes": Changes(reader),
         "followers": followers,
         "cursors": SealedCursors(),
-        "trials": rules.Trials(),
+        "trials": asyncio.Lock(),
         "sign": sign,
         "newest_head": newest_head or (lambda part, _: sign(head_of(part, reader.api.controller.now_ms()))),
     }

@@ -73,30 +73,24 @@ class BacktestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A number of days ago (30d), an offset, or a time."""
 
 
-class Trials:
-    """Runs tests and backtests in a process, one at a time."""
-
-    def __init__(self) -> None:
-        self._is_running = False
-
-    async def run(self, reader: Reader, task: Task, kind: type[_View]) -> _View:
-        """Run a task. Raises Refused, TooBusy, and QueryClosed if the service stops."""
-        await check_text(task.text)
-        if self._is_running:
-            raise TooBusy("a test or backtest of rules is running already; try again when it has ended")
-        self._is_running = True
-        try:
-            answer = msgspec.json.decode(await _answer(reader, msgspec.json.encode(task)), type=kind | str)
-        finally:
-            self._is_running = False
-        if isinstance(answer, str):
-            raise invalid(answer)
-        return answer
+async def run(trials: asyncio.Lock, reader: Reader, task: Task, kind: type[_View]) -> _View:
+    """Run a test or backtest. Raises Refused, TooBusy, and QueryClosed if the service stops."""
+    await check_text(task.text)
+    if trials.locked():
+        raise TooBusy("a test or backtest of rules is running already; try again when it has ended")
+    async with trials:
+        answer = msgspec.json.decode(await _answer(reader, msgspec.json.encode(task)), type=kind | str)
+    if isinstance(answer, str):
+        raise invalid(answer)
+    return answer
 
 
 async def _answer(reader: Reader, task: bytes) -> bytes:
     """The output of the process for a task. Raises Refused, QueryClosed."""
-    process = _start()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command, pipe = (sys.executable, "-P", "-m", _MODULE), subprocess.PIPE
+    # with asyncio, uvloop would copy this process's page tables: 50 ms for each gigabyte
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)  # noqa: ASYNC220
     talk = asyncio.ensure_future(asyncio.to_thread(process.communicate, task))
     stops = asyncio.ensure_future(reader.threads.stopping.wait())
     try:
@@ -117,13 +111,6 @@ async def _answer(reader: Reader, task: bytes) -> bytes:
     raise refused(500, ErrorCode.UNKNOWN_SERVER_ERROR, "the trial failed; the service's log has the cause")
 
 
-def _start() -> subprocess.Popen[bytes]:
-    """The process. Not started with asyncio: uvloop copies this process's page tables, 50 ms for each gigabyte."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command, pipe = (sys.executable, "-P", "-m", _MODULE), subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
-
-
 async def check_text(text: str) -> None:
     """Raise Refused for invalid rules."""
     try:  # in a thread, because it may take seconds; deciding finds the result in the cache, but no error
@@ -133,7 +120,8 @@ async def check_text(text: str) -> None:
         raise refused(400, ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-_Trials = NamedDependency[Trials]
+_Trials = NamedDependency[asyncio.Lock]
+"""Held by the test or backtest that is running."""
 
 
 @post("/rules/test", status_code=200, operation_class=described(TestBody))
@@ -142,10 +130,10 @@ async def test_rules(request: HttpRequest, reader: _Reader, trials: _Trials) -> 
     return await test(reader, trials, await read_body(request, TestBody))
 
 
-async def test(reader: Reader, trials: Trials, body: TestBody) -> RulesTestView:
+async def test(reader: Reader, trials: asyncio.Lock, body: TestBody) -> RulesTestView:
     """The response to a test. Raises Refused, TooBusy, QueryClosed."""
     reader.require()
-    return await trials.run(reader, Task(body.text, reader.api.controller.now_ms()), RulesTestView)
+    return await run(trials, reader, Task(body.text, reader.api.controller.now_ms()), RulesTestView)
 
 
 @post("/rules/backtest", status_code=200, operation_class=described(BacktestBody))
@@ -155,7 +143,7 @@ async def backtest_rules(request: HttpRequest, reader: _Reader, trials: _Trials)
     return await backtest(reader, trials, await read_body(request, BacktestBody))
 
 
-async def backtest(reader: Reader, trials: Trials, body: BacktestBody) -> BacktestView:
+async def backtest(reader: Reader, trials: asyncio.Lock, body: BacktestBody) -> BacktestView:
     """The response to a backtest. Raises Refused, TooBusy, QueryClosed."""
     reader.require()
     now_ms, days = reader.api.controller.now_ms(), _DAYS.fullmatch(body.since.strip())
@@ -164,7 +152,7 @@ async def backtest(reader: Reader, trials: Trials, body: BacktestBody) -> Backte
         past = await reader.threads.run(_past, reader.queries, since)
     except InvalidPointInTime as error:
         raise invalid(f"since: a number of days ago (30d), or {error}") from None
-    return await trials.run(reader, Task(body.text, now_ms, past), BacktestView)
+    return await run(trials, reader, Task(body.text, now_ms, past), BacktestView)
 
 
 def _past(queries: Queries, since: str) -> Past:

@@ -121,11 +121,6 @@ async def delete_topic(
     name: FromPath[str], request: HttpRequest, changes: _Changes, validate_only: _DryRun = False
 ) -> DeletedView:
     """Delete a topic. Its history remains in the log."""
-    return await remove(changes, request, name, validate_only)
-
-
-async def remove(changes: Changes, request: HttpRequest, name: str, validate_only: bool = False) -> DeletedView:
-    """The response to a deletion. Raises Refused."""
     api = changes.api
     denied, stamps = api.denial_of_delete(caller_of(request), name), changes.stamps(request, is_dry_run=validate_only)
     command = DeleteTopic(topic=TopicName(name), denied=denied, validate_only=validate_only, **stamps)
@@ -254,7 +249,7 @@ async def _made(
                 view = altered(answer, api.topic(name), validate_only)
                 return ChangeView.of(view, partitions=partitions(new, api.cluster.live, first))
             case Deletion():
-                return ChangeView.of(await remove(changes, request, name, validate_only))
+                return ChangeView.of(await delete_topic.fn(name, request, changes, validate_only))
     except Refused as refusal:
         return ChangeView.of(refusal.error, name=name)
 

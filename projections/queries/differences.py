@@ -14,9 +14,9 @@ from itertools import groupby, islice
 
 from events import access, catalog
 from events.catalog import Recorded
-from events.codec import decode_event, place_of
-from events.logs.log import read_one, shard_offsets, shard_runs
-from events.names import CLUSTER_SHARD, ShardKey, shard_key
+from events.codec import place_of
+from events.logs.log import shard_runs
+from events.names import ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_PAUSE, KEYS_AT_ONCE, SCANNED_MAX, MayShow, everything
 from projections.queries.query import Ends, Queries, Query
 from projections.text.wording import acls_text
@@ -122,14 +122,13 @@ def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
     """Differences of brokers, settings and access. The cluster events are read from the first partition."""
     part, low, high = query.parts[0], start[0], end[0]
     before, after = query.cluster_at(start), query.cluster_at(end)
-    offsets = list(islice(shard_offsets(part.log, CLUSTER_SHARD, low, max(low, high)), SCANNED_MAX + 1))
     added: dict[access.Acl, None] = {}
     removed: dict[access.Acl, None] = {}
     others: list[Recorded] = []
-    for count, offset in enumerate(offsets[:SCANNED_MAX], 1):
-        if count % EVENTS_PER_PAUSE == 0:
-            part.pause()
-        record = decode_event(offset, read_one(part.log, offset))
+    more = False
+    for count, record in enumerate(part.cluster_events(low, max(low, high))):
+        if more := count == SCANNED_MAX:
+            break
         match record.event:
             case access.AclsCreated():
                 _add_acls(record.event.acls, added, removed)
@@ -146,7 +145,7 @@ def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
         acls_added=tuple(acls_text([acl]) for acl in sorted(added)),
         acls_removed=tuple(acls_text([acl]) for acl in sorted(removed)),
         changes=tuple(map(event_view, others)),
-        more=len(offsets) > SCANNED_MAX,
+        more=more,
     )
 
 

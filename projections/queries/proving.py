@@ -32,12 +32,11 @@ from events.catalog import HeadSigned, Recorded
 from events.codec import EventDecodeError, decode_event, without_secrets
 from events.external_decision import indexed_under
 from events.logs import merkle
-from events.logs.log import EventLog, LogCorrupted, read_one, shard_offsets
+from events.logs.log import EventLog, LogCorrupted, read_one
 from events.logs.merkle import EMPTY_ROOT, Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import SnapshotDamaged, open_snapshot, snapshot_offsets
 from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
-from events.names import CLUSTER_SHARD
 from projections.queries.events import EVERY_EVENT, BadPlace, EventFilter, Listing, listing
 from projections.queries.query import NotFound, Queries, Query
 from projections.views.view import view_of
@@ -105,10 +104,9 @@ def head_since(part: Query, at_ms: int, since: int | None, sign: Sign = unsigned
 def signed_head_covering(part: Query, past: int) -> Head | None:
     """The first signed tree head in the log over more than `past` events: it covers the event at offset `past`. None if
     there is none."""
-    for offset in islice(shard_offsets(part.log, CLUSTER_SHARD, past + 1, part.end()), HEADS_SCANNED_MAX):
-        event = decode_event(offset, read_one(part.log, offset)).event
-        if isinstance(event, HeadSigned) and event.size > past:
-            return signed_head(name_of(part), event)
+    for record in islice(part.cluster_events(past + 1, part.end()), HEADS_SCANNED_MAX):
+        if isinstance(record.event, HeadSigned) and record.event.size > past:
+            return signed_head(name_of(part), record.event)
     return None
 
 

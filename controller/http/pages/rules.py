@@ -4,6 +4,7 @@ text of rules, as `controller.http.rules` does. A refused text stays in the form
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from difflib import unified_diff
 from types import MappingProxyType
@@ -91,7 +92,7 @@ async def _versions(request: HttpRequest, site: Site, at: str | None) -> list[Ev
 
 @post("/policies")
 async def change_rules(
-    request: HttpRequest, site: NamedDependency[Site], trials: NamedDependency[rules.Trials]
+    request: HttpRequest, site: NamedDependency[Site], trials: NamedDependency[asyncio.Lock]
 ) -> Response[bytes] | Redirect:
     filled = await checked_form(request, site)
     filled["text"] = filled.get("text", "").replace("\r\n", "\n")
