@@ -27,8 +27,8 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from litestar.utils import normalize_path
 
 from controller.brokers.port import Brokers
-from controller.http import cluster, reads, rules, topics, writes
 from controller.http import metrics as health
+from controller.http import reads, rules, topics, writes
 from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED, Changes
 from controller.http.errors import PROBLEM, HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
@@ -241,7 +241,7 @@ def build_worker_app(why_not: health.WhyNot, archive_error: health.WhyNot, metri
 @cache
 def _routes(has_simulated_brokers: bool, names: tuple[str, ...]) -> Litestar:
     """The routes of a controller or gateway, which all services of a process share: building them takes 0.1 s."""
-    handlers = _handlers(writes, rules, topics, reads, cluster)
+    handlers = _handlers(writes, rules, topics, reads)
     if not has_simulated_brokers:
         handlers = [each for each in handlers if each not in writes.OF_SIMULATED_BROKERS]
     description = "Create topics, and see why every topic is as it is, now and in the past."

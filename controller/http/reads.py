@@ -1,5 +1,5 @@
-"""GET handlers of the JSON API: requests, events, explanations, brokers, overviews, differences and tree heads, now or
-in the past.
+"""GET handlers of the JSON API: requests, events, explanations, brokers, health, what-if questions, differences and
+tree heads, now or in the past.
 
 A tree head (`/v1/log`) is the number of events and the root of the Merkle tree over them (RFC 9162), for auditors who
 check that the log was not changed. Handlers return heads, inclusion proofs of events, and leaves. They need Describe on
@@ -20,6 +20,7 @@ from litestar.response import Stream
 
 from controller.http.errors import HttpRequest, invalid
 from controller.http.following import Followers, ndjson, server_sent
+from controller.http.metrics import process_issues
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import (
     OFFSET_MAX,
@@ -53,19 +54,25 @@ from projections.queries.proving import (
 )
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
+from projections.queries.topics import Counted
+from projections.queries.whatif import ALLOWED, WhatIf
 from projections.text.names import Outcome
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, TimelineView
 from projections.views.overviews import (
     BrokerDetailView,
+    ClusterHealthView,
     DifferenceView,
     PoliciesView,
     QuorumView,
+    WhatIfView,
 )
 from projections.views.requests import RequestsView, RequestView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
 SPANS_MAX = 500
+WAITING_CHECKED_MAX = 200
+CHANGE_CHARACTERS_MAX = 1000
 _Reader = NamedDependency[Reader]
 
 
@@ -199,6 +206,42 @@ async def broker(broker_id: FromPath[int], reader: _Reader, at: At = None) -> Re
     reader.require()
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
     return await reader.answer(overviews.broker, broker_id, at, load)
+
+
+@get("/health")
+async def cluster_health(reader: _Reader, at: At = None) -> Response[ClusterHealthView]:
+    """The state of the cluster: problems with their causes, brokers, counts, refusals of the last day by rule, and the
+    newest requests. The status is 200 whatever the state; `/health/ready` is for supervisors."""
+    reader.require()
+    if at is not None:
+        return await reader.answer(overviews.health, at)
+    api, status, store = reader.api, reader.api.controller.status(), reader.api.store
+    counts = store.durable_counts
+    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, store.durable_tallies)
+    waiting = store.durable_waiting(WAITING_CHECKED_MAX)
+    now_ms = api.controller.now_ms()
+    present = overviews.Present(counted, api.cluster, now_ms, status.requests_open, waiting, tuple(process_issues(api)))
+    return await reader.answer(overviews.health, at, present)
+
+
+@get("/whatif")
+async def whatif(
+    reader: _Reader,
+    change: Annotated[
+        str, QueryParameter(max_length=CHANGE_CHARACTERS_MAX, description=f"One change or several, in order: {ALLOWED}")
+    ],
+) -> Response[WhatIfView]:
+    """The health that the present state would have after a change. Nothing is changed."""
+    reader.require()
+    api, queries = reader.api, reader.queries
+    now_ms, end = api.controller.now_ms(), queries.end()
+    row = await reader.threads.run(queries.cluster_at, end)
+    question = await reader.threads.run(WhatIf, change, api.cluster, row, api.store.durable_tallies, now_ms)
+    for part in queries.parts:
+        store = part.live()
+        for topics in store.durable_topics(question.lost, store.durable_keys_unhealthy()):
+            await reader.threads.run(question.add, topics)
+    return await reader.answer(lambda _: question.view(queries.as_of(end)))
 
 
 @get("/policies")

@@ -23,11 +23,11 @@ from projections.queries.requests import RequestFilter, scan_requests, summary_o
 from projections.queries.topics import Counted, counted_at, settings_at
 from projections.views.brokers import BrokersView, ClusterRow, rule_views
 from projections.views.events import event_view
-from projections.views.issues import IssueView
 from projections.views.overviews import (
     BrokerDetailView,
     ClusterHealthView,
     ClusterState,
+    IssueView,
     LoadView,
     PoliciesView,
     RefusedByView,

@@ -207,39 +207,31 @@ TOPICS_MAX, PARTITIONS_MAX = 1_500, 15_000
 class Counted(msgspec.Struct, frozen=True):
     """Counts of topics at a point in time; `pending` topics were never ready."""
 
-    topics: int = 0
-    partitions: int = 0
-    pending: int = 0
-    tallies: Tallies = Tallies()
+    topics: int
+    partitions: int
+    pending: int
+    tallies: Tallies
     unhealthy: tuple[Unhealthy, ...] = ()
     """The topics with unhealthy partitions; for the present the index has them."""
-
-    def plus(self, other: Counted) -> Counted:
-        return Counted(
-            self.topics + other.topics,
-            self.partitions + other.partitions,
-            self.pending + other.pending,
-            self.tallies.plus(other.tallies),
-            self.unhealthy + other.unhealthy,
-        )
 
 
 def counted_at(query: Queries, end: Ends) -> Counted | None:
     """The counts at a point in time; None if counting would take too long."""
-    counted = Counted()
+    rows: list[TopicRow] = []
+    partitions = 0
     for part, own in zip(query.parts, end, strict=True):
         after: str | None = ""
         if _is_too_much(part, own):
             return None
         while after is not None:
-            if counted.topics > TOPICS_MAX or counted.partitions > PARTITIONS_MAX:
+            if len(rows) > TOPICS_MAX or partitions > PARTITIONS_MAX:
                 return None
             page = part.topics_at(own, after, KEYS_AT_ONCE)
-            rows, after = page.rows, page.reached
-            partitions, pending = sum(len(row.partitions) for row in rows), sum(row.ready_at_ms is None for row in rows)
-            some = tuple(Unhealthy(row.name, found) for row in rows if (found := situations(row)))
-            counted = counted.plus(Counted(len(rows), partitions, pending, tallied(rows), some))
-    return counted
+            rows += page.rows
+            partitions, after = sum(len(row.partitions) for row in rows), page.reached
+    pending = sum(row.ready_at_ms is None for row in rows)
+    some = tuple(Unhealthy(row.name, found) for row in rows if (found := situations(row)))
+    return Counted(len(rows), partitions, pending, tallied(rows), some)
 
 
 def _is_too_much(part: Query, end: int) -> bool:

@@ -29,8 +29,7 @@ from projections.queries.health import SEVERITY_ORDER, broker_issues, kind_of, p
 from projections.text.names import error_name
 from projections.text.wording import event_text, many
 from projections.views.brokers import ClusterRow, fold_cluster
-from projections.views.issues import IssueKind
-from projections.views.overviews import RefusedCreateView, TopicsWhatIfView, WhatIfView
+from projections.views.overviews import IssueKind, RefusedCreateView, TopicsWhatIfView, WhatIfView
 from projections.views.view import AsOfView
 
 STEPS_MAX, TOPICS_NAMED_MAX, FACTORS_MAX = 10, 100, 10

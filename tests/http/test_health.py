@@ -9,8 +9,7 @@ import pytest
 
 from controller.engine.group_commit import Controller
 from projections.queries import health as module
-from projections.views.issues import IssueKind
-from projections.views.overviews import QuorumView, VoterView
+from projections.views.overviews import IssueKind, QuorumView, VoterView
 from tests.http.service import Service, service
 
 

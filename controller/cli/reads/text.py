@@ -9,8 +9,7 @@ from controller.cli.output import Marked, Style, painted
 from projections.text.wording import client_text, many
 from projections.views import lines
 from projections.views.brokers import BrokersView, BrokerView
-from projections.views.issues import IssueView
-from projections.views.overviews import ClusterHealthView, TopicsWhatIfView, WhatIfView
+from projections.views.overviews import ClusterHealthView, IssueView, TopicsWhatIfView, WhatIfView
 from projections.views.requests import RequestSummary, RequestView
 from projections.views.topics import CreatedView, PartitionView, TopicSummary, TopicView
 from projections.views.view import AsOfView

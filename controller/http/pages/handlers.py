@@ -17,7 +17,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 
-from controller.http import cluster, reads, writes
+from controller.http import reads, writes
 from controller.http import topics as topic_lists
 from controller.http.errors import HttpRequest, Refused, answer_error, invalid
 from controller.http.pages.frame import flags
@@ -60,7 +60,7 @@ PHASES = {
 async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     if not site.allows(request, "Describe"):
         return await site.page(request, "overview.html", at=at, health=None, head=None)
-    health: ClusterHealthView = await site.call(cluster.cluster_health, request, at=at)
+    health: ClusterHealthView = await site.call(reads.cluster_health, request, at=at)
     brokers: BrokersView = await site.call(reads.brokers, request, at=at)
     head: Head | None = None
     if at is None and site.partitions == (None,):
@@ -237,13 +237,13 @@ async def diff(
 async def whatif(
     request: HttpRequest,
     site: NamedDependency[Site],
-    change: Annotated[str, QueryParameter(max_length=cluster.CHANGE_CHARACTERS_MAX)] = "",
+    change: Annotated[str, QueryParameter(max_length=reads.CHANGE_CHARACTERS_MAX)] = "",
 ) -> Response[bytes]:
     found: WhatIfView | None = None
     error: ErrorView | None = None
     if change:  # without a change there is only the form, in which the user enters it
         try:
-            found = await site.call(cluster.whatif, request, change=change)
+            found = await site.call(reads.whatif, request, change=change)
         except InvalidChange as refusal:
             error = answer_error(request, refusal).content
     command = ("whatif", *change.split())
