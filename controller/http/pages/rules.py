@@ -16,7 +16,7 @@ from litestar.params import QueryParameter
 from litestar.response import Redirect
 
 from controller.http import reads, rules
-from controller.http.errors import HttpRequest, Refused, invalid
+from controller.http.errors import HttpRequest, Refused, answer_error, invalid
 from controller.http.pages.handlers import EMPTY_FORM, checked_form
 from controller.http.pages.site import FOLLOW, Site
 from controller.http.query_threads import TooBusy
@@ -24,6 +24,7 @@ from controller.http.requests import At, body_of
 from projections.views.backtests import BacktestView, RulesTestView
 from projections.views.events import EventsView, EventView
 from projections.views.overviews import PoliciesView
+from projections.views.view import ProblemView
 
 _Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RulesBody)
 AFTER_DIGITS_MAX = 12
@@ -49,12 +50,11 @@ async def _page(
     at: str | None = None,
     diff: int | None = None,
     *,
-    status: int = 200,
     filled: Mapping[str, str] = MappingProxyType({}),
-    error: str = "",
+    problem: ProblemView | None = None,
     result: BacktestView | RulesTestView | None = None,
 ) -> Response[bytes]:
-    """The page. After a form was sent it has what was `filled` in, with its `error` or `result`."""
+    """The page. After a form was sent it has what was `filled` in, with its `problem` or `result`."""
     found: PoliciesView | None = None
     versions: list[EventView] = []
     if site.allows(request, "Describe"):
@@ -67,7 +67,7 @@ async def _page(
         "policies.html",
         at=at,
         as_of=None if found is None else found.as_of,
-        status=status,
+        status=200 if problem is None else problem.status,
         follow=FOLLOW if found is not None else "",
         command=("rules", "show"),
         found=found,
@@ -76,7 +76,7 @@ async def _page(
         diff=diff,
         may_apply=site.allows(request, "Alter"),
         rules_form={**shown, **filled},
-        error=error,
+        error="" if problem is None else problem.message,
         result=result,
         filled=EMPTY_FORM,
     )
@@ -96,24 +96,22 @@ async def change_rules(
 ) -> Response[bytes] | Redirect:
     filled = await checked_form(request, site)
     filled["text"] = filled.get("text", "").replace("\r\n", "\n")
+    reader, problem = site.reader(request), None
     result: BacktestView | RulesTestView | None = None
-    error, status = "", 200
     try:
         match filled.get("do"):
             case "test":
-                result = await rules.test(site.reader(request), trials, _body(filled, rules.TestBody))
+                result = await rules.test(reader, trials, _body(filled, rules.TestBody))
             case "backtest":
-                result = await rules.backtest(site.reader(request), trials, _body(filled, rules.BacktestBody))
+                result = await rules.backtest(reader, trials, _body(filled, rules.BacktestBody))
             case "apply":
-                await rules.apply(site.reader(request), _body(filled, rules.RulesBody))
+                await rules.apply(reader, _body(filled, rules.RulesBody))
                 return Redirect("/policies", status_code=303)
             case other:
                 raise invalid(f"do: {other!r} is not test, backtest or apply")
-    except Refused as refusal:
-        error, status = refusal.error.message, refusal.status
-    except TooBusy as busy:
-        error, status = str(busy), 503
-    return await _page(request, site, status=status, filled=filled, error=error, result=result)
+    except (Refused, TooBusy) as refusal:
+        problem = answer_error(request, refusal).content
+    return await _page(request, site, filled=filled, problem=problem, result=result)
 
 
 def _body(filled: Mapping[str, str], kind: type[_Body]) -> _Body:
