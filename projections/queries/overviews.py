@@ -157,12 +157,10 @@ def policies(query: Queries, at: str | None, now_ms: int) -> PoliciesView:
     end = query.end(at)
     cluster, point_in_time = query.cluster_at(end), query.as_of(end)
     named = dict(cluster.settings).get(POLICY_SETTING, "")
-    version = cluster.rules
+    text = "" if cluster.rules is None else cluster.rules.text
     return PoliciesView(
-        version=version,
-        rules=()
-        if version is None
-        else rule_views(version.text, now_ms if at is None else point_in_time.at_ms or now_ms),
+        version=cluster.rules,
+        rules=rule_views(text, now_ms if at is None else point_in_time.at_ms or now_ms),
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
         refused=tuple(_refused_of_day(query, end, point_in_time)),
         as_of=point_in_time,

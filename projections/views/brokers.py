@@ -173,7 +173,7 @@ class ExceptionView(msgspec.Struct, frozen=True):
     is_expired: bool
 
 
-class RuleView(msgspec.Struct, frozen=True, kw_only=True):
+class RuleView(msgspec.Struct, frozen=True):
     """A rule. `definition` has its keys and values as text."""
 
     name: str
@@ -191,16 +191,10 @@ def rule_views(text: str, at_ms: int) -> tuple[RuleView, ...]:
         rules = read_rules(text)
     except RulesError:
         return ()
-    defaults = (
-        RuleView(name=one.name, mode="default", on=("create",), definition=one.written, exceptions=())
-        for one in rules.defaults
-    )
+    defaults = (RuleView(one.name, "default", ("create",), one.written, ()) for one in rules.defaults)
     return (*(_rule(one, at_ms) for one in rules.rules), *defaults)
 
 
 def _rule(rule: Rule, at_ms: int) -> RuleView:
-    exceptions = (
-        ExceptionView(one.applies_to, one.reason, one.until, is_expired=at_ms >= one.until_ms)
-        for one in rule.exceptions
-    )
-    return RuleView(name=rule.name, mode=rule.mode, on=rule.on, definition=rule.written, exceptions=tuple(exceptions))
+    exceptions = (view_of(ExceptionView, one, is_expired=at_ms >= one.until_ms) for one in rule.exceptions)
+    return view_of(RuleView, rule, definition=rule.written, exceptions=tuple(exceptions))
