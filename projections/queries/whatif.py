@@ -32,7 +32,7 @@ from projections.views.brokers import ClusterRow, fold_cluster
 from projections.views.overviews import IssueKind, RefusedCreateView, TopicsWhatIfView, WhatIfView
 from projections.views.view import AsOfView
 
-STEPS_MAX, TOPICS_NAMED_MAX, FACTORS_MAX = 10, 100, 10
+STEPS_MAX, NAMES_MAX, TOPICS_NAMED_MAX, FACTORS_MAX = 10, 20, 100, 10
 FACTOR, PLACEHOLDERS = "default.replication.factor", "enable.under.replicated.topic.creation"
 SETTINGS = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, FACTOR, PLACEHOLDERS)
 ALLOWED = f"lose-broker ID, lose-rack RACK, drain ID, add-broker, and NAME=VALUE of {', '.join(SETTINGS)}"
@@ -76,25 +76,20 @@ class WhatIf:
         name, equals, value = step.partition("=")
         brokers, stamp = self._state.cluster.brokers, self._stamp
         match step:
-            case "lose-broker" | "drain":
-                text = next(words, "")
-                broker_id = next((one for one in brokers if str(one) == text), None)
-                if broker_id is None:
-                    ids = ", ".join(map(str, list(brokers)[:20])) or "none"
-                    raise InvalidChange(f"{step}: {text!r} is not a registered broker; registered are: {ids}")
-                self.lost.add(broker_id)
-                if step == "drain":
-                    yield commands.BeginShutdown(**stamp, broker_id=broker_id)
-                else:
-                    yield commands.FenceBroker(**stamp, broker_id=broker_id, reason=_REASON)
-            case "lose-rack":
-                rack = next(words, "")
-                lost = [one for one, broker in brokers.items() if broker.rack == rack]
+            case "lose-broker" | "drain" | "lose-rack":
+                is_rack, text = step == "lose-rack", next(words, "")
+                names = {one: broker.rack if is_rack else str(one) for one, broker in brokers.items()}
+                lost = [one for one, name in names.items() if name == text]
                 if not lost:
-                    racks = ", ".join(sorted({broker.rack for broker in brokers.values() if broker.rack}))
-                    raise InvalidChange(f"lose-rack: no broker is in rack {rack!r}; racks: {racks or 'none'}")
+                    known = ", ".join(list(dict.fromkeys(filter(None, names.values())))[:NAMES_MAX]) or "none"
+                    kind = "rack of a broker" if is_rack else "registered broker"
+                    raise InvalidChange(f"{step}: {text!r} is not a {kind}; allowed: {known}")
                 self.lost.update(lost)
-                yield from (commands.FenceBroker(**stamp, broker_id=one, reason=_REASON) for one in lost)
+                for one in lost:
+                    if step == "drain":
+                        yield commands.BeginShutdown(**stamp, broker_id=one)
+                    else:
+                        yield commands.FenceBroker(**stamp, broker_id=one, reason=_REASON)
             case "add-broker":
                 yield from self._new_broker()
             case _ if equals and name in (FACTOR, PLACEHOLDERS):
