@@ -253,10 +253,9 @@ def process_issues(api: ControllerApi) -> Iterator[IssueView]:
         step = "check Kafka, and the network between Kafka and this gateway"
         yield issue("stale-gateway", text, status.storage_error, step)
     if brokers_error is not None and api.quorum is not None:
-        voters = ", ".join(f"{one.node_id} at {one.host}:{one.port}" for one in api.quorum().voters)
-        cause = f"{brokers_error}; voters: {voters}" if voters else brokers_error
-        text, step = "the controller quorum decides nothing here", "start or reconnect a majority of the voters"
-        yield issue("quorum-without-majority", text, cause, step, evidence=("/quorum",))
+        text = "the controller quorum decides nothing here"
+        step = "start or reconnect a majority of the voters, which GET /v1/quorum lists"
+        yield issue("quorum-without-majority", text, brokers_error, step, evidence=("/quorum",))
     elif brokers_error is not None:
         text = "decisions are not carried out: the target cluster is unreachable"
         yield issue("cluster-unreachable", text, brokers_error, "check the cluster and the network to it")

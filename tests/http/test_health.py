@@ -130,7 +130,7 @@ PLANTED: dict[str, tuple[Plant, list[int], str]] = {
     "broker-away": (_broker_away, [2], "broker 2 is fenced since 20"),
     "log-not-writable": (_log_not_writable, [], "no space left on device"),
     "controller-failed": (_controller_failed, [], "a bug"),
-    "quorum-without-majority": (_quorum_without_majority, [], "voters: 3001 at h:9093"),
+    "quorum-without-majority": (_quorum_without_majority, [], "no leader of the controllers"),
     "cluster-unreachable": (_cluster_unreachable, [], "timed out"),
     "archive-lost": (_archive_lost, [], "the bucket is gone"),
     "stale-gateway": (_stale_gateway, [], "heartbeat for 31 s"),
