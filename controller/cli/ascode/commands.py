@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative
 from controller.cli.ascode.desired import FileSet, check
@@ -23,10 +24,8 @@ from controller.cli.ascode.planning import (
     Change,
     Plan,
     agent_of,
-    counted,
     differences,
     lines,
-    repeated,
     topics_by_name,
     with_outcomes,
 )
@@ -70,9 +69,11 @@ def _show(options: argparse.Namespace, made: Plan, what: str = "Plan") -> None:
     def text(style: Style) -> Iterator[str]:
         yield from lines(made.changes, style)
         refused = f"; {len(made.refused)} refused" if made.refused else ""
-        nothing = "No changes: the cluster is as the files describe it"
-        counts = counted(made.changes, _DONE if what == "Applied" else _TO_DO)
-        yield f"{what}: {counts}{refused}." if made.changes else f"{nothing}."
+        topics = {(one.request.type, one.name) for one in made.changes if not one.is_refused}
+        verbs = _DONE if what == "Applied" else _TO_DO
+        counts = ", ".join(f"{sum(kind == each for each, _ in topics)} {verb}" for kind, verb in verbs.items())
+        nothing = "No changes: the cluster is as the files describe it."
+        yield f"{what}: {counts}{refused}." if made.changes else nothing
 
     show(options, made, text, lambda: dict.fromkeys(one.name for one in made.changes))
 
@@ -80,7 +81,7 @@ def _show(options: argparse.Namespace, made: Plan, what: str = "Plan") -> None:
 def drift(options: argparse.Namespace, backend: Backend) -> int:
     files = FileSet(options.files)
     found = list(differences(backend, files, prune=files.name is not None))
-    explained = [msgspec.structs.replace(one, since=_cause(backend, one)) for one in found[:EXPLAINED_MAX]]
+    explained = [replace(one, since=_cause(backend, one)) for one in found[:EXPLAINED_MAX]]
     _show(options, Plan((*explained, *found[EXPLAINED_MAX:]), files.name), "Drift")
     return NEGATIVE if found else DONE
 
@@ -115,7 +116,9 @@ def _saved(path: Path, backend: Backend) -> Plan:
         made = msgspec.json.decode(read_text(path, PLAN_BYTES_MAX), type=Plan)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not a plan that `topicwright plan --save` wrote: {error}") from None
-    pairs = [pair for pair in zip(made.changes, repeated(backend, made), strict=True) if not pair[0].is_same(pair[1])]
+    current = topics_by_name(backend)
+    repeated = with_outcomes(backend, (replace(one, before=current.get(one.name)) for one in made.changes))
+    pairs = [pair for pair in zip(made.changes, repeated, strict=True) if not pair[0].is_same(pair[1])]
     if pairs:
         shown = [line for one in pairs for line in ("planned, and now:", *lines(one, Style()))]
         why = f"{len(pairs)} changes of {path} have another result now, so nothing is applied: make a new plan"

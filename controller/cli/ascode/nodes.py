@@ -104,7 +104,11 @@ def documents(path: Path) -> Iterator[Node]:
     except UnicodeDecodeError:
         raise FileError(f"{path}: is not UTF-8") from None
     try:
-        yield from _documents(str(path), yaml.parse(text, Loader=yaml.CSafeLoader))
+        _check_events(str(path), yaml.parse(text, Loader=yaml.CSafeLoader))
+        for composed in yaml.compose_all(text, Loader=yaml.CSafeLoader):
+            document = _node(str(path), composed, composed.start_mark.line + 1)
+            if document.value is not None:
+                yield document
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = text[: getattr(error, "position", 0)].count("\n") + 1 if mark is None else mark.line + 1
@@ -112,57 +116,30 @@ def documents(path: Path) -> Iterator[Node]:
         raise FileError(f"{path}:{line}: {why}") from None
 
 
-class _Open(msgspec.Struct):
-    """A list or mapping whose end is not read yet; `key` is the node of the next value's key."""
-
-    node: Node
-    key: Node | None = None
-
-
-def _documents(file: str, events: Iterable[yaml.Event]) -> Iterator[Node]:
-    opened: list[_Open] = []
+def _check_events(file: str, events: Iterable[yaml.Event]) -> None:
+    """Raise FileError for anchors, and for nesting that is too deep."""
+    depth = 0
     for event in events:
-        line = event.start_mark.line + 1
+        at = f"{file}:{event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise FileError(f"{file}:{line}: anchors and aliases are not allowed: use `templates`")
-        match event:
-            case yaml.ScalarEvent():
-                is_plain = event.style is None or event.style == ""
-                value = None if is_plain and event.value in _NULLS else event.value
-                node = _added(opened, Node(file, line, value))
-            case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
-                is_list = isinstance(event, yaml.SequenceStartEvent)
-                node = _added(opened, Node(file, line, [] if is_list else {}))
-                opened.append(_Open(node))
-                if len(opened) > DEPTH_MAX:
-                    raise node.error(f"lists and mappings are nested more than {DEPTH_MAX} deep")
-                continue
-            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
-                node = opened.pop().node
-            case _:
-                continue
-        if not opened and node.value is not None:
-            yield node
+            raise FileError(f"{at}: anchors and aliases are not allowed: use `templates`")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_MAX:
+            raise FileError(f"{at}: lists and mappings are nested more than {DEPTH_MAX} deep")
 
 
-def _added(opened: list[_Open], node: Node) -> Node:
-    """Add a node to the innermost open list or mapping; returns it, with the line of its key. Raises FileError."""
-    if not opened:
-        return node
-    into = opened[-1]
-    if isinstance(into.node.value, list):
-        into.node.value.append(node)
-        return node
-    assert isinstance(into.node.value, dict)
-    if into.key is None:
-        key = node.text("a key")
-        if key in into.node.value:
-            raise node.error(
-                f"{shortened(key, _QUOTED_CHARS_MAX)}: given twice, first in line {into.node.value[key].line}"
-            )
-        into.key = node
-        return node
-    node = Node(node.file, into.key.line, node.value)
-    into.node.value[into.key.text("a key")] = node
-    into.key = None
-    return node
+def _node(file: str, given: yaml.Node, line: int) -> Node:
+    """A value and all values in it. Raises FileError."""
+    if isinstance(given, yaml.ScalarNode):
+        is_null = given.style in (None, "") and given.value in _NULLS
+        return Node(file, line, None if is_null else given.value)
+    if isinstance(given, yaml.SequenceNode):
+        return Node(file, line, [_node(file, one, one.start_mark.line + 1) for one in given.value])
+    found: dict[str, Node] = {}
+    for key_node, value in given.value:
+        key = _node(file, key_node, key_node.start_mark.line + 1)
+        text = key.text("a key")
+        if text in found:
+            raise key.error(f"{shortened(text, _QUOTED_CHARS_MAX)}: given twice, first in line {found[text].line}")
+        found[text] = _node(file, value, key.line)
+    return Node(file, line, found)

@@ -7,16 +7,16 @@ anything has changed since.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from controller.cli.ascode.desired import FileSet
-from controller.cli.ascode.formats import Wanted
+from controller.cli.ascode.desired import FileSet, Wanted
 from controller.cli.backend import Backend
-from controller.cli.output import Style, painted
+from controller.cli.output import Style
 from controller.cli.reads import common
 from projections.views.topics import ChangesView, ChangeView, TopicSummary, TopicsView, TopicView
 
@@ -163,7 +163,7 @@ def with_outcomes(backend: Backend, changes: Iterable[Change], *, dry_run: bool 
         dry = "true" if dry_run else None
         results = backend.send("POST", "/changes", ChangesView, body=body, validate_only=dry).results
         for one, outcome in zip(batch, results, strict=True):
-            yield msgspec.structs.replace(one, outcome=outcome)
+            yield replace(one, outcome=outcome)
 
 
 def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
@@ -179,24 +179,14 @@ def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
         yield batch
 
 
-def repeated(backend: Backend, plan: Plan) -> Iterator[Change]:
-    """The changes of a plan as a plan of now would have them."""
-    current = topics_by_name(backend)
-    return with_outcomes(backend, (msgspec.structs.replace(one, before=current.get(one.name)) for one in plan.changes))
-
-
 # --- text
 
 
 def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
     """Each change with its replicas, and why it would be refused."""
-
-    def marked(line: str, mark: str) -> str:
-        return painted(line, mark) if style.colour else line
-
     for one in changes:
         sign, mark, what = _summary(one)
-        yield marked(f"{sign} {one.name}: {what}  ({one.where})", mark)
+        yield style.painted(f"{sign} {one.name}: {what}  ({one.where})", mark)
         placed = [f"{partition}:{','.join(map(str, replicas))}" for partition, replicas in one.replicas]
         yield from wrap("; ".join(placed), style.width or _WIDTH, initial_indent="    ", subsequent_indent="    ")
         if one.since:
@@ -204,7 +194,7 @@ def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
         answer = one.outcome
         if one.is_refused and answer is not None:
             by = f", by {answer.rule}" if answer.rule else ""
-            yield marked(f"    refused: {answer.message} ({answer.error}{by})", "bad")
+            yield style.painted(f"    refused: {answer.message} ({answer.error}{by})", "bad")
         elif answer is not None and answer.message:
             yield f"    {answer.message}"
 
@@ -225,14 +215,8 @@ def _summary(change: Change) -> tuple[str, str, str]:
         return "~", "warning", "the topic does not exist any more"
     if not request.configs:
         return "~", "warning", f"partitions {before.num_partitions} → {request.num_partitions}"
-    values = ((key, before.configs.get(key), value) for key, value in request.configs.items())
-    edits = (
-        f"{key} {'default' if old is None else old} → {'default' if to is None else to}" for key, old, to in values
-    )
+    edits = []
+    for key, value in request.configs.items():
+        old, new_value = ("default" if one is None else one for one in (before.configs.get(key), value))
+        edits.append(f"{key} {old} → {new_value}")
     return "~", "warning", ", ".join(edits)
-
-
-def counted(changes: Iterable[Change], verbs: Mapping[str, str]) -> str:
-    """The number of topics by the kind of their change; refused changes do not count."""
-    names = {(one.request.type, one.name) for one in changes if not one.is_refused}
-    return ", ".join(f"{sum(kind == each for each, _ in names)} {verb}" for kind, verb in verbs.items())
