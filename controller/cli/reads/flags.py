@@ -209,7 +209,7 @@ def _register_files(commands: Parsers[argparse.ArgumentParser]) -> None:
     importing = _add_with_files(commands, "import", "", "import > topics.yaml", "import 'pay.*' > pay.yaml")
     what = "only topics with this name or pattern, such as 'pay.*'; default: all topics"
     importing.add_argument("pattern", nargs="?", default="*", metavar="NAME|PATTERN", help=what)
-    common.add_backend(importing, later("ascode.commands", "write_files"), formats=())
+    common.add_backend(importing, later("ascode.planning", "write_files"), formats=())
     codes = "\nExit codes: 0 no difference, 1 differences, 2 error."
     drift = _add_with_files(commands, "drift", codes, "drift topics/")
     what = "files or folders of YAML: Topicwright's format, topicctl, jikkou, Strimzi KafkaTopic, or Julie"
@@ -218,9 +218,9 @@ def _register_files(commands: Parsers[argparse.ArgumentParser]) -> None:
     what = "also delete topics that this set of files (`set: NAME`) created and no longer has"
     for parser in (plan, apply):
         parser.add_argument("--prune", action="store_true", help=what)
-    common.add_backend(plan, later("ascode.commands", "plan"))
-    common.add_backend(apply, later("ascode.commands", "apply"), may_be_stopped=False)
-    common.add_backend(drift, later("ascode.commands", "drift"))
+    common.add_backend(plan, later("ascode.planning", "plan"))
+    common.add_backend(apply, later("ascode.planning", "apply"), may_be_stopped=False)
+    common.add_backend(drift, later("ascode.planning", "drift"))
 
 
 def _add_with_files(
