@@ -273,22 +273,17 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         print(archived, file=sys.stderr)
     run: _Run = getattr(module, f"run_{name}")
     if not command.spark or arguments.local:
-        return run(_in_process(arguments), ref, options)
+        from projections.replay.runner import InProcess
+
+        given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag, None)]
+        if given:
+            raise ReplayError(f"--{given[0].replace('_', '-')} configures Spark, which --local does not use")
+        return run(InProcess(), ref, options)
     events = sum(ends_of(ref, options.at).values())
     if events <= SMALL_EVENTS and sys.stderr.isatty():
         print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
     with _spark(name, arguments) as runner:
         return run(runner, ref, options)
-
-
-def _in_process(arguments: argparse.Namespace) -> Runner:
-    """The runner of `--local`. Raises ReplayError for options of Spark."""
-    from projections.replay.runner import InProcess
-
-    given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag, None)]
-    if given:
-        raise ReplayError(f"--{given[0].replace('_', '-')} configures Spark, which --local does not use")
-    return InProcess()
 
 
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:

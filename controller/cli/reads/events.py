@@ -33,7 +33,7 @@ JOINED_AT_LEAST = 4
 """The minimum number of consecutive partition changes that become one line."""
 AHEAD = 1000
 """Lines read ahead to size the columns, unless events are followed."""
-OF_PARTITION = "PartitionChanged"
+OF_PARTITION, ANSWERED = "PartitionChanged", "CreateAnswered"
 REFUSED = frozenset(("CreateRejected", "ChangeRejected", "CreationRefused"))
 JOINED = REFUSED | {OF_PARTITION}
 TEXT_MIN = 40
@@ -79,21 +79,26 @@ def line_of(event: EventView) -> Line:
 
 
 def joined(events: Iterable[EventView]) -> Iterator[Line]:
-    """Lines of events, in order; related events are joined."""
-    for key, run in groupby(events, _run_of):
-        if key is None:
-            yield from _refusals_once(run)
-        elif len(first := list(islice(run, JOINED_AT_LEAST))) < JOINED_AT_LEAST:
-            yield from map(line_of, first)
-        else:
+    """Lines of events, in order; related events are joined. An answer that repeats a refusal only adds its delay."""
+    for key, related in groupby(events, _run_of):
+        run = iter(related)
+        first = list(islice(run, JOINED_AT_LEAST)) if key is not None else []
+        if len(first) == 2 and first[0].type in REFUSED and first[1].type == ANSWERED:
+            text = f"{first[0].text} (answered after {first[1].fields['waited_ms']} ms)"
+            yield msgspec.structs.replace(line_of(first[0]), text=text)
+        elif len(first) == JOINED_AT_LEAST and first[0].type == OF_PARTITION:
             yield _counted(first, run)
+        else:
+            yield from map(line_of, chain(first, run))
 
 
 def _run_of(event: EventView) -> tuple[object, ...] | None:
     """The key that joined events share; None for an event that is not joined."""
-    if event.type != OF_PARTITION:
-        return None
-    return event.partition, event.cause.command, event.fields.get("reason", "")
+    if event.type == OF_PARTITION:
+        return event.partition, event.cause.command, event.fields.get("reason", "")
+    if event.type in REFUSED or event.type == ANSWERED:
+        return tuple(map(event.fields.get, ("request_id", "topic", "error_code", "message")))
+    return None
 
 
 def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
@@ -116,29 +121,6 @@ def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
     topic = topic if len(topics) == 1 else f"({len(topics)})"
     text = f"{changed}{led}{why}; -o wide shows each"
     return Line(where, first[0].at, "PartitionsChanged", topic, first[0].cause.request_id, text)
-
-
-def _refusals_once(events: Iterable[EventView]) -> Iterator[Line]:
-    """Lines of events; an answer that repeats a refusal only adds its delay."""
-    refused: EventView | None = None
-    for event in events:
-        if refused is not None and _repeats(refused, event):
-            text = f"{refused.text} (answered after {event.fields['waited_ms']} ms)"
-            yield msgspec.structs.replace(line_of(refused), text=text)
-            refused = None
-            continue
-        if refused is not None:
-            yield line_of(refused)
-        refused = event if event.type in REFUSED else None
-        if refused is None:
-            yield line_of(event)
-    if refused is not None:
-        yield line_of(refused)
-
-
-def _repeats(refused: EventView, event: EventView) -> bool:
-    same = ("request_id", "topic", "error_code", "message")
-    return event.type == "CreateAnswered" and all(refused.fields.get(name) == event.fields.get(name) for name in same)
 
 
 def in_columns(lines: Iterable[Line], style: Style, ahead: int = AHEAD) -> Iterator[str]:
