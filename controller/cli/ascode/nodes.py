@@ -104,11 +104,12 @@ def documents(path: Path) -> Iterator[Node]:
     except UnicodeDecodeError:
         raise FileError(f"{path}: is not UTF-8") from None
     try:
-        _check_events(str(path), yaml.parse(text, Loader=yaml.CSafeLoader))
-        for composed in yaml.compose_all(text, Loader=yaml.CSafeLoader):
-            document = _node(str(path), composed, composed.start_mark.line + 1)
-            if document.value is not None:
-                yield document
+        events = yaml.parse(text, Loader=yaml.CSafeLoader)
+        for event in events:
+            if isinstance(event, yaml.NodeEvent):
+                document = _node(str(path), event, events)
+                if document.value is not None:
+                    yield document
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = text[: getattr(error, "position", 0)].count("\n") + 1 if mark is None else mark.line + 1
@@ -116,30 +117,27 @@ def documents(path: Path) -> Iterator[Node]:
         raise FileError(f"{path}:{line}: {why}") from None
 
 
-def _check_events(file: str, events: Iterable[yaml.Event]) -> None:
-    """Raise FileError for anchors, and for nesting that is too deep."""
-    depth = 0
-    for event in events:
+def _node(file: str, event: yaml.Event, events: Iterator[yaml.Event], depth: int = 0, line: int = 0) -> Node:
+    """The value that begins with this event, with all values in it. Raises FileError."""
+    line = line or event.start_mark.line + 1
+    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
         at = f"{file}:{event.start_mark.line + 1}"
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise FileError(f"{at}: anchors and aliases are not allowed: use `templates`")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEPTH_MAX:
-            raise FileError(f"{at}: lists and mappings are nested more than {DEPTH_MAX} deep")
-
-
-def _node(file: str, given: yaml.Node, line: int) -> Node:
-    """A value and all values in it. Raises FileError."""
-    if isinstance(given, yaml.ScalarNode):
-        is_null = given.style in (None, "") and given.value in _NULLS
-        return Node(file, line, None if is_null else given.value)
-    if isinstance(given, yaml.SequenceNode):
-        return Node(file, line, [_node(file, one, one.start_mark.line + 1) for one in given.value])
+        raise FileError(f"{at}: anchors and aliases are not allowed: use `templates`")
+    if isinstance(event, yaml.ScalarEvent):
+        is_null = not event.style and event.value in _NULLS
+        return Node(file, line, None if is_null else event.value)
+    if depth == DEPTH_MAX:
+        raise FileError(f"{file}:{line}: lists and mappings are nested more than {DEPTH_MAX} deep")
+    if isinstance(event, yaml.SequenceStartEvent):
+        items: list[Node] = []
+        while not isinstance(inner := next(events), yaml.SequenceEndEvent):
+            items.append(_node(file, inner, events, depth + 1))
+        return Node(file, line, items)
     found: dict[str, Node] = {}
-    for key_node, value in given.value:
-        key = _node(file, key_node, key_node.start_mark.line + 1)
+    while not isinstance(inner := next(events), yaml.MappingEndEvent):
+        key = _node(file, inner, events, depth + 1)
         text = key.text("a key")
         if text in found:
             raise key.error(f"{shortened(text, _QUOTED_CHARS_MAX)}: given twice, first in line {found[text].line}")
-        found[text] = _node(file, value, key.line)
+        found[text] = _node(file, next(events), events, depth + 1, key.line)
     return Node(file, line, found)
