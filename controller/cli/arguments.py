@@ -147,10 +147,7 @@ def http_address_text(text: str) -> str:
     return text
 
 
-Completer = Callable[..., Iterable[str]]
-
-
-def completed_by(action: argparse.Action, completer: Completer) -> None:
+def completed_by(action: argparse.Action, completer: Callable[..., Iterable[str]]) -> None:
     """Complete the values of an argument."""
     action.completer = completer  # type: ignore[attr-defined]
 
@@ -202,7 +199,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 AGO = "5m, 2h or 3d (ago), yesterday 14:00, 14:00"
 _SPAN = re.compile(r"(\d{1,6})\s*(s|sec|m|min|h|d|w)(\s+ago)?")
 _UNITS = {"s": "seconds", "sec": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_DAY = re.compile(r"(now|today|yesterday)?\s*(?:(\d{1,2}):(\d\d)(?::(\d\d))?)?")
+_DAY = re.compile(r"(today|yesterday)?\s*(?:(\d{1,2}):(\d\d)(?::(\d\d))?)?")
 SPAN_MAX = timedelta(days=365 * 50)
 
 
@@ -216,12 +213,10 @@ def absolute(text: str, now: datetime) -> str | None:
         if ago > SPAN_MAX:
             raise ValueError(f"{text!r} is more than 50 years ago")
         return _iso(now - ago)
-    day = _DAY.fullmatch(word)
-    if day is None or not word:
-        return None
     if word == "now":
         return _iso(now)
-    if day[1] == "now":
+    day = _DAY.fullmatch(word)
+    if day is None or not word:
         return None
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if day[1] == "yesterday":

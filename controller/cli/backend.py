@@ -30,7 +30,6 @@ ANSWER_S: Final = 60.0
 KEYS: Final = ("username", "password", "token", "ssl.truststore.location")
 _ANSWER_BYTES_MAX = 256 << 20
 """Larger than a topic with a million partitions. The limit protects `verify`, which must not trust the service."""
-_PIECE_BYTES: Final = 1 << 20
 
 _T = TypeVar("_T")
 
@@ -91,31 +90,20 @@ def address_of(path: str, parameters: Mapping[str, object]) -> str:
     return f"/v1{path}?{urlencode(given)}" if given else f"/v1{path}"
 
 
-class Access(msgspec.Struct, frozen=True):
-    """The contents of a --command-config file. Its repr has no secrets."""
-
-    authorization: str | None = None
-    truststore: Path | None = None
-
-    def __repr__(self) -> str:
-        return f"Access({self.truststore})"
-
-    def connection(self, address: HttpAddress, timeout_s: float) -> http.client.HTTPConnection:
-        """A connection that is not open yet. Raises UserError."""
-        if not address.is_secure:
-            return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
-        try:
-            context = ssl.create_default_context(cafile=self.truststore)
-        except OSError as error:
-            why = "it must contain certificates in PEM" if isinstance(error, ssl.SSLError) else error.strerror
-            raise UserError(f"ssl.truststore.location={self.truststore}: {why}") from None
-        return http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s, context=context)
+def _connection(address: HttpAddress, truststore: str | None, timeout_s: float) -> http.client.HTTPConnection:
+    """A connection that is not open yet. Raises UserError."""
+    if not address.is_secure:
+        return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+    try:
+        context = ssl.create_default_context(cafile=truststore)
+    except OSError as error:
+        why = "it must contain certificates in PEM" if isinstance(error, ssl.SSLError) else error.strerror
+        raise UserError(f"ssl.truststore.location={truststore}: {why}") from None
+    return http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s, context=context)
 
 
-def read_access(path: Path | None) -> Access:
+def _access(path: Path) -> dict[str, str]:
     """Read a --command-config file. Raises UserError."""
-    if path is None:
-        return Access()
     try:
         given = read_values(path)
     except PropertiesError as error:
@@ -123,33 +111,28 @@ def read_access(path: Path | None) -> Access:
     unknown = sorted(given.keys() - set(KEYS))
     if unknown:
         raise UserError(f"--command-config {path}: unknown key {unknown[0]}; allowed: {', '.join(KEYS)}")
-    truststore = given.get("ssl.truststore.location")
-    return Access(_authorization(path, given), None if truststore is None else Path(truststore))
-
-
-def _authorization(path: Path, given: dict[str, str]) -> str | None:
-    if "token" in given:
-        if "username" in given or "password" in given:
-            raise UserError(f"--command-config {path}: give a token, or username and password, not both")
-        return f"Bearer {given['token']}"
-    if "username" not in given and "password" not in given:
-        return None
-    if "username" not in given or "password" not in given:
+    if "token" in given and not given.keys().isdisjoint(("username", "password")):
+        raise UserError(f"--command-config {path}: give a token, or username and password, not both")
+    if ("username" in given) != ("password" in given):
         raise UserError(f"--command-config {path}: username needs password, and password needs username")
-    return "Basic " + base64.b64encode(f"{given['username']}:{given['password']}".encode()).decode()
+    return given
 
 
 class HttpBackend(Backend):
     """A running service, over one connection that opens with the first request."""
 
-    def __init__(self, address: HttpAddress, access: Access | None = None, timeout_s: float = ANSWER_S) -> None:
+    def __init__(self, address: HttpAddress, config: Path | None = None, timeout_s: float = ANSWER_S) -> None:
+        """`config` is the --command-config file. Raises UserError."""
         super().__init__()
-        access = access or Access()
+        access = {} if config is None else _access(config)
         self._address = str(address)
         self._headers: dict[str, str] = {}
-        if access.authorization is not None:
-            self._headers["Authorization"] = access.authorization
-        self._connection = access.connection(address, timeout_s)
+        if "token" in access:
+            self._headers["Authorization"] = f"Bearer {access['token']}"
+        elif "username" in access:
+            login = f"{access['username']}:{access['password']}".encode()
+            self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+        self._connection = _connection(address, access.get("ssl.truststore.location"), timeout_s)
 
     def __str__(self) -> str:
         return f"at {self._address}"
@@ -187,17 +170,15 @@ class HttpBackend(Backend):
             raise self._unreachable(error) from error
 
     def _read(self, answer: http.client.HTTPResponse) -> bytes:
-        body = bytearray()
         try:
-            while piece := answer.read(_PIECE_BYTES):
-                body += piece
-                if len(body) > _ANSWER_BYTES_MAX:
-                    raise self._too_long()
+            body = answer.read(_ANSWER_BYTES_MAX + 1)
+            if len(body) > _ANSWER_BYTES_MAX:
+                raise self._too_long()
             if answer.length:
-                raise http.client.IncompleteRead(bytes(body), answer.length)
+                raise http.client.IncompleteRead(body, answer.length)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
-        return bytes(body)
+        return body
 
     def _too_long(self) -> UserError:
         return UserError(f"the service at {self._address} sends more than {_ANSWER_BYTES_MAX} bytes in an answer")

@@ -27,9 +27,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     "run": {
         "serve": Command("serve", "run a controller with its log in one process"),
         "gateway": Command("worker", "serve Kafka clients and HTTP; workers decide the changes"),
-        "worker": Command(
-            "worker", "decide the requests of gateways, with the log in Kafka; workers share its partitions"
-        ),
+        "worker": Command("worker", "decide the requests of gateways; they share the partitions of a log in Kafka"),
         "join": Command("flags", "join the KRaft quorum of a Kafka cluster as a voter"),
         "demo": Command("flags", "run a one-minute demo with simulated brokers: create, refuse, dry-run, explain"),
     },
@@ -48,12 +46,10 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     },
     "change": {
         "topic": Command("reads.flags", "create, delete, alter or grow a topic"),
-        "plan": Command(
-            "ascode.flags", "show the changes that bring topics to what files describe, and change nothing"
-        ),
-        "apply": Command("ascode.flags", "create and change topics as files describe them"),
-        "import": Command("ascode.flags", "print the topics of a cluster as a file for plan and apply"),
-        "drift": Command("ascode.flags", "compare the topics of a cluster with files"),
+        "plan": Command("reads.flags", "show the changes that bring topics to what files describe, and change nothing"),
+        "apply": Command("reads.flags", "create and change topics as files describe them"),
+        "import": Command("reads.flags", "print the topics of a cluster as a file for plan and apply"),
+        "drift": Command("reads.flags", "compare the topics of a cluster with files"),
         "users": Command("flags", "add, list and remove users"),
         "leave": Command("flags", "remove a voter from a KRaft quorum"),
         "adopt": Command("flags", "take over a running cluster from Kafka's controller"),

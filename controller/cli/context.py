@@ -13,25 +13,20 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from controller.cli.arguments import DONE, Negative, add_action, completed_by, http_address_text
+from controller.cli.arguments import DONE, add_action, completed_by, http_address_text
 from controller.cli.commands import COMMANDS, Parsers
-from controller.cli.output import add_output, show
+from controller.cli.output import Style, add_output, show
 from events.errors import UserError
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 HTTP, CONTEXT = "TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 FILE_BYTES_MAX = 1 << 20
-
-
-class ContextError(UserError):
-    """An unknown context, or an invalid file of contexts."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +45,10 @@ class Contexts:
     current: str | None = None
 
     def named(self, name: str) -> Context:
-        """Raises ContextError."""
+        """Raises UserError."""
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none"
-            raise ContextError(f"there is no context {name!r}; there are: {known} (topicwright context add NAME)")
+            raise UserError(f"there is no context {name!r}; there are: {known} (topicwright context add NAME)")
         return self.by_name[name]
 
 
@@ -63,7 +58,7 @@ def file() -> Path:
 
 
 def read() -> Contexts:
-    """All contexts. Raises ContextError."""
+    """All contexts. Raises UserError."""
     import msgspec
 
     from events.logs.log import read_text
@@ -74,7 +69,7 @@ def read() -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except (OSError, ValueError, RecursionError) as error:
-        raise ContextError(f"{path} is not a valid file of contexts: {error}") from None
+        raise UserError(f"{path} is not a valid file of contexts: {error}") from None
 
 
 def write(contexts: Contexts) -> None:
@@ -90,7 +85,7 @@ def write(contexts: Contexts) -> None:
 
 
 def chosen(http: str | None, context: str | None) -> Context:
-    """The service named by the flags, the environment, or the file of contexts. Raises ContextError."""
+    """The service named by the flags, the environment, or the file of contexts. Raises UserError."""
     if http is not None:
         return Context(http)
     if context is not None:
@@ -131,22 +126,11 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     removing = add_action(actions, "remove", "remove a context")
     completed_by(removing.add_argument("name", metavar="NAME", help="the context"), context_names)
     for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
-        each.set_defaults(func=partial(_run, run))
-    completion = commands.add_parser(
-        "completion",
-        description=COMMANDS["completion"].description,
-        epilog=HOW,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+        each.set_defaults(func=run)
+    completion = commands.add_parser("completion", description=COMMANDS["completion"].description, epilog=HOW)
+    completion.formatter_class = argparse.RawDescriptionHelpFormatter
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
     completion.set_defaults(func=_print_script)
-
-
-def _run(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    try:
-        return run(options)
-    except ContextError as error:
-        raise Negative(str(error)) from error
 
 
 def _name(text: str) -> str:
@@ -157,18 +141,17 @@ def _name(text: str) -> str:
 
 def _list(options: argparse.Namespace) -> int:
     contexts = read()
-    rows = [
-        ("*" if name == contexts.current else "", name, one.http, one.command_config or "-")
-        for name, one in sorted(contexts.by_name.items())
-    ]
-    answer = {"current": contexts.current, "contexts": dict(sorted(contexts.by_name.items()))}
-    header = ("", "NAME", "HTTP", "COMMAND-CONFIG")
-    return show(
-        options,
-        answer,
-        lambda style: style.table(header, rows) if rows else [f"There are no contexts in {file()}."],
-        lambda: sorted(contexts.by_name),
-    )
+    by_name = dict(sorted(contexts.by_name.items()))
+    answer = {"current": contexts.current, "contexts": by_name}
+
+    def table(style: Style) -> Iterable[str]:
+        if not by_name:
+            return [f"There are no contexts in {file()}."]
+        in_use = {contexts.current: "*"}
+        rows = ((in_use.get(name, ""), name, one.http, one.command_config or "-") for name, one in by_name.items())
+        return style.table(("", "NAME", "HTTP", "COMMAND-CONFIG"), rows)
+
+    return show(options, answer, table, lambda: by_name)
 
 
 def _add(options: argparse.Namespace) -> int:

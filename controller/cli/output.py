@@ -44,16 +44,15 @@ class Style(NamedTuple):
             _fit(widths, self.width)
         for number, line in enumerate((tuple(header), *texts)):
             cells = [_cell(one, size, to_right) for one, size, to_right in zip(line, widths, right, strict=True)]
-            if self.colour:
-                marks = ["header" if number == 0 else getattr(one, "mark", "") for one in line]
-                cells = [painted(cell, mark) for cell, mark in zip(cells, marks, strict=True)]
-            yield (" " * _GAP).join(cells).rstrip()
+            marks = ("header" if number == 0 else getattr(one, "mark", "") for one in line)
+            yield (" " * _GAP).join(map(self.painted, cells, marks)).rstrip()
+
+    def painted(self, text: str, mark: str) -> str:
+        """Text in the colour of a mark, if there are colours."""
+        return painted(text, mark) if self.colour else text
 
 
-def add_output(
-    parser: argparse.ArgumentParser,
-    formats: Sequence[str] = FORMATS,
-) -> None:
+def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """Add the flags for the output format."""
     group = parser.add_argument_group("output")
     what = f"{', '.join(formats)}; default %(default)s"
@@ -166,13 +165,6 @@ def harmless(line: str, colour: bool = False) -> str:
     return "".join([*parts, escaped(line[at:])])
 
 
-def truncated(text: str, width: int) -> str:
-    """Truncate text to a width in terminal cells; `…` marks it."""
-    from rich.cells import set_cell_size
-
-    return text if width_of(text) <= width else set_cell_size(text, width - 1) + "…"
-
-
 def width_of(text: str) -> int:
     """The width of text on a terminal: East Asian characters take two cells."""
     if text.isascii():
@@ -183,9 +175,12 @@ def width_of(text: str) -> int:
 
 
 def _cell(text: str, width: int, to_the_right: bool) -> str:
-    fitting = truncated(text, width)
-    blank = " " * (width - width_of(fitting))
-    return blank + fitting if to_the_right else fitting + blank
+    if width_of(text) > width:
+        from rich.cells import set_cell_size
+
+        text = set_cell_size(text, width - 1) + "…"
+    blank = " " * (width - width_of(text))
+    return blank + text if to_the_right else text + blank
 
 
 def _fit(widths: list[int], width: int) -> None:

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from projections.replay.runner import Runner
 
 INTERRUPTED = 130
-FORMATS, WATCHED = ("table", "wide", "json", "yaml"), ("table", "json")
+FORMATS = ("table", "wide", "json", "yaml")
+VIEWS = ("topics", "brokers", "requests")
 LIMIT = 20
 SMALL_EVENTS = 2_000_000
 """For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
@@ -67,17 +68,22 @@ class _Command(NamedTuple):
 
     module: str
     help: str
-    arguments: Callable[[_Parser], None] = lambda _: None
+    arguments: tuple[Callable[[_Parser], object], ...] = ()
     spark: bool = True
     """True if Spark runs the sub-command, unless --local is given."""
     formats: tuple[str, ...] = FORMATS
-    without_at: str = ""
-    """The reason why the sub-command has no `--at`; "" if it has."""
+    has_at: bool = True
+
+
+def _argument(*names: str, **options: Any) -> Callable[[_Parser], object]:
+    return lambda parser: parser.add_argument(*names, **options)
+
+
+_REPEATED: dict[str, Any] = {"action": "append", "default": []}
 
 
 def register(commands: Parsers[_Parser]) -> None:
-    parser = commands.add_parser("replay", description=ALL_COMMANDS["replay"].description)
-    _register_all(parser)
+    _register_all(commands.add_parser("replay", description=ALL_COMMANDS["replay"].description))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,13 +107,11 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     parser.add_argument("log", metavar="LOG", help=what)
     properties = "for a log in Kafka: file with librdkafka properties, one KEY=VALUE per line"
     parser.add_argument("--kafka-properties", type=Path, metavar="FILE", help=properties)
-    command.arguments(parser)
-    of_at = (
-        argparse.SUPPRESS
-        if command.without_at
-        else f"read the log up to an offset, an ISO-8601 time, {AGO}; default: to its end"
-    )
-    parser.add_argument("--at", type=point_in_time, metavar="OFFSET|TIME", help=of_at)
+    for add_to in command.arguments:
+        add_to(parser)
+    if command.has_at:
+        what = f"read the log up to an offset, an ISO-8601 time, {AGO}; default: to its end"
+        parser.add_argument("--at", type=point_in_time, metavar="OFFSET|TIME", help=what)
     parser.set_defaults(limit=LIMIT)
     add_output(parser, command.formats)
     parser.set_defaults(func=lambda options: _run(name, command, options))
@@ -117,120 +121,119 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     spark = parser.add_argument_group("Spark")
     what = f"run on one core of this process, without Spark: faster for up to about {SMALL_EVENTS:,} events"
     spark.add_argument("--local", action="store_true", help=what)
-    spark.add_argument(
-        "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
-    )
-    of_conf = "a Spark setting; may be repeated"
-    spark.add_argument("--conf", action="append", type=key_value, default=[], metavar="KEY=VALUE", help=of_conf)
+    what = "spark://HOST:PORT or sc://HOST:PORT; default local[*]"
+    spark.add_argument("--master", type=_master, metavar="URL", help=what)
+    what = "a Spark setting; may be repeated"
+    spark.add_argument("--conf", **_REPEATED, type=key_value, metavar="KEY=VALUE", help=what)
     what = "show Spark's own log, as SPARK_CONF_DIR/log4j2.properties configures it"
     spark.add_argument("--spark-log", action="store_true", help=what)
 
 
-# --- the arguments of sub-commands
+# --- the sub-commands
 
 
-def _of_rebuild(parser: _Parser) -> None:
-    views, formats = ("topics", "brokers", "requests"), ("parquet", "json")
-    parser.add_argument("--view", choices=views, default="topics", help="what to rebuild; default %(default)s")
-    parser.add_argument("--to", metavar="DIR", help="folder to write the rows to; default: print them")
-    parser.add_argument("--format", choices=formats, default="parquet", help="of --to; default %(default)s")
-    _from_scratch(parser)
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < _DAY_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, above 0 and below {_DAY_S}")
+    return seconds
 
 
-def _from_scratch(parser: _Parser) -> None:
-    what = "do not start from a snapshot of topics, but from the first event"
-    parser.add_argument("--from-scratch", action="store_true", help=what)
-
-
-def _of_invariants(parser: _Parser) -> None:
-    _from_export(parser)
-    of_checks = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
-    parser.add_argument("--checks", type=Path, metavar="FILE.sql", help=of_checks)
-
-
-def _from_export(parser: _Parser) -> None:
-    what = "read the Parquet export in this folder (see `replay export`), after adding the new events to it"
-    parser.add_argument("--export", metavar="DIR", help=what)
-
-
-def _of_compare(parser: _Parser) -> None:
-    live = parser.add_argument_group("the live state to compare a log in Kafka with")
-    live.add_argument("--data", metavar="DIR", help="the data folder of a gateway or worker")
-    live.add_argument("--http", metavar="HOST:PORT", help="a running gateway")
-    _from_scratch(parser)
-
-
-def _of_watch(parser: _Parser) -> None:
-    parser.add_argument("--http", metavar="HOST:PORT", help="serve alerts and metrics; port 0 takes a free one")
-    parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1")
-
-
-def _of_backtest(parser: _Parser) -> None:
-    of_policy, of_set = "create-topic policy to try; may be repeated", "setting to try; may be repeated"
-    parser.add_argument("--policy", action="append", default=[], metavar="CLASS", help=of_policy)
-    parser.add_argument("--set", action="append", type=key_value, default=[], metavar="KEY=VALUE", help=of_set)
-    parser.add_argument("--rules", metavar="FILE", help="file of rules to try instead of the recorded ones")
-
-
-def _of_explain(parser: _Parser) -> None:
-    what = "the name of a topic, or the id of a request"
-    parser.add_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help=what)
-
-
-def _of_sql(parser: _Parser) -> None:
-    parser.add_argument("subject", metavar="QUERY", help="SQL, on `events` and the views of docs/invariants.md")
-    parser.add_argument("--to", metavar="FILE", help="file to write the rows to: .parquet, .csv or .json")
-    _from_export(parser)
-
-
-def _of_export(parser: _Parser) -> None:
-    parser.add_argument(
-        "--to",
-        dest="export",
-        metavar="DIR",
-        required=True,
-        help="folder to export to; an export there is brought up to date",
-    )
-
-
-def _of_views(parser: _Parser) -> None:
-    parser.add_argument("--to", metavar="DIR", required=True, help="new folder; each view gets a folder in it")
-    _from_export(parser)
-
-
-def _of_report(parser: _Parser) -> None:
-    parser.add_argument("--to", metavar="FILE", help="page to write; default topicwright-report.html")
-
+_CHECKS = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
+_FROM_SCRATCH = _argument(
+    "--from-scratch", action="store_true", help="do not start from a snapshot of topics, but from the first event"
+)
+_EXPORT = _argument(
+    "--export",
+    metavar="DIR",
+    help="read the Parquet export in this folder (see `replay export`), after adding the new events to it",
+)
 
 COMMANDS: dict[str, _Command] = {
     "rebuild": _Command(
-        "rebuild.rebuild", "rebuild topics, brokers or requests as of any offset or time from the events", _of_rebuild
+        "rebuild.rebuild",
+        "rebuild topics, brokers or requests as of any offset or time from the events",
+        (
+            _argument("--view", choices=VIEWS, default="topics", help="what to rebuild; default %(default)s"),
+            _argument("--to", metavar="DIR", help="folder to write the rows to; default: print them"),
+            _argument("--format", choices=("parquet", "json"), default="parquet", help="of --to; default %(default)s"),
+            _FROM_SCRATCH,
+        ),
     ),
     "compare": _Command(
         "rebuild.compare",
         "compare the live state with the state rebuilt from the events",
-        _of_compare,
-        without_at="the live state is as it is now",
+        (
+            _argument("--data", metavar="DIR", help="for a log in Kafka: the data folder of a gateway or worker"),
+            _argument("--http", metavar="HOST:PORT", help="for a log in Kafka: a running gateway"),
+            _FROM_SCRATCH,
+        ),
+        has_at=False,
     ),
-    "invariants": _Command("checks.invariants", "check the log against the invariants, and your own", _of_invariants),
+    "invariants": _Command(
+        "checks.invariants",
+        "check the log against the invariants, and your own",
+        (_EXPORT, _argument("--checks", type=Path, metavar="FILE.sql", help=_CHECKS)),
+    ),
     "watch": _Command(
         "watch",
         "check the same rules while events are written, until interrupted",
-        _of_watch,
+        (
+            _argument("--http", metavar="HOST:PORT", help="serve alerts and metrics; port 0 takes a free one"),
+            _argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1"),
+        ),
         spark=False,
-        formats=WATCHED,
-        without_at="it follows the log from its first event on",
+        formats=("table", "json"),
+        has_at=False,
     ),
     "redecide": _Command("redecide.redecide", "decide every past request again, and compare the events byte for byte"),
-    "backtest": _Command("redecide.backtest", "find requests that other policies or settings change", _of_backtest),
-    "explain": _Command(
-        "rebuild.explaining", "show the chain of events behind a topic or a request", _of_explain, spark=False
+    "backtest": _Command(
+        "redecide.backtest",
+        "find requests that other policies or settings change",
+        (
+            _argument("--policy", **_REPEATED, metavar="CLASS", help="create-topic policy to try; may be repeated"),
+            _argument(
+                "--set", **_REPEATED, type=key_value, metavar="KEY=VALUE", help="setting to try; may be repeated"
+            ),
+            _argument("--rules", metavar="FILE", help="file of rules to try instead of the recorded ones"),
+        ),
     ),
-    "sql": _Command("checks.sql", "run an SQL query on the history", _of_sql, spark=False),
-    "shell": _Command("checks.sql", "run SQL queries as you type them", _from_export, spark=False, formats=("table",)),
-    "views": _Command("checks.sql", "write the views of docs/invariants.md as Parquet, for other engines", _of_views),
-    "export": _Command("export", "write the events to Parquet, or add the new ones", _of_export),
-    "report": _Command("report", "write an HTML page about the history", _of_report, spark=False),
+    "explain": _Command(
+        "rebuild.explaining",
+        "show the chain of events behind a topic or a request",
+        (_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help="a topic, or the id of a request"),),
+        spark=False,
+    ),
+    "sql": _Command(
+        "checks.sql",
+        "run an SQL query on the history",
+        (
+            _argument("subject", metavar="QUERY", help="SQL, on `events` and the views of docs/invariants.md"),
+            _argument("--to", metavar="FILE", help="file to write the rows to: .parquet, .csv or .json"),
+            _EXPORT,
+        ),
+        spark=False,
+    ),
+    "shell": _Command("checks.sql", "run SQL queries as you type them", (_EXPORT,), spark=False, formats=("table",)),
+    "views": _Command(
+        "checks.sql",
+        "write the views of docs/invariants.md as Parquet, for other engines",
+        (_argument("--to", metavar="DIR", required=True, help="new folder; each view gets a folder in it"), _EXPORT),
+    ),
+    "export": _Command(
+        "export",
+        "write the events to Parquet, or add the new ones",
+        (_argument("--to", dest="export", metavar="DIR", required=True, help="folder; an export there is updated"),),
+    ),
+    "report": _Command(
+        "report",
+        "write an HTML page about the history",
+        (_argument("--to", metavar="FILE", help="page to write; default topicwright-report.html"),),
+        spark=False,
+    ),
 }
 
 
@@ -238,10 +241,15 @@ COMMANDS: dict[str, _Command] = {
 
 
 def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
+    def lines(style: Style) -> Iterator[str]:
+        if outcome.table is not None:
+            yield from style.table(outcome.table.header, outcome.table.rows)
+            yield ""
+        yield from outcome.lines
+
     try:
         outcome = _outcome(name, command, arguments)
-        answer = {"found": outcome.found, **outcome.about, "rows": outcome.rows}
-        show(arguments, answer, lambda style: _lines(outcome, style), tuple)
+        show(arguments, {"found": outcome.found, **outcome.about, "rows": outcome.rows}, lines, tuple)
         return NEGATIVE if outcome.found else DONE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -251,8 +259,6 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     """Run a sub-command. Raises UserError and OSError."""
     from projections.replay.log.log_ref import ends_of, open_ref, read_through
 
-    if command.without_at and arguments.at is not None:
-        raise ReplayError(f"{name} does not take --at: {command.without_at}")
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
     ends_of(ref, options.at)  # before Spark starts, like `check` below: it raises for a point in time after the end
     try:
@@ -267,22 +273,17 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         print(archived, file=sys.stderr)
     run: _Run = getattr(module, f"run_{name}")
     if not command.spark or arguments.local:
-        return run(_in_process(arguments), ref, options)
+        from projections.replay.runner import InProcess
+
+        given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag, None)]
+        if given:
+            raise ReplayError(f"--{given[0].replace('_', '-')} configures Spark, which --local does not use")
+        return run(InProcess(), ref, options)
     events = sum(ends_of(ref, options.at).values())
     if events <= SMALL_EVENTS and sys.stderr.isatty():
         print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
     with _spark(name, arguments) as runner:
         return run(runner, ref, options)
-
-
-def _in_process(arguments: argparse.Namespace) -> Runner:
-    """The runner of `--local`. Raises ReplayError for options of Spark."""
-    from projections.replay.runner import InProcess
-
-    given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag, None)]
-    if given:
-        raise ReplayError(f"--{given[0].replace('_', '-')} configures Spark, which --local does not use")
-    return InProcess()
 
 
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
@@ -332,24 +333,12 @@ def _options(arguments: argparse.Namespace) -> Options:
 
     given: dict[str, Any] = vars(arguments)
     return Options(
-        at=given.get("at"),
+        **{name: value for name, value in given.items() if name in Options._fields},
         policies=tuple(given.get("policy", ())),
         settings=(*given.get("set", ()), *([("topic.rules.file", rules)] if (rules := given.get("rules")) else [])),
-        subject=given.get("subject"),
-        view=given.get("view", "topics"),
-        to=given.get("to"),
-        format=given.get("format", "parquet"),
-        limit=arguments.limit,
         all_rows=arguments.output in ("json", "yaml"),
         more={name: given[name] for name in _OF_SOME_ALONE if given.get(name) is not None},
     )
-
-
-def _lines(outcome: Outcome, style: Style) -> Iterator[str]:
-    if outcome.table is not None:
-        yield from style.table(outcome.table.header, outcome.table.rows)
-        yield ""
-    yield from outcome.lines
 
 
 # --- the values of flags
@@ -359,16 +348,6 @@ def _master(text: str) -> str:
     if not _MASTER.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a Spark master: it must be {MASTERS}")
     return text
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < _DAY_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, above 0 and below {_DAY_S}")
-    return seconds
 
 
 if __name__ == "__main__":

@@ -28,29 +28,17 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     register_settings(check)
     check.add_argument("--rules", type=Path, metavar="FILE", help="check only this rules file")
     check.set_defaults(func=lambda options: _check(options, check))
-    parser = register_process(
-        commands, "serve", _serve, http="127.0.0.1:8080", data="topicwright-data", content="the log"
+    places = {"http": "127.0.0.1:8080", "data": "topicwright-data", "content": "the log"}
+    parser = register_process(commands, "serve", _serve, **places)
+    what = f"listen here for Kafka clients, unless the setting `listeners` is given; default {DEFAULT_KAFKA}"
+    parser.add_argument("--kafka", type=address, metavar="HOST:PORT", help=what)
+    what = (
+        "the brokers: simulated:N, kraft for Kafka brokers in KRaft mode, or cluster:HOST:PORT[,…] for a target "
+        "cluster, a Kafka cluster that applies this controller's decisions; default %(default)s"
     )
-    parser.add_argument(
-        "--kafka",
-        type=address,
-        metavar="HOST:PORT",
-        help=f"listen here for Kafka clients, unless the setting `listeners` is given; default {DEFAULT_KAFKA}",
-    )
-    parser.add_argument(
-        "--brokers",
-        type=brokers,
-        default="simulated:3",
-        metavar="BROKERS",
-        help="the brokers: simulated:N, kraft for Kafka brokers in KRaft mode, or cluster:HOST:PORT[,…] for a target "
-        "cluster, a Kafka cluster that applies this controller's decisions; default %(default)s",
-    )
-    parser.add_argument(
-        "--metadata-version",
-        type=_metadata_version,
-        metavar="LEVEL",
-        help="with kraft: level of metadata.version, such as 30; default: the highest that all brokers support",
-    )
+    parser.add_argument("--brokers", type=brokers, default="simulated:3", metavar="BROKERS", help=what)
+    what = "with kraft: level of metadata.version, such as 30; default: the highest that all brokers support"
+    parser.add_argument("--metadata-version", type=_metadata_version, metavar="LEVEL", help=what)
     parser.add_argument("--hints", action="store_true", help="once ready, print commands to try")
 
 
@@ -122,12 +110,10 @@ def register_process(
 ) -> argparse.ArgumentParser:
     """Add a command that runs until it is stopped. `content` describes its data folder in the help."""
     parser = commands.add_parser(name, description=COMMANDS[name].description)
-    parser.add_argument(
-        "--http", type=address, default=http, metavar="HOST:PORT", help="listen here for HTTP; default %(default)s"
-    )
-    parser.add_argument(
-        "--data", type=Path, default=Path(data), metavar="DIR", help=f"data folder for {content}; default ./%(default)s"
-    )
+    what = "listen here for HTTP; default %(default)s"
+    parser.add_argument("--http", type=address, default=http, metavar="HOST:PORT", help=what)
+    what = f"data folder for {content}; default ./%(default)s"
+    parser.add_argument("--data", type=Path, default=Path(data), metavar="DIR", help=what)
     register_settings(parser)
     parser.set_defaults(func=lambda options: _run(start, options))
     return parser
@@ -140,9 +126,8 @@ def register_settings(parser: argparse.ArgumentParser) -> None:
 
 def register_kafka(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the Kafka cluster that stores the log."""
-    parser.add_argument(
-        "--bootstrap", type=bootstrap, required=True, metavar="HOST:PORT[,…]", help="Kafka cluster that stores the log"
-    )
+    what = "Kafka cluster that stores the log"
+    parser.add_argument("--bootstrap", type=bootstrap, required=True, metavar="HOST:PORT[,…]", help=what)
     parser.add_argument("--kafka-properties", metavar="FILE", help="librdkafka properties for TLS and login")
 
 

@@ -24,35 +24,25 @@ CLUSTER = "cluster"
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     cache = "a cache of the log, which makes the next start fast"
-    parser = serve.register_process(
-        commands, "worker", _start, http="127.0.0.1:8081", data="topicwright-worker", content=cache
-    )
+    places = {"http": "127.0.0.1:8081", "data": "topicwright-worker", "content": cache}
+    parser = serve.register_process(commands, "worker", _start, **places)
     serve.register_kafka(parser)
     parser.add_argument("--driver", choices=DRIVERS, default=DRIVERS[0], help="Kafka library; default %(default)s")
-    parser.add_argument(
-        "--brokers",
-        type=partial(serve.brokers, other=CLUSTER),
-        default=CLUSTER,
-        metavar="BROKERS",
-        help="cluster: the Kafka of --bootstrap is the target cluster; cluster:HOST:PORT[,…]: another Kafka; or "
-        "simulated:N: N simulated brokers; default %(default)s",
+    what = (
+        "cluster: the Kafka of --bootstrap is the target cluster; cluster:HOST:PORT[,…]: another Kafka; or "
+        "simulated:N: N simulated brokers; default %(default)s"
     )
-    parser = serve.register_process(
-        commands, "gateway", _start_gateway, http="127.0.0.1:8080", data="topicwright-gateway", content=cache
-    )
+    kinds = partial(serve.brokers, other=CLUSTER)
+    parser.add_argument("--brokers", type=kinds, default=CLUSTER, metavar="BROKERS", help=what)
+    places = {"http": "127.0.0.1:8080", "data": "topicwright-gateway", "content": cache}
+    parser = serve.register_process(commands, "gateway", _start_gateway, **places)
     serve.register_kafka(parser)
-    parser.add_argument(
-        "--kafka",
-        type=serve.address,
-        default="127.0.0.1:9092",
-        metavar="HOST:PORT",
-        help="listen here for Kafka clients; default %(default)s",
-    )
+    what = "listen here for Kafka clients; default %(default)s"
+    parser.add_argument("--kafka", type=serve.address, default="127.0.0.1:9092", metavar="HOST:PORT", help=what)
     restore = commands.add_parser("restore-topic", description=COMMANDS["restore-topic"].description)
     serve.register_kafka(restore)
-    restore.add_argument(
-        "folders", type=Path, nargs="+", metavar="DIR", help="a data folder; the longest log of each partition is used"
-    )
+    what = "a data folder; the longest log of each partition is used"
+    restore.add_argument("folders", type=Path, nargs="+", metavar="DIR", help=what)
     serve.register_settings(restore)
     restore.set_defaults(func=_restore_topic)
 

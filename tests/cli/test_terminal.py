@@ -201,7 +201,7 @@ def test_contexts_are_added_used_and_removed(run: Run, tmp_path: Path, monkeypat
     )
     assert run("context", "use", "test")[1] == "context test is in use: 127.0.0.1:2\n"
     assert run("context", "remove", "test")[0] == 0
-    assert run("context", "remove", "test")[0] == 1
+    assert run("context", "remove", "test")[0] == 2
     assert "127.0.0.1:8080 " in run("topics")[2] or run("topics")[0] == 0, "no context is used"
     assert run("context", "add", "a/b", "--http", "h:1")[0] == 2
     (tmp_path / "topicwright" / "contexts.json").write_text('{"by_name": {"x": {"port": 3}}}')

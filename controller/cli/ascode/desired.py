@@ -1,20 +1,45 @@
-"""The topics that a set of files describes, completed by templates and checked against each other."""
+"""The topics that a set of files describes: Topicwright's own format, topicctl, jikkou, Strimzi and Julie.
+
+`READERS` recognizes the format of each document, so that files of all formats may be mixed. A reader refuses whatever
+it would have to leave out of a topic; it skips what does not concern topics, such as ACLs. Templates then complete the
+topics.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
-from controller.cli.ascode.formats import ConfigMap, Configs, Part, SetName, Template, Wanted, parts_of
 from controller.cli.ascode.nodes import FileError, Node, documents, files_of
+from controller.cli.context import NAME
 from events.names import ShardKey, shard_key
 
 TOPICS_MAX: Final = 100_000
 ERRORS_MAX: Final = 20
+
+Keys = Mapping[str, Node]
+Configs = dict[str, str | None]
+Replicas = tuple[tuple[int, ...], ...]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A topic as a file describes it, or a template whose name is a pattern. What is None is not specified."""
+
+    name: str
+    node: Node
+    partitions: int | None = None
+    factor: int | None = None
+    configs: Configs = {}
+    """A config of None removes the value of a template."""
+    replicas: Replicas | None = None
+    """The replicas of each partition; the first is the preferred leader."""
+    config_maps: tuple[Node, ...] = ()
+    """The names of jikkou's ConfigMaps that complete the configs."""
 
 
 class FileSet:
@@ -23,58 +48,61 @@ class FileSet:
     def __init__(self, paths: Iterable[Path]) -> None:
         """Read files, and all YAML files in folders. Raises FileError, whose lines are the first errors."""
         self.name: str | None = None
+        self.templates: list[Wanted] = []
+        self.config_maps: dict[str, Configs] = {}
+        """jikkou's, to which topics refer by name."""
         self._named_in: Node | None = None
+        self._defaults: Wanted | None = None
         self._by_key: dict[ShardKey, Wanted] = {}
-        self._templates: list[Template] = []
-        self._config_maps: dict[str, Configs] = {}
         self._errors: list[str] = []
         for path in files_of(paths):
             try:
-                self._read(path)
+                for document in documents(path):
+                    self._read(document)
             except FileError as error:
                 self._errors.append(str(error))
         self.topics = {one.name: one for one in map(self._completed, self._by_key.values())}
         check(self._errors)
 
-    def _read(self, path: Path) -> None:
-        for document in documents(path):
-            try:
-                for part in parts_of(document):
-                    self._add(part)
-            except FileError as error:
-                self._errors.append(str(error))
+    def _read(self, document: Node) -> None:
+        try:
+            keys = document.mapping("a document")
+            read = next((read for is_of_format, read in READERS.values() if is_of_format(keys)), None)
+            if read is None:
+                raise document.error(f"the document does not describe topics; known formats: {', '.join(READERS)}")
+            read(self, document)
+        except FileError as error:
+            self._errors.append(str(error))
 
-    def _add(self, part: Part) -> None:
-        match part:
-            case Wanted():
-                first = self._by_key.setdefault(shard_key(part.name), part)
-                if first is not part:
-                    other = "" if first.name == part.name else f", whose name collides with '{first.name}',"
-                    self._errors.append(
-                        str(part.node.error(f"topic '{part.name}'{other} is described in {first.node}"))
-                    )
-                if len(self._by_key) > TOPICS_MAX:
-                    raise part.node.error(f"the files describe more than {TOPICS_MAX} topics")
-            case Template():
-                earlier = next((one for one in self._templates if one.is_default and part.is_default), None)
-                if earlier is not None:
-                    raise part.wanted.node.error(f"defaults: {earlier.wanted.node} has some already")
-                self._templates.insert(0 if part.is_default else len(self._templates), part)
-            case ConfigMap():
-                self._config_maps[part.name] = part.configs
-            case SetName():
-                if self.name not in (None, part.name):
-                    raise part.node.error(f"set: {self._named_in} names the set '{self.name}'")
-                self.name, self._named_in = part.name, part.node
+    def add(self, topic: Wanted) -> None:
+        first = self._by_key.setdefault(shard_key(topic.name), topic)
+        if first is not topic:
+            other = "" if first.name == topic.name else f", whose name collides with '{first.name}',"
+            self._errors.append(str(topic.node.error(f"topic '{topic.name}'{other} is described in {first.node}")))
+        if len(self._by_key) > TOPICS_MAX:
+            raise topic.node.error(f"the files describe more than {TOPICS_MAX} topics")
+
+    def set_defaults(self, defaults: Wanted) -> None:
+        if self._defaults is not None:
+            raise defaults.node.error(f"defaults: {self._defaults.node} has some already")
+        self._defaults = defaults
+
+    def set_name(self, node: Node) -> None:
+        name = node.text("set")
+        if not NAME.fullmatch(name):
+            raise node.error("set: allowed are 1 to 100 letters, digits, '.', '_' and '-'")
+        if self.name not in (None, name):
+            raise node.error(f"set: {self._named_in} names the set '{self.name}'")
+        self.name, self._named_in = name, node
 
     def _completed(self, topic: Wanted) -> Wanted:
         """The topic completed by the templates that match it: later ones first, the defaults last."""
         for reference in topic.config_maps:
-            configs = self._config_maps.get(str(reference.value))
-            if configs is None:
-                self._errors.append(str(reference.error(f"no file has the ConfigMap '{reference.value}'")))
-            topic = replace(topic, configs={**(configs or {}), **topic.configs})
-        for template, _ in reversed(self._templates):
+            name = str(reference.value)
+            if name not in self.config_maps:
+                self._errors.append(str(reference.error(f"no file has the ConfigMap '{name}'")))
+            topic = replace(topic, configs={**self.config_maps.get(name, {}), **topic.configs})
+        for template in (*reversed(self.templates), *([self._defaults] if self._defaults is not None else ())):
             if fnmatchcase(topic.name, template.name):
                 topic = replace(
                     topic,
@@ -90,3 +118,186 @@ def check(errors: list[str]) -> None:
     if errors:
         more = len(errors) - ERRORS_MAX
         raise FileError("\n".join([*errors[:ERRORS_MAX], *([f"and {more} more errors"] if more > 0 else [])]))
+
+
+# --- formats
+
+
+def _topicwright(files: FileSet, document: Node) -> None:
+    keys = document.keys("a file of topics", _OWN)
+    if "set" in keys:
+        files.set_name(keys["set"])
+    if "defaults" in keys:
+        files.set_defaults(_own("*", keys["defaults"], "defaults"))
+    for pattern, node in _mapping(keys, "templates").items():
+        files.templates.append(_own(pattern, node, f"template '{pattern}'"))
+    for name, node in _mapping(keys, "topics").items():
+        files.add(_own(name, node, f"topic '{name}'", "replicas"))
+
+
+def _own(name: str, node: Node, what: str, *more: str) -> Wanted:
+    keys = node.keys(what, ("partitions", "factor", "configs", *more))
+    replicas = _replicas(keys["replicas"]) if "replicas" in keys else None
+    return _wanted(name, node, keys, "factor", "configs", replicas=replicas)
+
+
+def _topicctl(files: FileSet, document: Node) -> None:
+    keys = document.keys("a topic of topicctl", ("meta", "spec"))
+    meta = keys["meta"].keys("meta", ("name", *_TOPICCTL_META))
+    spec = _required(document, keys, "spec").keys("spec", _TOPICCTL_SPEC)
+    name = _required(keys["meta"], meta, "name")
+    replicas = (
+        _topicctl_replicas(spec["placement"], _number(spec, "replicationFactor")) if "placement" in spec else None
+    )
+    topic = _wanted(name.text("name"), name, spec, "replicationFactor", "settings", replicas=replicas)
+    if "retentionMinutes" in spec:
+        topic.configs["retention.ms"] = str(spec["retentionMinutes"].number("retentionMinutes", 0) * 60_000)
+    files.add(topic)
+
+
+def _topicctl_replicas(placement: Node, factor: int | None) -> Replicas | None:
+    keys = placement.keys("placement", ("strategy", "staticAssignments", "picker"))
+    strategy = _required(placement, keys, "strategy")
+    if strategy.value == "static":
+        return _replicas(_required(placement, keys, "staticAssignments"))
+    if strategy.value in _PLACED_SO or (strategy.value == "in-rack" and factor == 1):
+        return None
+    name = strategy.text("strategy")
+    raise strategy.error(f"placement strategy '{name}' is not supported; allowed: static, {', '.join(_PLACED_SO)}")
+
+
+def _strimzi(files: FileSet, document: Node) -> None:
+    keys = document.keys("a KafkaTopic", (*_RESOURCE, "status"))
+    name, spec = _resource(document, keys, ("topicName", "partitions", "replicas", "config"))
+    name = spec.get("topicName", name)
+    files.add(_wanted(name.text("the topic's name"), name, spec, "replicas", "config"))
+
+
+def _jikkou(files: FileSet, document: Node) -> None:
+    kind = document.mapping("a resource").get("kind")
+    if kind is not None and kind.value == "ConfigMap":
+        keys = document.keys("a ConfigMap", (*_RESOURCE, "data"))
+        name, _ = _resource(document, keys, ())
+        files.config_maps[name.text("name")] = _configs(_mapping(keys, "data", "configs"))
+        return
+    items = [document]
+    if kind is not None and kind.value == "KafkaTopicList":
+        items = _items(document.keys("a KafkaTopicList", (*_RESOURCE[:3], "items")), "items")
+    for item in items:
+        keys = item.keys("a KafkaTopic", _RESOURCE)
+        name, spec = _resource(item, keys, ("partitions", "replicas", "configs", "configMapRefs"))
+        maps = tuple(_items(spec, "configMapRefs"))
+        files.add(_wanted(name.text("name"), name, spec, "replicas", "configs", config_maps=maps))
+
+
+def _resource(node: Node, keys: Keys, allowed: tuple[str, ...]) -> tuple[Node, Keys]:
+    """The name and the spec of a resource, in the form of Kubernetes."""
+    if "kind" in keys and keys["kind"].value not in _KINDS:
+        kind = keys["kind"].text("kind")
+        raise keys["kind"].error(f"kind '{kind}' does not describe topics; allowed: {', '.join(_KINDS)}")
+    metadata = _required(node, keys, "metadata")
+    name = _required(metadata, metadata.mapping("metadata"), "name")
+    return name, keys["spec"].keys("spec", allowed) if "spec" in keys else {}
+
+
+def _julie(files: FileSet, document: Node) -> None:
+    """A name is CONTEXT.….PROJECT.TOPIC: the texts of a document in their order, as Julie's default separator joins
+    them."""
+    keys = document.mapping("a document")
+    others = [one for key, one in keys.items() if key not in _JULIE_NO_NAME]
+    prefix = [one.text("a part of the names") for one in (_required(document, keys, "context"), *others)]
+    for project in _items(keys, "projects"):
+        of_project = project.mapping("a project")
+        name = _required(project, of_project, "name").text("name")
+        for topic in _items(of_project, "topics"):
+            files.add(_julie_topic([*prefix, name], topic))
+    for topic in _items(keys, "special_topics"):
+        files.add(_julie_topic([], topic))
+
+
+def _julie_topic(prefix: list[str], topic: Node) -> Wanted:
+    keys = topic.keys("a topic of Julie", _JULIE_TOPIC)
+    node, config = _required(topic, keys, "name"), dict(_mapping(keys, "config"))
+    data_type = [keys["dataType"].text("dataType")] if "dataType" in keys else []
+    name = ".".join([*prefix, node.text("name"), *data_type])
+    partitions, factor = (_number(config, key) for key in _JULIE_COUNTS)
+    configs = _configs({key: one for key, one in config.items() if key not in _JULIE_COUNTS})
+    return Wanted(name, node, partitions, factor, configs)
+
+
+_OWN: Final = ("set", "defaults", "templates", "topics")
+_TOPICCTL_META: Final = ("cluster", "environment", "region", "description", "labels", "consumers")
+_TOPICCTL_SPEC: Final = ("partitions", "replicationFactor", "retentionMinutes", "settings", "placement", "migration")
+_PLACED_SO: Final = ("any", "balanced-leaders", "cross-rack")
+"""topicctl's strategies that Topicwright's own placement fulfils."""
+_RESOURCE: Final = ("apiVersion", "kind", "metadata", "spec")
+_KINDS: Final = ("KafkaTopic", "KafkaTopicList", "ConfigMap")
+_JULIE_NO_NAME: Final = ("context", "projects", "platform", "special_topics")
+_JULIE_COUNTS: Final = ("num.partitions", "replication.factor")
+_JULIE_TOPIC: Final = ("name", "dataType", "config", "schemas", "consumers", "producers", "metadata")
+
+
+def _of_api(*groups: str) -> Callable[[Keys], bool]:
+    return lambda keys: "apiVersion" in keys and str(keys["apiVersion"].value).partition("/")[0] in groups
+
+
+READERS: Final[Mapping[str, tuple[Callable[[Keys], bool], Callable[[FileSet, Node], None]]]] = {
+    "Topicwright (topics, templates, defaults, set)": (lambda keys: not keys.keys().isdisjoint(_OWN), _topicwright),
+    "topicctl (meta, spec)": (lambda keys: "meta" in keys, _topicctl),
+    "jikkou (kafka.jikkou.io)": (_of_api("kafka.jikkou.io", "core.jikkou.io"), _jikkou),
+    "Strimzi (kafka.strimzi.io)": (_of_api("kafka.strimzi.io"), _strimzi),
+    "Julie (context, projects)": (lambda keys: "projects" in keys, _julie),
+}
+"""Format → a test of a document's keys, and the reader."""
+
+
+def _wanted(name: str, node: Node, keys: Keys, factor_key: str, configs_key: str, **more: Any) -> Wanted:
+    """A topic with the counts of its replicas, if it has some. Raises FileError if it also has other counts."""
+    partitions, factor = _number(keys, "partitions"), _number(keys, factor_key)
+    wanted = Wanted(name, node, partitions, factor, _configs(_mapping(keys, configs_key, "configs")), **more)
+    rows = wanted.replicas
+    if rows is None:
+        return wanted
+    factor = factor or len(rows[0])
+    if partitions not in (None, len(rows)) or any(len(row) != factor for row in rows):
+        given = f"{partitions or len(rows)} partitions and factor {factor}"
+        raise node.error(f"the replicas of topic '{name}' do not match {given}")
+    return replace(wanted, partitions=len(rows), factor=factor)
+
+
+def _required(node: Node, keys: Keys, key: str) -> Node:
+    if key not in keys:
+        raise node.error(f"{key} is missing")
+    return keys[key]
+
+
+def _mapping(keys: Keys, key: str, what: str = "") -> Keys:
+    return keys[key].mapping(what or key) if key in keys else {}
+
+
+def _items(keys: Keys, key: str) -> list[Node]:
+    return keys[key].items(key) if key in keys else []
+
+
+def _number(keys: Keys, key: str) -> int | None:
+    return keys[key].number(key) if key in keys else None
+
+
+def _replicas(node: Node) -> Replicas:
+    rows = node.items("replicas")
+    found = tuple(tuple(one.number("a replica", 0) for one in row.items("a partition's replicas")) for row in rows)
+    if not found or not all(found):
+        raise node.error("replicas must have a list of broker ids for each partition")
+    return found
+
+
+def _configs(nodes: Keys) -> Configs:
+    """Configs as Kafka has them: a list becomes a text with commas."""
+    configs: Configs = {}
+    for key, one in nodes.items():
+        if isinstance(one.value, dict):
+            raise one.error(f"config {key} must be a text, a number or a list, not a mapping")
+        configs[key] = (
+            ",".join(each.text("a value") for each in one.value) if isinstance(one.value, list) else one.value
+        )
+    return configs

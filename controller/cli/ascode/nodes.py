@@ -104,7 +104,12 @@ def documents(path: Path) -> Iterator[Node]:
     except UnicodeDecodeError:
         raise FileError(f"{path}: is not UTF-8") from None
     try:
-        yield from _documents(str(path), yaml.parse(text, Loader=yaml.CSafeLoader))
+        events = yaml.parse(text, Loader=yaml.CSafeLoader)
+        for event in events:
+            if isinstance(event, yaml.NodeEvent):
+                document = _node(str(path), event, events)
+                if document.value is not None:
+                    yield document
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = text[: getattr(error, "position", 0)].count("\n") + 1 if mark is None else mark.line + 1
@@ -112,57 +117,27 @@ def documents(path: Path) -> Iterator[Node]:
         raise FileError(f"{path}:{line}: {why}") from None
 
 
-class _Open(msgspec.Struct):
-    """A list or mapping whose end is not read yet; `key` is the node of the next value's key."""
-
-    node: Node
-    key: Node | None = None
-
-
-def _documents(file: str, events: Iterable[yaml.Event]) -> Iterator[Node]:
-    opened: list[_Open] = []
-    for event in events:
-        line = event.start_mark.line + 1
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise FileError(f"{file}:{line}: anchors and aliases are not allowed: use `templates`")
-        match event:
-            case yaml.ScalarEvent():
-                is_plain = event.style is None or event.style == ""
-                value = None if is_plain and event.value in _NULLS else event.value
-                node = _added(opened, Node(file, line, value))
-            case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
-                is_list = isinstance(event, yaml.SequenceStartEvent)
-                node = _added(opened, Node(file, line, [] if is_list else {}))
-                opened.append(_Open(node))
-                if len(opened) > DEPTH_MAX:
-                    raise node.error(f"lists and mappings are nested more than {DEPTH_MAX} deep")
-                continue
-            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
-                node = opened.pop().node
-            case _:
-                continue
-        if not opened and node.value is not None:
-            yield node
-
-
-def _added(opened: list[_Open], node: Node) -> Node:
-    """Add a node to the innermost open list or mapping; returns it, with the line of its key. Raises FileError."""
-    if not opened:
-        return node
-    into = opened[-1]
-    if isinstance(into.node.value, list):
-        into.node.value.append(node)
-        return node
-    assert isinstance(into.node.value, dict)
-    if into.key is None:
-        key = node.text("a key")
-        if key in into.node.value:
-            raise node.error(
-                f"{shortened(key, _QUOTED_CHARS_MAX)}: given twice, first in line {into.node.value[key].line}"
-            )
-        into.key = node
-        return node
-    node = Node(node.file, into.key.line, node.value)
-    into.node.value[into.key.text("a key")] = node
-    into.key = None
-    return node
+def _node(file: str, event: yaml.Event, events: Iterator[yaml.Event], depth: int = 0, line: int = 0) -> Node:
+    """The value that begins with this event, with all values in it. Raises FileError."""
+    line = line or event.start_mark.line + 1
+    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+        at = f"{file}:{event.start_mark.line + 1}"
+        raise FileError(f"{at}: anchors and aliases are not allowed: use `templates`")
+    if isinstance(event, yaml.ScalarEvent):
+        is_null = not event.style and event.value in _NULLS
+        return Node(file, line, None if is_null else event.value)
+    if depth == DEPTH_MAX:
+        raise FileError(f"{file}:{line}: lists and mappings are nested more than {DEPTH_MAX} deep")
+    if isinstance(event, yaml.SequenceStartEvent):
+        items: list[Node] = []
+        while not isinstance(inner := next(events), yaml.SequenceEndEvent):
+            items.append(_node(file, inner, events, depth + 1))
+        return Node(file, line, items)
+    found: dict[str, Node] = {}
+    while not isinstance(inner := next(events), yaml.MappingEndEvent):
+        key = _node(file, inner, events, depth + 1)
+        text = key.text("a key")
+        if text in found:
+            raise key.error(f"{shortened(text, _QUOTED_CHARS_MAX)}: given twice, first in line {found[text].line}")
+        found[text] = _node(file, next(events), events, depth + 1, key.line)
+    return Node(file, line, found)

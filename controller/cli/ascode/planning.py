@@ -1,25 +1,46 @@
-"""Plans: the changes that bring topics to what files describe, each with its dry run.
+"""`topicwright plan`, `apply`, `import` and `drift`: the changes that bring topics to what files describe.
 
 A change is an item of `POST /v1/changes`. The service decides a dry run with the same rules as the change itself, and
 places replicas by name and live brokers. So the plan has the very replicas, and a plan that is made again shows whether
 anything has changed since.
+
+Exit codes of `plan`, `apply` and `import`: 0 done; 1 a change is refused, or the cluster has changed since the plan; 2
+error. Exit codes of `drift`: 0 no difference, 1 differences, 2 error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
 from textwrap import wrap
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
+import yaml
+from msgspec.structs import replace
 
-from controller.cli.ascode.desired import FileSet
-from controller.cli.ascode.formats import Wanted
+from controller.cli.arguments import DONE, NEGATIVE, Negative
+from controller.cli.ascode.desired import FileSet, Wanted, check
 from controller.cli.backend import Backend
-from controller.cli.output import Style, painted
+from controller.cli.output import Style, show
 from controller.cli.reads import common
+from events.errors import UserError
+from events.files import replacing
+from events.logs.log import read_text
+from projections.views.events import EventsView
 from projections.views.topics import ChangesView, ChangeView, TopicSummary, TopicsView, TopicView
 
+PLAN_BYTES_MAX: Final = 256 << 20
+EXPLAINED_MAX: Final = 100
+"""`drift` looks up the last event of this many changes."""
+_NUMBER: Final = re.compile("0|[1-9][0-9]{0,18}")
+_TO_DO: Final = {"create": "to create", "alter": "to change", "delete": "to delete"}
+_DONE: Final = {"create": "created", "alter": "changed", "delete": "deleted"}
+_LAST_EVENT: Final = {"create": "TopicDeleted", "configs": "TopicConfigsChanged", "partitions": "PartitionsAdded"}
 _REQUEST_SIZE: Final = 10_000
 """`POST /v1/changes` takes 100 changes, 10,000 partitions and 1 MB: a change is 1 % of this, or more if it is large."""
 _WIDTH: Final = 120
@@ -48,7 +69,7 @@ class Change(msgspec.Struct, frozen=True):
     request: Request
     where: str
     before: TopicSummary | None
-    outcome: ChangeView | None = None
+    outcome: ChangeView = ChangeView(name="")
     impossible: str = ""
     since: str = ""
     """The event that made the topic differ from the files."""
@@ -59,19 +80,20 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        return self.outcome is not None and self.outcome.is_refused
+        return self.outcome.is_refused
 
     @property
     def replicas(self) -> list[tuple[int, tuple[int, ...]]]:
         """The new partitions with their replicas."""
-        return [] if self.outcome is None else [(one.partition, one.replicas) for one in self.outcome.partitions]
+        return [(one.partition, one.replicas) for one in self.outcome.partitions]
 
     def is_same(self, other: Change) -> bool:
         """True if the dry runs of two equal requests had the same outcome, from the same topic."""
         mine, others = (
-            one.before and (one.before.topic_id, one.before.num_partitions, one.before.configs) for one in (self, other)
+            (one.before and (one.before.topic_id, one.before.num_partitions, one.before.configs), one.replicas)
+            for one in (self, other)
         )
-        return (mine, self.is_refused, self.replicas) == (others, other.is_refused, other.replicas)
+        return mine == others and self.is_refused == other.is_refused
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -101,7 +123,6 @@ def differences(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Ch
     wanted = list(_wanted_changes(backend, files, prune=prune))
     yield from (one for one in wanted if one.impossible)
     for one in with_outcomes(backend, (one for one in wanted if not one.impossible)):
-        assert one.outcome is not None, "it was submitted"
         is_same = one.request.configs and one.before is not None and one.outcome.configs == one.before.configs
         if one.is_refused or not is_same:
             yield one
@@ -163,7 +184,7 @@ def with_outcomes(backend: Backend, changes: Iterable[Change], *, dry_run: bool 
         dry = "true" if dry_run else None
         results = backend.send("POST", "/changes", ChangesView, body=body, validate_only=dry).results
         for one, outcome in zip(batch, results, strict=True):
-            yield msgspec.structs.replace(one, outcome=outcome)
+            yield replace(one, outcome=outcome)
 
 
 def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
@@ -179,10 +200,100 @@ def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
         yield batch
 
 
-def repeated(backend: Backend, plan: Plan) -> Iterator[Change]:
-    """The changes of a plan as a plan of now would have them."""
+# --- commands
+
+
+def plan(options: argparse.Namespace, backend: Backend) -> int:
+    made = _plan_of(options, backend)
+    if options.save is not None:
+        with replacing(options.save) as file:
+            file.write(msgspec.json.encode(made))
+    _show(options, made)
+    return NEGATIVE if made.refused else DONE
+
+
+def _plan_of(options: argparse.Namespace, backend: Backend) -> Plan:
+    files = FileSet(options.files)
+    if options.prune and files.name is None:
+        raise UserError("--prune deletes only what the same set of files created: name it with `set: NAME` in a file")
+    changes = list(differences(backend, files, prune=options.prune))
+    check([f"{one.where}: topic '{one.name}' {one.impossible}" for one in changes if one.impossible])
+    return Plan(tuple(changes), files.name)
+
+
+def _show(options: argparse.Namespace, made: Plan, what: str = "Plan") -> None:
+    def text(style: Style) -> Iterator[str]:
+        yield from lines(made.changes, style)
+        refused = f"; {len(made.refused)} refused" if made.refused else ""
+        topics = {(one.request.type, one.name) for one in made.changes if not one.is_refused}
+        verbs = _DONE if what == "Applied" else _TO_DO
+        counts = ", ".join(f"{sum(kind == each for each, _ in topics)} {verb}" for kind, verb in verbs.items())
+        nothing = "No changes: the cluster is as the files describe it."
+        yield f"{what}: {counts}{refused}." if made.changes else nothing
+
+    show(options, made, text, lambda: dict.fromkeys(one.name for one in made.changes))
+
+
+def drift(options: argparse.Namespace, backend: Backend) -> int:
+    files = FileSet(options.files)
+    found = list(differences(backend, files, prune=files.name is not None))
+    explained = [replace(one, since=_cause(backend, one)) for one in found[:EXPLAINED_MAX]]
+    _show(options, Plan((*explained, *found[EXPLAINED_MAX:]), files.name), "Drift")
+    return NEGATIVE if found else DONE
+
+
+def _cause(backend: Backend, change: Change) -> str:
+    """The last event that made a topic differ from the files; empty if there is none."""
+    if change.request.type == "delete":
+        return ""
+    kind = "create" if change.before is None else "configs" if change.request.configs else "partitions"
+    answer = backend.get(EventsView, f"/topics/{change.name}/events", type=_LAST_EVENT[kind], order="newest", limit=1)
+    return "".join(f"{one.at}: {one.text}" for one in answer.events)
+
+
+def apply(options: argparse.Namespace, backend: Backend) -> int:
+    if (options.plan is None) == (not options.files):
+        raise common.Misuse("give either FILE… or --plan FILE")
+    if options.plan is not None and options.prune:
+        raise common.Misuse("a saved plan has its deletions already, so --prune cannot be used with --plan")
+    made = _plan_of(options, backend) if options.plan is None else _saved(options.plan, backend)
+    if made.refused:
+        shown = "\n".join(lines(made.refused, Style()))
+        raise Negative(f"nothing is applied, because {len(made.refused)} changes would be refused:\n{shown}")
+    backend.agent = agent_of(made.set)
+    done = Plan(tuple(with_outcomes(backend, made.changes, dry_run=False)), made.set)
+    _show(options, done, "Applied")
+    return NEGATIVE if done.refused else DONE
+
+
+def _saved(path: Path, backend: Backend) -> Plan:
+    """A saved plan. Raises Negative if a plan of now would differ from it."""
+    try:
+        made = msgspec.json.decode(read_text(path, PLAN_BYTES_MAX), type=Plan)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not a plan that `topicwright plan --save` wrote: {error}") from None
     current = topics_by_name(backend)
-    return with_outcomes(backend, (msgspec.structs.replace(one, before=current.get(one.name)) for one in plan.changes))
+    repeated = with_outcomes(backend, (replace(one, before=current.get(one.name)) for one in made.changes))
+    pairs = [pair for pair in zip(made.changes, repeated, strict=True) if not pair[0].is_same(pair[1])]
+    if pairs:
+        shown = [line for one in pairs for line in ("planned, and now:", *lines(one, Style()))]
+        why = f"{len(pairs)} changes of {path} have another result now, so nothing is applied: make a new plan"
+        raise Negative("\n".join([why, *shown]))
+    return made
+
+
+def write_files(options: argparse.Namespace, backend: Backend) -> int:
+    """Print the topics as a file."""
+    found = sorted(topics_by_name(backend).values(), key=lambda one: one.name)
+    topics = {one.name: _described(one) for one in found if fnmatchcase(one.name, options.pattern)}
+    yaml.dump({"topics": topics}, sys.stdout, yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+    return DONE
+
+
+def _described(topic: TopicSummary) -> dict[str, Any]:
+    shape = {"partitions": topic.num_partitions, "factor": topic.replication_factor}
+    configs = {key: int(value) if _NUMBER.fullmatch(value) else value for key, value in topic.configs.items()}
+    return {**shape, "configs": configs} if configs else shape
 
 
 # --- text
@@ -190,22 +301,18 @@ def repeated(backend: Backend, plan: Plan) -> Iterator[Change]:
 
 def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
     """Each change with its replicas, and why it would be refused."""
-
-    def marked(line: str, mark: str) -> str:
-        return painted(line, mark) if style.colour else line
-
     for one in changes:
         sign, mark, what = _summary(one)
-        yield marked(f"{sign} {one.name}: {what}  ({one.where})", mark)
+        yield style.painted(f"{sign} {one.name}: {what}  ({one.where})", mark)
         placed = [f"{partition}:{','.join(map(str, replicas))}" for partition, replicas in one.replicas]
         yield from wrap("; ".join(placed), style.width or _WIDTH, initial_indent="    ", subsequent_indent="    ")
         if one.since:
             yield f"    since {one.since}"
         answer = one.outcome
-        if one.is_refused and answer is not None:
+        if one.is_refused:
             by = f", by {answer.rule}" if answer.rule else ""
-            yield marked(f"    refused: {answer.message} ({answer.error}{by})", "bad")
-        elif answer is not None and answer.message:
+            yield style.painted(f"    refused: {answer.message} ({answer.error}{by})", "bad")
+        elif answer.message:
             yield f"    {answer.message}"
 
 
@@ -225,14 +332,8 @@ def _summary(change: Change) -> tuple[str, str, str]:
         return "~", "warning", "the topic does not exist any more"
     if not request.configs:
         return "~", "warning", f"partitions {before.num_partitions} → {request.num_partitions}"
-    values = ((key, before.configs.get(key), value) for key, value in request.configs.items())
-    edits = (
-        f"{key} {'default' if old is None else old} → {'default' if to is None else to}" for key, old, to in values
-    )
+    edits = []
+    for key, value in request.configs.items():
+        old, new_value = ("default" if one is None else one for one in (before.configs.get(key), value))
+        edits.append(f"{key} {old} → {new_value}")
     return "~", "warning", ", ".join(edits)
-
-
-def counted(changes: Iterable[Change], verbs: Mapping[str, str]) -> str:
-    """The number of topics by the kind of their change; refused changes do not count."""
-    names = {(one.request.type, one.name) for one in changes if not one.is_refused}
-    return ", ".join(f"{sum(kind == each for each, _ in names)} {verb}" for kind, verb in verbs.items())

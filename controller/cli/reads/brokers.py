@@ -8,6 +8,7 @@ differences, 2 error.
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
@@ -16,14 +17,17 @@ from msgspec.structs import replace
 from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, show
-from controller.cli.reads import common, text
-from projections.views.brokers import BrokersView
-from projections.views.lines import mark, when
+from controller.cli.reads import common
+from projections.text.wording import many
+from projections.views.brokers import BrokersView, BrokerView
+from projections.views.lines import mark, when, wrapped
 from projections.views.overviews import (
     ClusterDifferenceView,
     ClusterHealthView,
     DifferenceView,
+    IssueView,
     TopicDifferenceView,
+    TopicsWhatIfView,
     ValueView,
     WhatIfView,
 )
@@ -31,14 +35,14 @@ from projections.views.overviews import (
 
 def status(options: argparse.Namespace, backend: Backend) -> int:
     answer = backend.get(ClusterHealthView, "/health", at=options.at)
-    show(options, answer, lambda style: text.health(answer, style), lambda: (one.kind for one in answer.issues))
+    show(options, answer, lambda style: _health_lines(answer, style), lambda: (one.kind for one in answer.issues))
     return DONE if answer.state == "healthy" else NEGATIVE
 
 
 def whatif(options: argparse.Namespace, backend: Backend) -> int:
     answer = backend.get(WhatIfView, "/whatif", change=" ".join(options.change))
     names = (name for one in answer.topics if one.is_worse for name in one.examples)
-    show(options, answer, lambda style: text.whatif(answer, style), lambda: names)
+    show(options, answer, lambda style: _whatif_lines(answer, style), lambda: names)
     return NEGATIVE if answer.creates or any(one.is_worse for one in answer.topics) else DONE
 
 
@@ -47,15 +51,12 @@ def brokers(options: argparse.Namespace, backend: Backend) -> int:
     if options.id is not None:
         found = tuple(one for one in answer.brokers if one.broker_id == options.id)
         if not found:
-            known = text.ids([one.broker_id for one in answer.brokers])
+            known = common.ids([one.broker_id for one in answer.brokers])
             return print_error(f"broker {options.id} is not registered; registered are: {known}", NEGATIVE)
         answer = replace(answer, brokers=found)
-    return show(
-        options,
-        {"brokers": answer.brokers, "live": answer.live, "as_of": answer.as_of},
-        lambda style: text.brokers(answer, style),
-        lambda: (one.broker_id for one in answer.brokers),
-    )
+    view = {"brokers": answer.brokers, "live": answer.live, "as_of": answer.as_of}
+    ids = (one.broker_id for one in answer.brokers)
+    return show(options, view, lambda style: _broker_lines(answer, style), lambda: ids)
 
 
 def settings(options: argparse.Namespace, backend: Backend) -> int:
@@ -64,12 +65,8 @@ def settings(options: argparse.Namespace, backend: Backend) -> int:
     if not chosen:
         known = ", ".join(sorted(answer.settings)) or "none"
         return print_error(f"no setting matches {options.key!r}; there are: {known}", NEGATIVE)
-    return show(
-        options,
-        {"settings": chosen, "release": answer.release, "as_of": answer.as_of},
-        lambda style: text.settings(answer, chosen, style),
-        lambda: sorted(chosen),
-    )
+    view = {"settings": chosen, "release": answer.release, "as_of": answer.as_of}
+    return show(options, view, lambda style: _setting_lines(answer, chosen, style), lambda: sorted(chosen))
 
 
 def diff(options: argparse.Namespace, backend: Backend) -> int:
@@ -120,9 +117,8 @@ def _cluster_lines(cluster: ClusterDifferenceView, style: Style) -> Iterator[str
     values = [*cluster.settings, *([cluster.release] if cluster.release is not None else [])]
     if values:
         yield ""
-        yield from style.table(
-            ("SETTING", "BEFORE", "AFTER"), ((v.name, v.before or "-", v.after or "-") for v in values)
-        )
+        changed = ((one.name, one.before or "-", one.after or "-") for one in values)
+        yield from style.table(("SETTING", "BEFORE", "AFTER"), changed)
     more = [
         *(f"added: {acl}" for acl in cluster.acls_added),
         *(f"removed: {acl}" for acl in cluster.acls_removed),
@@ -133,3 +129,81 @@ def _cluster_lines(cluster: ClusterDifferenceView, style: Style) -> Iterator[str
         yield from more
     if cluster.more:
         yield "… and more changes of the cluster than are listed"
+
+
+# --- text
+
+
+def _health_lines(answer: ClusterHealthView, style: Style) -> Iterator[str]:
+    """The state of the cluster, and its problems."""
+    mark = {"healthy": "good", "critical": "bad"}.get(answer.state, "warning")
+    counts = [f"{len(answer.live)} of {many(answer.brokers_registered, 'broker')} live"]
+    if answer.topics is not None:
+        counts += many(answer.topics, "topic"), many(answer.partitions or 0, "partition")
+    yield f"{style.painted(answer.state, mark)},{when(answer.as_of)}: {', '.join(counts)}"
+    yield from wrapped("", answer.summary, style.width) if not answer.issues else _issue_lines(answer.issues, style)
+
+
+def _issue_lines(found: Sequence[IssueView], style: Style) -> Iterator[str]:
+    """Problems with their causes, each as a paragraph."""
+    for one in found:
+        yield ""
+        kind = style.painted(one.kind, "bad" if one.severity == "critical" else "warning")
+        since = f" since {one.began_at}" if one.began_at else ""
+        yield from wrapped("", f"{kind}{since}: {one.text}", style.width)
+        topics = ", ".join(one.examples) + (", …" if one.topics > len(one.examples) else "")
+        facts = {"cause": one.cause, "to do": one.resolution, "topics": topics if one.examples else ""}
+        for name, value in facts.items():
+            if value:
+                yield from wrapped(f"  {name:<7} ", value, style.width)
+        if one.examples:
+            yield f"  why     topicwright explain {shlex.quote(one.examples[0])}"
+
+
+def _whatif_lines(answer: WhatIfView, style: Style) -> Iterator[str]:
+    """The health after a change."""
+    yield from wrapped("", answer.summary, style.width)
+    for text in answer.changes:
+        yield from wrapped("  if  ", text, style.width)
+    yield f"  now{when(answer.as_of)}"
+    if answer.topics:
+        yield ""
+        rows = ((one.before or "healthy", one.after or "healthy", one.topics, _examples(one)) for one in answer.topics)
+        yield from style.table(("NOW", "THEN", "TOPICS", "WHICH"), rows)
+    for create in answer.creates:
+        yield ""
+        refusal = f"{create.error}: {create.message}"
+        yield from wrapped(f"factor {create.replication_factor}  ", refusal, style.width)
+    if answer.issues:
+        yield ""
+        yield "The problems would then be:"
+        yield from _issue_lines(answer.issues, style)
+
+
+def _examples(one: TopicsWhatIfView) -> str:
+    return ", ".join(one.examples) + (
+        f" and {one.topics - len(one.examples)} more" if one.topics > len(one.examples) else ""
+    )
+
+
+def _broker_lines(answer: BrokersView, style: Style) -> Iterator[str]:
+    if not answer.brokers:
+        yield f"There are no brokers{when(answer.as_of)}."
+        return
+    more = ("EPOCH", "REGISTERED", "INCARNATION") if style.wide else ()
+    header = ("BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS", *more)
+    yield from style.table(header, (_broker_row(one, style.wide) for one in answer.brokers))
+
+
+def _broker_row(one: BrokerView, wide: bool) -> tuple[object, ...]:
+    cordoned = ", cordoned" if one.cordoned else ""
+    state = Marked(f"fenced{cordoned}", "bad") if one.fenced else Marked(f"live{cordoned}", "good")
+    listeners = ",".join(f"{each.name}://{each.host}:{each.port}" for each in one.endpoints) or "-"
+    row = (one.broker_id, state, one.changed_at, one.reason, one.rack or "-", listeners)
+    return (*row, one.broker_epoch, one.registered_at, one.incarnation) if wide else row
+
+
+def _setting_lines(answer: BrokersView, matching: dict[str, str], style: Style) -> Iterator[str]:
+    yield f"Decided by release {answer.release or '-'},{when(answer.as_of)}"
+    yield ""
+    yield from style.table(("SETTING", "VALUE"), sorted(matching.items()))

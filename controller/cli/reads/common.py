@@ -57,12 +57,8 @@ def add_backend(
     completed_by(by_name, context_names)
     if may_be_stopped:
         backend.add_argument("--data", type=Path, metavar="DIR", help="read the data folder of a stopped service")
-    group.add_argument(
-        "--command-config",
-        type=Path,
-        metavar="FILE",
-        help="properties for the login: username and password, or token; ssl.truststore.location; default: no login",
-    )
+    what = "properties for the login: username and password, or token; ssl.truststore.location; default: no login"
+    group.add_argument("--command-config", type=Path, metavar="FILE", help=what)
     parser.set_defaults(func=lambda options: _run(run, options, parser))
 
 
@@ -81,6 +77,11 @@ def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) 
     while page.next_cursor is not None:
         page = backend.get(kind, path, cursor=page.next_cursor, **parameters)
         yield page
+
+
+def ids(numbers: Sequence[int]) -> str:
+    """Broker ids, `-` for none."""
+    return ",".join(map(str, numbers)) or "-"
 
 
 class Misuse(Exception):
@@ -102,7 +103,7 @@ def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser
 
 def open_backend(options: argparse.Namespace, timeout_s: float | None = None) -> Backend:
     """The folder or running service that the flags name. Raises UserError."""
-    from controller.cli.backend import ANSWER_S, HttpBackend, read_access
+    from controller.cli.backend import ANSWER_S, HttpBackend
 
     if getattr(options, "data", None) is not None:
         from controller.cli.folder import FolderBackend
@@ -116,7 +117,7 @@ def open_backend(options: argparse.Namespace, timeout_s: float | None = None) ->
         address = http_address(context.http)
     except argparse.ArgumentTypeError as error:  # from the environment, or a context
         raise UserError(f"the address in {HTTP} or in the context in use is invalid: {error}") from None
-    return HttpBackend(address, read_access(config), timeout_s or ANSWER_S)
+    return HttpBackend(address, config, timeout_s or ANSWER_S)
 
 
 # --- shell completion: argcomplete calls these on Tab, and errors print nothing

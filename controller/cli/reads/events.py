@@ -1,4 +1,4 @@
-"""`topicwright events`: print the events of the log, or follow it; `requests`: list requests, or show one.
+"""`topicwright events`: print the events of the log, or follow it.
 
 A line has the topic and request of an event; related events share one. A change of a broker causes an event per
 partition. Consecutive events of this kind become one line with counts. A refusal is recorded by two events with the
@@ -22,20 +22,20 @@ import msgspec
 
 from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.backend import Backend
-from controller.cli.output import Style, as_json, as_yaml, harmless, painted, show, show_lines, style_of
-from controller.cli.reads import common, text
+from controller.cli.output import Style, as_json, as_yaml, harmless, show_lines, style_of
+from controller.cli.reads import common
 from projections.text.points_in_time import parse_point_in_time
 from projections.text.wording import many
 from projections.views.events import EventsView, EventView
 from projections.views.lines import place
-from projections.views.requests import RequestSummary, RequestsView, RequestView
 
 JOINED_AT_LEAST = 4
 """The minimum number of consecutive partition changes that become one line."""
 AHEAD = 1000
 """Lines read ahead to size the columns, unless events are followed."""
-OF_PARTITION = "PartitionChanged"
+OF_PARTITION, ANSWERED = "PartitionChanged", "CreateAnswered"
 REFUSED = frozenset(("CreateRejected", "ChangeRejected", "CreationRefused"))
+JOINED = REFUSED | {OF_PARTITION}
 TEXT_MIN = 40
 """The minimum width of the text column; with less room, the text goes on its own line."""
 _MARKS = {"TopicReady": "good", "BrokerUnfenced": "good", "BrokerFenced": "bad", **dict.fromkeys(REFUSED, "bad")}
@@ -63,13 +63,13 @@ def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Itera
             return (place(event.partition, event.offset) for event in events)
         case _:
             style = style_of(options)
-            together = chain.from_iterable(map(joined, bursts(events, _may_join))) if options.follow else joined(events)
+            together = (
+                chain.from_iterable(map(joined, bursts(events, lambda one: one.type in JOINED)))
+                if options.follow
+                else joined(events)
+            )
             each = map(line_of, events) if style.wide else together
             return (harmless(line, style.colour) for line in in_columns(each, style, 0 if options.follow else AHEAD))
-
-
-def _may_join(event: EventView) -> bool:
-    return event.type == OF_PARTITION or event.type in REFUSED
 
 
 def line_of(event: EventView) -> Line:
@@ -79,75 +79,48 @@ def line_of(event: EventView) -> Line:
 
 
 def joined(events: Iterable[EventView]) -> Iterator[Line]:
-    """Lines of events, in order; related events are joined."""
-    for key, run in groupby(events, _run_of):
-        if key is None:
-            yield from _refusals_once(run)
+    """Lines of events, in order; related events are joined. An answer that repeats a refusal only adds its delay."""
+    for key, related in groupby(events, _run_of):
+        run = iter(related)
+        first = list(islice(run, JOINED_AT_LEAST)) if key is not None else []
+        if len(first) == 2 and first[0].type in REFUSED and first[1].type == ANSWERED:
+            text = f"{first[0].text} (answered after {first[1].fields['waited_ms']} ms)"
+            yield msgspec.structs.replace(line_of(first[0]), text=text)
+        elif len(first) == JOINED_AT_LEAST and first[0].type == OF_PARTITION:
+            yield _counted(first, run)
         else:
-            yield from _changes(run)
-
-
-def _changes(run: Iterator[EventView]) -> Iterator[Line]:
-    first = list(islice(run, JOINED_AT_LEAST))
-    if len(first) < JOINED_AT_LEAST:
-        yield from map(line_of, first)
-    else:
-        yield _counted(first, run)
+            yield from map(line_of, chain(first, run))
 
 
 def _run_of(event: EventView) -> tuple[object, ...] | None:
     """The key that joined events share; None for an event that is not joined."""
-    if event.type != OF_PARTITION:
-        return None
-    return event.partition, event.cause.command, event.fields.get("reason", "")
+    if event.type == OF_PARTITION:
+        return event.partition, event.cause.command, event.fields.get("reason", "")
+    if event.type in REFUSED or event.type == ANSWERED:
+        return tuple(map(event.fields.get, ("request_id", "topic", "error_code", "message")))
+    return None
 
 
 def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
     """One line for consecutive partition changes. There may be very many, so they are not collected in a list."""
     topics: set[str] = set()
     partitions: set[tuple[str, int]] = set()
-    elected, count, last = 0, 0, first[0]
-    for event in (*first, *more):
-        last = event
+    count = elected = 0
+    for last in chain(first, more):
         count += 1
-        topic = str(event.fields.get("topic"))
+        topic = str(last.fields.get("topic"))
         topics.add(topic)
-        partitions.add((topic, int(event.fields.get("partition", 0))))
-        elected += event.fields["before"]["leader"] != event.fields["after"]["leader"]
+        partitions.add((topic, int(last.fields.get("partition", 0))))
+        elected += last.fields["before"]["leader"] != last.fields["after"]["leader"]
     reason = first[0].fields.get("reason", "")
-    of_topics = f"{many(len(topics), 'topic')}" if len(topics) > 1 else next(iter(topics))
+    of_topics = many(len(topics), "topic") if len(topics) > 1 else topic
     led = f"; {many(elected, 'leader change')}" if elected else ""
     why = f" ({reason})" if reason else ""
-    text = (
-        f"{many(len(partitions), 'partition')} of {of_topics} changed in {count} events{led}{why}; -o wide shows each"
-    )
+    changed = f"{many(len(partitions), 'partition')} of {of_topics} changed in {count} events"
     where = f"{place(last.partition, first[0].offset)}-{last.offset}"
-    topic = next(iter(topics)) if len(topics) == 1 else f"({len(topics)})"
+    topic = topic if len(topics) == 1 else f"({len(topics)})"
+    text = f"{changed}{led}{why}; -o wide shows each"
     return Line(where, first[0].at, "PartitionsChanged", topic, first[0].cause.request_id, text)
-
-
-def _refusals_once(events: Iterable[EventView]) -> Iterator[Line]:
-    """Lines of events; an answer that repeats a refusal only adds its delay."""
-    refused: EventView | None = None
-    for event in events:
-        if refused is not None:
-            if _repeats(refused, event):
-                yield msgspec.structs.replace(
-                    line_of(refused), text=f"{refused.text} (answered after {event.fields['waited_ms']} ms)"
-                )
-                refused = None
-                continue
-            yield line_of(refused)
-        refused = event if event.type in REFUSED else None
-        if refused is None:
-            yield line_of(event)
-    if refused is not None:
-        yield line_of(refused)
-
-
-def _repeats(refused: EventView, event: EventView) -> bool:
-    same = ("request_id", "topic", "error_code", "message")
-    return event.type == "CreateAnswered" and all(refused.fields.get(name) == event.fields.get(name) for name in same)
 
 
 def in_columns(lines: Iterable[Line], style: Style, ahead: int = AHEAD) -> Iterator[str]:
@@ -163,23 +136,21 @@ def in_columns(lines: Iterable[Line], style: Style, ahead: int = AHEAD) -> Itera
             widths[name] = max(width, *(min(40, len(getattr(one, name))) for one in seen))
         if number == 0:
             head = _columns(Line("OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", ""), widths, shows_type)
-            yield painted(f"{head}WHAT", "header" if style.colour else "")
+            yield style.painted(f"{head}WHAT", "header")
         start = _columns(line, widths, shows_type)
         yield from _wrapped(start, line, style, shows_type)
 
 
 def _columns(line: Line, widths: dict[str, int], shows_type: bool) -> str:
     kind = f"{line.type:<19}  " if shows_type else ""
-    return (
-        f"{line.place:>{widths['place']}}  {line.at:<24}  {kind}{line.topic:<{widths['topic']}}  "
-        f"{line.request:<{widths['request']}}  "
-    )
+    start = f"{line.place:>{widths['place']}}  {line.at:<24}  {kind}"
+    return f"{start}{line.topic:<{widths['topic']}}  {line.request:<{widths['request']}}  "
 
 
 def _wrapped(start: str, line: Line, style: Style, is_whole: bool) -> Iterator[str]:
-    mark = _MARKS.get(line.type, "") if style.colour else ""
+    mark = _MARKS.get(line.type, "")
     if is_whole or style.width is None:
-        yield start + painted(line.text, mark)
+        yield start + style.painted(line.text, mark)
         return
     room, indent = style.width - len(start), len(start)
     if room < TEXT_MIN:
@@ -187,7 +158,7 @@ def _wrapped(start: str, line: Line, style: Style, is_whole: bool) -> Iterator[s
         room, indent = max(TEXT_MIN, style.width - 10), 10
         start = " " * indent
     for number, part in enumerate(textwrap.wrap(line.text, room) or [""]):
-        yield (" " * indent if number else start) + painted(part, mark)
+        yield (" " * indent if number else start) + style.painted(part, mark)
 
 
 QUIET_S = 0.2
@@ -204,14 +175,27 @@ def bursts(source: Iterable[_T], may_join: Callable[[_T], bool]) -> Iterator[lis
     no item comes for QUIET_S. Raises what the source raises, after all its items."""
     waiting: Queue[_T | BaseException] = Queue(BURST_MAX)
     Thread(target=_read, args=(source, waiting), daemon=True, name="burst").start()
+    burst: list[_T] = []
+    until_s = 0.0
     while True:
-        burst, end = _burst(waiting, may_join)
-        if burst:
+        wait_s = min(QUIET_S, until_s - monotonic())
+        try:
+            following = waiting.get(timeout=max(0.0, wait_s) if burst else None)
+        except Empty:
             yield burst
-        if isinstance(end, StopIteration):
-            return
-        if end is not None:
-            raise end
+            burst = []
+            continue
+        if isinstance(following, BaseException):
+            if burst:
+                yield burst
+            if isinstance(following, StopIteration):
+                return
+            raise following
+        until_s = until_s if burst else monotonic() + HELD_S
+        burst.append(following)
+        if not may_join(following) or len(burst) == BURST_MAX or monotonic() >= until_s:
+            yield burst
+            burst = []
 
 
 def _read(source: Iterable[_T], waiting: Queue[_T | BaseException]) -> None:
@@ -221,22 +205,6 @@ def _read(source: Iterable[_T], waiting: Queue[_T | BaseException]) -> None:
         waiting.put(StopIteration())
     except BaseException as error:  # raised in the consumer
         waiting.put(error)
-
-
-def _burst(waiting: Queue[_T | BaseException], may_join: Callable[[_T], bool]) -> tuple[list[_T], BaseException | None]:
-    """The next burst, and the error that ended the source if it is the last: StopIteration if there was none."""
-    burst: list[_T] = []
-    following, until_s = waiting.get(), monotonic() + HELD_S
-    while not isinstance(following, BaseException):
-        burst.append(following)
-        wait_s = min(QUIET_S, until_s - monotonic())
-        if not may_join(following) or len(burst) == BURST_MAX or wait_s <= 0:
-            return burst, None
-        try:
-            following = waiting.get(timeout=wait_s)
-        except Empty:
-            return burst, None
-    return burst, following
 
 
 NO_REQUEST: Final = (
@@ -340,28 +308,3 @@ def _pages(
     backend: Backend, which: Mapping[str, object], limit: int = common.PAGE, **more: object
 ) -> Iterator[EventsView]:
     return common.pages(backend, EventsView, "/events", limit=limit, **which, **more)
-
-
-def requests(options: argparse.Namespace, backend: Backend) -> int:
-    names = ("principal", "outcome", "rule", "api", "host")
-    filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}
-    if options.id is not None:
-        if any(one is not None for one in filters.values()):
-            raise common.Misuse("filters apply to the list, so they cannot be used with the ID of a request")
-        request = backend.get(RequestView, "/requests", options.id, at=options.at)
-        show(options, request, lambda style: text.request(request, style), lambda: [request.request_id])
-        return DONE
-    filters |= {"at": options.at}
-    found: list[RequestSummary] = []
-    for page in common.pages(backend, RequestsView, "/requests", limit=min(options.limit, common.PAGE), **filters):
-        found += page.requests
-        more = page.next_cursor is not None or len(found) > options.limit
-        if len(found) >= options.limit:
-            break
-    del found[options.limit :]
-    return show(
-        options,
-        {"requests": found, "as_of": page.as_of},
-        lambda style: text.requests(found, page.as_of, style, more),
-        lambda: (one.request_id for one in found if not one.counted),
-    )

@@ -1,7 +1,5 @@
-"""Flags of the commands that read, and of those that change topics and rules; the other modules of this package run
-them.
-
-Those modules are loaded only when their command runs, so that `--help` stays fast.
+"""Flags of the commands that read, and of those that change topics and rules. The modules that run them are loaded only
+when their command runs, so that `--help` stays fast.
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     _register_requests(commands)
     _register_cluster(commands)
     _register_rules(commands)
+    _register_files(commands)
 
 
 def _register_topics(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -46,9 +45,8 @@ def _register_topics(commands: Parsers[argparse.ArgumentParser]) -> None:
     completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_at(parser)
     parser.add_argument("--status", choices=STATUSES, help="list only topics with this status: " + ", ".join(STATUSES))
-    parser.add_argument(
-        "--principal", metavar="PATTERN", help="list only topics that this user created, such as User:alice"
-    )
+    what = "list only topics that this user created, such as User:alice"
+    parser.add_argument("--principal", metavar="PATTERN", help=what)
     common.add_backend(parser, later("reads.topics", "topics"))
     parser = commands.add_parser("explain", description=f"Explain {COMMANDS['explain'].summary.partition(' ')[2]}.")
     what = "name of a topic, or id of a request"
@@ -66,23 +64,16 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     create.add_argument("--partitions", type=int, metavar="N", help="number of partitions; default: the cluster's")
     create.add_argument("--replication-factor", type=int, metavar="N", help="default: the cluster's")
     _add_configs(create)
-    create.add_argument(
-        "--timeout-ms", type=count, metavar="MS", help="how long to wait until it is ready; default: 30000"
-    )
+    what = "how long to wait until it is ready; default: 30000"
+    create.add_argument("--timeout-ms", type=count, metavar="MS", help=what)
     create.add_argument("--dry-run", action="store_true", help="validate, and show the replicas that it would get")
     common.add_backend(create, change)
     delete = _add_topic_action(actions, "delete", "delete a topic; its history remains in the log")
     common.add_backend(delete, change, may_be_stopped=False)
     alter = _add_topic_action(actions, "alter", "change configs of a topic")
     _add_configs(alter)
-    alter.add_argument(
-        "--delete-config",
-        action="append",
-        default=[],
-        type=non_empty,
-        metavar="KEY",
-        help="reset to the cluster's default",
-    )
+    what = "reset to the cluster's default"
+    alter.add_argument("--delete-config", action="append", default=[], type=non_empty, metavar="KEY", help=what)
     common.add_backend(alter, change, may_be_stopped=False)
     grow = _add_topic_action(actions, "grow", "add partitions to a topic")
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
@@ -98,9 +89,8 @@ def _add_topic_action(actions: Parsers[argparse.ArgumentParser], name: str, summ
 
 
 def _add_configs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config", action="append", default=[], type=key_value, metavar="KEY=VALUE", help="a config; may be repeated"
-    )
+    what = "a config; may be repeated"
+    parser.add_argument("--config", action="append", default=[], type=key_value, metavar="KEY=VALUE", help=what)
 
 
 def _register_events(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -109,17 +99,11 @@ def _register_events(commands: Parsers[argparse.ArgumentParser]) -> None:
     completed_by(of_topic, topic_names)
     parser.add_argument("--request", type=non_empty, metavar="ID", help="only events of this request")
     parser.add_argument("--partition", type=count, metavar="N", help="only events of this partition of the log")
-    of_type = parser.add_argument(
-        "--type",
-        action="append",
-        type=_type,
-        metavar="TYPE",
-        help="only events of this type, e.g. TopicCreated; repeatable",
-    )
+    what = "only events of this type, e.g. TopicCreated; repeatable"
+    of_type = parser.add_argument("--type", action="append", type=_type, metavar="TYPE", help=what)
     completed_by(of_type, event_types)
-    parser.add_argument(
-        "--principal", metavar="PATTERN", help="only events of this user's requests, such as User:alice or 'User:a*'"
-    )
+    what = "only events of this user's requests, such as User:alice or 'User:a*'"
+    parser.add_argument("--principal", metavar="PATTERN", help=what)
     parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help="first offset")
     common.add_span(parser)
     parser.add_argument("--tail", type=count_within(1, TAIL_MAX), metavar="N", help="only the last N events")
@@ -145,14 +129,9 @@ def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--host", metavar="ADDRESS", help="only requests from this client address")
     common.add_span(parser)
     common.add_at(parser)
-    parser.add_argument(
-        "--limit",
-        type=count_within(1, LIMIT_MAX),
-        default=LIMIT,
-        metavar="N",
-        help="maximum number of requests; default %(default)s",
-    )
-    common.add_backend(parser, later("reads.events", "requests"))
+    of_limit = "maximum number of requests; default %(default)s"
+    parser.add_argument("--limit", type=count_within(1, LIMIT_MAX), default=LIMIT, metavar="N", help=of_limit)
+    common.add_backend(parser, later("reads.topics", "requests"))
 
 
 def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -196,28 +175,61 @@ def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
     common.add_at(shown)
     common.add_backend(shown, later("reads.rules", "show_rules"))
     tested = add_action(verbs, "test", "check a file of rules, and try its examples, without a server")
-    tested.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
     tested.set_defaults(func=later("reads.rules", "test"))
     what = "find the past requests of a running service that the rules of a file would decide otherwise"
     tried = add_action(verbs, "backtest", what)
-    tried.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
-    tried.add_argument(
-        "--since", type=point_in_time, default="30d", metavar="OFFSET|TIME", help=f"default: %(default)s; {AGO}"
-    )
+    what = f"default: %(default)s; {AGO}"
+    tried.add_argument("--since", type=point_in_time, default="30d", metavar="OFFSET|TIME", help=what)
     common.add_backend(tried, later("reads.rules", "backtest"), may_be_stopped=False)
     applied = add_action(verbs, "apply", "replace the effective rules by those of a file")
-    applied.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
     applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is effective; 0 for none")
     common.add_backend(applied, later("reads.rules", "apply"), may_be_stopped=False)
+    for parser in (tested, tried, applied):
+        parser.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
     removed = add_action(verbs, "remove", "remove all rules: apply a version without any")
     removed.set_defaults(file=None, after=None)
     common.add_backend(removed, later("reads.rules", "apply"), may_be_stopped=False)
     history = add_action(verbs, "history", "list all versions, the newest first")
     common.add_backend(history, later("reads.rules", "history"))
     diff = add_action(verbs, "diff", "compare versions or files; exit code 1 if they differ")
-    what = "a version or a file"
-    diff.add_argument(
-        "first", metavar="VERSION|FILE", help=f"{what}; a file alone is compared with the effective rules"
-    )
-    diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=f"{what}; default: the effective rules")
+    what = "a version or a file; a file alone is compared with the effective rules"
+    diff.add_argument("first", metavar="VERSION|FILE", help=what)
+    what = "a version or a file; default: the effective rules"
+    diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=what)
     common.add_backend(diff, later("reads.rules", "diff"), formats=())
+
+
+def _register_files(commands: Parsers[argparse.ArgumentParser]) -> None:
+    refused = "\nExit codes: 0 done, 1 a change is refused, 2 error."
+    plan = _add_with_files(commands, "plan", refused, "plan topics/", "plan topics/ --prune --save plan.json")
+    plan.add_argument("--save", type=Path, metavar="FILE", help="save the plan for `topicwright apply --plan FILE`")
+    apply = _add_with_files(commands, "apply", refused, "apply topics/ strimzi.yaml", "apply --plan plan.json")
+    what = "apply exactly this saved plan; if its result has changed since, say how and apply nothing"
+    apply.add_argument("--plan", type=Path, metavar="FILE", help=what)
+    importing = _add_with_files(commands, "import", "", "import > topics.yaml", "import 'pay.*' > pay.yaml")
+    what = "only topics with this name or pattern, such as 'pay.*'; default: all topics"
+    importing.add_argument("pattern", nargs="?", default="*", metavar="NAME|PATTERN", help=what)
+    common.add_backend(importing, later("ascode.planning", "write_files"), formats=())
+    codes = "\nExit codes: 0 no difference, 1 differences, 2 error."
+    drift = _add_with_files(commands, "drift", codes, "drift topics/")
+    what = "files or folders of YAML: Topicwright's format, topicctl, jikkou, Strimzi KafkaTopic, or Julie"
+    for parser, number in ((plan, "+"), (apply, "*"), (drift, "+")):
+        parser.add_argument("files", nargs=number, type=Path, metavar="FILE", help=what)
+    what = "also delete topics that this set of files (`set: NAME`) created and no longer has"
+    for parser in (plan, apply):
+        parser.add_argument("--prune", action="store_true", help=what)
+    common.add_backend(plan, later("ascode.planning", "plan"))
+    common.add_backend(apply, later("ascode.planning", "apply"), may_be_stopped=False)
+    common.add_backend(drift, later("ascode.planning", "drift"))
+
+
+def _add_with_files(
+    commands: Parsers[argparse.ArgumentParser], name: str, exit_codes: str, *examples: str
+) -> argparse.ArgumentParser:
+    lines = "\n".join(f"    topicwright {each}" for each in examples)
+    return commands.add_parser(
+        name,
+        description=f"{COMMANDS[name].description}{exit_codes}",
+        epilog=f"examples:\n{lines}\n\ndocs/topics-as-code.md describes the files.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )

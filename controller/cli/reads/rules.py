@@ -16,7 +16,7 @@ from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
-from projections.views.backtests import BacktestView, RulesTestView, TriedRequestView
+from projections.views.backtests import BacktestView, RulesTestView
 from projections.views.brokers import RuleView
 from projections.views.events import EventsView, EventView
 from projections.views.lines import when
@@ -77,7 +77,8 @@ def backtest(options: argparse.Namespace, backend: Backend) -> int:
 
     body = BacktestBody(checked_file(options.file), options.since)
     found = backend.send("POST", "/rules/backtest", BacktestView, body=body)
-    show(options, found, lambda style: _effects(found, style), lambda: (one.topic for one in _listed(found)))
+    topics = (each.topic for one in found.groups for each in one.requests)
+    show(options, found, lambda style: _effects(found, style), lambda: topics)
     return NEGATIVE if found.groups else DONE
 
 
@@ -92,10 +93,6 @@ def _effects(found: BacktestView, style: Style) -> Iterator[str]:
     if found.more:
         yield ""
         yield "… and more"
-
-
-def _listed(found: BacktestView) -> Iterator[TriedRequestView]:
-    return (each for one in found.groups for each in one.requests)
 
 
 def apply(options: argparse.Namespace, backend: Backend) -> int:
@@ -121,14 +118,11 @@ def _versions(backend: Backend) -> Iterator[EventView]:
 
 def history(options: argparse.Namespace, backend: Backend) -> int:
     versions = list(_versions(backend))
-    rows = [
-        (one.fields["number"], one.at, one.fields["principal"], one.fields["sha256"][:12], one.offset)
-        for one in versions
-    ]
     header = ("VERSION", "APPLIED", "BY", "SHA256", "OFFSET")
-    return show(
-        options, {"versions": versions}, lambda style: style.table(header, rows), lambda: (row[0] for row in rows)
-    )
+    found = [(one, one.fields) for one in versions]
+    rows = [(of["number"], one.at, of["principal"], of["sha256"][:12], one.offset) for one, of in found]
+    numbers = (row[0] for row in rows)
+    return show(options, {"versions": versions}, lambda style: style.table(header, rows), lambda: numbers)
 
 
 def diff(options: argparse.Namespace, backend: Backend) -> int:

@@ -1,5 +1,5 @@
-"""`topicwright topics`, `explain` and `topic`: list, print and explain topics; create and delete topics, alter configs,
-add partitions.
+"""`topicwright topics`, `explain`, `topic` and `requests`: list, print and explain topics and requests; create and
+delete topics, alter configs, add partitions.
 
 Exit codes of `topic`: 0 done; 1 refused, or no such topic; 2 wrong usage, or no service reached.
 """
@@ -7,25 +7,22 @@ Exit codes of `topic`: 0 done; 1 refused, or no such topic; 2 wrong usage, or no
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from controller.cli.arguments import NEGATIVE, suggestion
+from controller.cli.arguments import DONE, NEGATIVE, suggestion
 from controller.cli.backend import Backend, Refusal
-from controller.cli.output import show
-from controller.cli.reads import common, text
+from controller.cli.output import Marked, Style, show
+from controller.cli.reads import common
+from projections.text.wording import client_text, many
 from projections.views import lines
 from projections.views.events import ExplanationView
-from projections.views.topics import CreatedView, DeletedView, TopicSummary, TopicsView, TopicView
+from projections.views.requests import RequestSummary, RequestsView, RequestView
+from projections.views.topics import CreatedView, DeletedView, PartitionView, TopicSummary, TopicsView, TopicView
+from projections.views.view import AsOfView
 
 GLOB = "*?["
-_REFUSED = {
-    "create": "is refused",
-    "dry run": "would be refused",
-    "delete": "is not deleted",
-    "alter": "is not changed",
-    "grow": "is not changed",
-}
 
 
 def topics(options: argparse.Namespace, backend: Backend) -> int:
@@ -36,19 +33,14 @@ def topics(options: argparse.Namespace, backend: Backend) -> int:
     pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at))
     found, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
     matching = [one for one in found if _matches(options, one)]
-    answer = {"topics": matching, "as_of": as_of}
     which = " that match" if found else ""
-    return show(
-        options,
-        answer,
-        lambda style: text.topics(matching, as_of, style, which),
-        lambda: (one.name for one in matching),
-    )
+    answer, names = {"topics": matching, "as_of": as_of}, (one.name for one in matching)
+    return show(options, answer, lambda style: _topic_lines(matching, as_of, style, which), lambda: names)
 
 
 def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
     topic = backend.get(TopicView, "/topics", options.name, at=getattr(options, "at", None))
-    return show(options, topic, lambda style: text.topic(topic, style), lambda: [topic.name])
+    return show(options, topic, lambda style: _one_topic(topic, style), lambda: [topic.name])
 
 
 def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
@@ -70,17 +62,12 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
         raise common.Misuse("--data reads a stopped service, which cannot create topics: add --dry-run")
     if options.dry_run and options.timeout_ms is not None:
         raise common.Misuse("--dry-run does not wait, so it cannot be used with --timeout-ms")
-    body = {
-        "name": options.name,
-        "configs": dict(options.config),
-        "num_partitions": options.partitions,
-        "replication_factor": options.replication_factor,
-        "timeout_ms": options.timeout_ms,
-    }
-    body = {name: value for name, value in body.items() if value is not None}
+    counts = {"num_partitions": options.partitions, "replication_factor": options.replication_factor}
+    given = {"name": options.name, "configs": dict(options.config), "timeout_ms": options.timeout_ms, **counts}
+    body = {name: value for name, value in given.items() if value is not None}
     dry = "true" if options.dry_run else None
     answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=dry)
-    return show(options, answer, lambda style: text.created(answer, style), lambda: [answer.name])
+    return show(options, answer, lambda style: _created_lines(answer, style), lambda: [answer.name])
 
 
 def _delete(options: argparse.Namespace, backend: Backend) -> int:
@@ -94,7 +81,8 @@ def _alter(options: argparse.Namespace, backend: Backend) -> int:
         raise common.Misuse("nothing to change: give --config KEY=VALUE or --delete-config KEY")
     _check_known(options.delete_config, options, backend)
     configs = {**dict(options.config), **dict.fromkeys(options.delete_config)}
-    return _change(options, backend, {"configs": configs})
+    backend.send("PATCH", "/topics", dict[str, object], options.name, {"configs": configs})
+    return _show_topic(options, backend)
 
 
 def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
@@ -110,25 +98,191 @@ def _check_known(names: list[str], options: argparse.Namespace, backend: Backend
 
 
 def _grow(options: argparse.Namespace, backend: Backend) -> int:
-    return _change(options, backend, {"num_partitions": options.partitions})
-
-
-def _change(options: argparse.Namespace, backend: Backend, change: dict[str, object]) -> int:
-    backend.send("PATCH", "/topics", dict[str, object], options.name, change)
+    body = {"num_partitions": options.partitions}
+    backend.send("PATCH", "/topics", dict[str, object], options.name, body)
     return _show_topic(options, backend)
 
 
-_CHANGES: Final = {"create": _create, "delete": _delete, "alter": _alter, "grow": _grow}
+_CHANGES: Final = {
+    "create": (_create, "is refused"),
+    "delete": (_delete, "is not deleted"),
+    "alter": (_alter, "is not changed"),
+    "grow": (_grow, "is not changed"),
+}
 
 
 def change(options: argparse.Namespace, backend: Backend) -> int:
     """Run a change; if it is refused, print why and return 1."""
+    run, what = _CHANGES[options.action]
     try:
-        return _CHANGES[options.action](options, backend)
+        return run(options, backend)
     except Refusal as refusal:
         if refusal.status >= 500 or (refusal.status == 404 and not refusal.error.rule):
             raise
-        what = _REFUSED["dry run" if getattr(options, "dry_run", False) else options.action]
+        what = "would be refused" if getattr(options, "dry_run", False) else what
         line = f"{options.name} {what}: {refusal}"
         show(options, refusal.error, lambda _: [line], lambda: [options.name])
         return NEGATIVE
+
+
+def requests(options: argparse.Namespace, backend: Backend) -> int:
+    names = ("principal", "outcome", "rule", "api", "host")
+    filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}
+    if options.id is not None:
+        if any(one is not None for one in filters.values()):
+            raise common.Misuse("filters apply to the list, so they cannot be used with the ID of a request")
+        request = backend.get(RequestView, "/requests", options.id, at=options.at)
+        show(options, request, lambda style: _one_request(request, style), lambda: [request.request_id])
+        return DONE
+    filters |= {"at": options.at}
+    found: list[RequestSummary] = []
+    for page in common.pages(backend, RequestsView, "/requests", limit=min(options.limit, common.PAGE), **filters):
+        found += page.requests
+        more = page.next_cursor is not None or len(found) > options.limit
+        if len(found) >= options.limit:
+            break
+    del found[options.limit :]
+    answer, ids = {"requests": found, "as_of": page.as_of}, (one.request_id for one in found if not one.counted)
+    return show(options, answer, lambda style: _request_lines(found, page.as_of, style, more), lambda: ids)
+
+
+# --- text
+
+
+TOPICS_MAX = 3
+
+
+def _topic_lines(summaries: Sequence[TopicSummary], as_of: AsOfView, style: Style, which: str = "") -> Iterator[str]:
+    """A list of topics; `which` completes the sentence that is printed if there are none."""
+    if not summaries:
+        yield f"There are no topics{which}{lines.when(as_of)}."
+        return
+    header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "BY")
+    if style.wide:
+        yield from style.table((*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), map(_wide_topic, summaries))
+        return
+    yield from style.table(header, map(_topic_row, summaries))
+
+
+def _topic_row(one: TopicSummary) -> tuple[object, ...]:
+    return (
+        one.name,
+        one.num_partitions,
+        one.replication_factor,
+        Marked(lines.status(one), lines.mark(one.status)),
+        one.created_at,
+        one.created_by.principal if one.created_by else "?",
+    )
+
+
+def _wide_topic(one: TopicSummary) -> tuple[object, ...]:
+    configs = ",".join(f"{name}={value}" for name, value in sorted(one.configs.items())) or "-"
+    request = one.created_by.request_id if one.created_by else "?"
+    return (*_topic_row(one), one.topic_id, one.ready_at or "-", request, configs)
+
+
+def _one_topic(one: TopicView, style: Style) -> Iterator[str]:
+    """One topic with its partitions."""
+    yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
+    for name, value in _topic_facts(one):
+        yield f"  {name:<11} {value}"
+    yield ""
+    yield from _partition_lines(one.partitions, style)
+
+
+def _topic_facts(one: TopicView) -> Iterator[tuple[str, str]]:
+    yield "topic id", one.topic_id
+    yield "partitions", f"{one.num_partitions}, factor {one.replication_factor}"
+    by = one.created_by
+    if by is not None:
+        who = client_text(by.principal, by.client_id)
+        yield "created", f"{one.created_at} by {who} over {lines.api(by)}, in request {by.request_id}"
+    else:
+        yield "created", one.created_at
+    if one.ready_at_ms is not None:
+        yield "complete", f"{one.ready_at}, {lines.span(one.ready_at_ms - one.created_at_ms)} later"
+    if one.policy is not None:
+        observed = "".join(f"; observed {seen.rule}: {seen.message}" for seen in one.policy.observed)
+        yield "policy", one.policy.outcome + observed
+    for number, (name, value) in enumerate(sorted(one.configs.items())):
+        yield "" if number else "configs", f"{name}={value}"
+
+
+def _created_lines(one: CreatedView, style: Style) -> Iterator[str]:
+    """The topic of a create or a dry run."""
+    what = "would be created" if one.validate_only else "is created"
+    yield f"{one.name} {what}: {many(one.num_partitions, 'partition')}, factor {one.replication_factor}"
+    if one.message:
+        yield f"  ({one.message})"
+    for name, value in sorted(one.configs.items()):
+        yield f"  {name}={value}"
+    yield ""
+    yield from _partition_lines(one.partitions, style)
+
+
+def _partition_lines(all_partitions: Sequence[PartitionView], style: Style) -> Iterator[str]:
+    rows = (
+        (
+            one.partition,
+            "none" if one.leader < 0 else one.leader,
+            common.ids(one.replicas),
+            common.ids(one.isr),
+            common.ids(one.offline),
+        )
+        for one in all_partitions
+    )
+    yield from style.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
+
+
+def _request_lines(found: Sequence[RequestSummary], as_of: AsOfView, style: Style, more: bool) -> Iterator[str]:
+    """A list of requests; `more` means that older ones exist."""
+    if not found:
+        yield f"No request matches{lines.when(as_of)}."
+        return
+    rows = (
+        (
+            "-" if one.counted else one.request_id,
+            one.requested_at,
+            client_text(one.principal, one.client_id),
+            one.api,
+            _topics(one, style.wide),
+            Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes)),
+            ",".join(one.rules) or "-",
+            *((one.host or "-", one.requested_offset) if style.wide else ()),
+        )
+        for one in found
+    )
+    more_columns = ("HOST", "OFFSET") if style.wide else ()
+    yield from style.table(("REQUEST", "TIME", "BY", "API", "TOPICS", "OUTCOME", "REFUSED BY", *more_columns), rows)
+    if more and style.width is not None:
+        yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
+
+
+def _topics(one: RequestSummary, whole: bool) -> str:
+    names = one.topics if whole else one.topics[:TOPICS_MAX]
+    more = one.num_topics - len(names)
+    return (",".join(names) + (f" and {more} more" if more else "")) or "-"
+
+
+def _one_request(one: RequestView, style: Style) -> Iterator[str]:
+    """One request with the outcome of each topic."""
+    who = client_text(one.principal, one.client_id)
+    yield f"request {one.request_id}: {lines.api(one)} by {who} at {one.requested_at}, offset {one.requested_offset}"
+    if one.timeout_ms is not None:
+        yield f"  timeout {lines.span(one.timeout_ms)}, at {one.deadline_at}"
+    yield ""
+    rows = (
+        (
+            each.topic,
+            Marked(each.status, lines.outcome_mark((each.status,))),
+            "-" if each.error is None else each.error,
+            each.rule or "-",
+            "-" if each.waited_ms is None else lines.span(each.waited_ms),
+            each.change,
+            each.message or "-",
+        )
+        for each in one.topics
+    )
+    yield from style.table(("TOPIC", "OUTCOME", "ERROR", "RULE", "WAITED", "CHANGE", "MESSAGE"), rows)
+    yield ""
+    yield f"`topicwright explain {one.request_id}` shows its events."

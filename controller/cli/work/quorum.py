@@ -143,11 +143,8 @@ async def show(_: argparse.Namespace, client: QuorumClient) -> None:
     part = status.quorum
     since = "" if status.led_since_ms is None else f" since {iso(status.led_since_ms)}"
     print(f"leader {part.leader_id}{since}, epoch {part.leader_epoch}, high watermark {part.high_watermark}")
-    print(
-        "\n".join(
-            Style().table(("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP", "PRIORITY"), _rows(status))
-        )
-    )
+    header = ("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP", "PRIORITY")
+    print("\n".join(Style().table(header, _rows(status))))
     present = running_nodes(part).union(each.replica_id for each in part.current_voters)
     try:
         found_limits = await all_limits(client)
@@ -177,7 +174,5 @@ def _rows(status: QuorumStatus) -> Iterator[tuple[object, ...]]:
         priority = "-" if known is None else known
         return each.replica_id, directory, role, each.log_end_offset, lag, caught_up, priority
 
-    for voter in part.current_voters:
-        yield row(voter, "leader" if voter.replica_id == part.leader_id else "voter")
-    for observer in part.observers:
-        yield row(observer, "observer")
+    yield from (row(one, "leader" if one.replica_id == part.leader_id else "voter") for one in part.current_voters)
+    yield from (row(one, "observer") for one in part.observers)

@@ -90,7 +90,7 @@ def list_(options: argparse.Namespace) -> int:
             users = [*mechanisms(TopicStore(log).durable_cluster)]
     else:
         users = list(Admin(options).users())
-    users.sort(key=lambda one: (one[0], one[1]))
+    users.sort(key=lambda one: one[:2])
     rows = [(name, how, "-" if iterations is None else iterations) for name, how, iterations in users]
     return show(
         options,
@@ -134,9 +134,8 @@ TIMEOUT_S = 30.0
 POLL_S = 0.05
 RECONNECT: Mapping[str, int] = {"reconnect.backoff.ms": 1000, "reconnect.backoff.max.ms": 1000}
 """Slow enough that a wrong password is tried only once."""
-FATAL = ("_AUTHENTICATION", "_SSL")
-DOWN, ALL_DOWN = "_TRANSPORT", "_ALL_BROKERS_DOWN"
-FATAL_AFTER: Mapping[str, int] = {**dict.fromkeys(FATAL, 1), DOWN: 2, ALL_DOWN: 3}
+ALL_DOWN = "_ALL_BROKERS_DOWN"
+FATAL_AFTER: Mapping[str, int] = {"_AUTHENTICATION": 1, "_SSL": 1, "_TRANSPORT": 2, ALL_DOWN: 3}
 """For each error of librdkafka, the number of occurrences after which the command ends. A host name may have two
 addresses of which one works, and each attempt tries the next one. If a service closes each connection because it
 expects a login or TLS, librdkafka only reports all brokers down."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative, http_address
-from controller.cli.backend import Backend, HttpBackend, Refusal, read_access
+from controller.cli.backend import Backend, HttpBackend, Refusal
 from controller.cli.folder import holds_log, open_log, partitions_in
 from controller.cli.output import harmless, progress_to
 from controller.store.recovering import wrong_state
@@ -165,7 +165,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
     """Verify the log of a running service: compute the roots of its head and of `old` from one list of its leaf
     hashes. A consistency proof of the service would not cover these hashes."""
-    with closing(HttpBackend(http_address(options.what), read_access(options.command_config))) as backend:
+    with closing(HttpBackend(http_address(options.what), options.command_config)) as backend:
         head = backend.get(Consistency, "/log/head", partition=options.partition).head
         findings = Findings()
         if key is not None and not head.is_signed_by(key):
