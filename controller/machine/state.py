@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -306,9 +305,9 @@ class Counts(msgspec.Struct, frozen=True, array_like=True):
 
 ALL_TOPICS = ""
 """The group of all topics."""
-PREFIX_END = re.compile(r"[._-]")
 PREFIXES_MAX = 3
 """A topic is counted under at most this many prefixes of its name, so that long names are not expensive."""
+_PREFIXES = re.compile(r"([^._-]*[._-])?" * PREFIXES_MAX)
 
 
 def principal_group(principal: str) -> str:
@@ -319,7 +318,9 @@ def principal_group(principal: str) -> str:
 def groups_of(name: str, principal: str) -> list[str]:
     """The groups in which a topic is counted: all topics, those of its creator, and those whose names have the same
     prefix. A prefix ends with one of the first PREFIXES_MAX separators of the name."""
-    prefixes = [name[: found.end()] for found in islice(PREFIX_END.finditer(name), PREFIXES_MAX)]
+    found = _PREFIXES.match(name)
+    assert found is not None, "each prefix is optional"
+    prefixes = [name[:end] for end in map(found.end, range(1, PREFIXES_MAX + 1)) if end > 0]
     return [ALL_TOPICS, *([principal_group(principal)] if principal else ()), *prefixes]
 
 

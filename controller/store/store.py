@@ -34,6 +34,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_counts = msgspec.msgpack.Decoder(Counts).decode
 
 
+GROUPS_CACHED_MAX = 10_000
 PARTITIONS_SHOWN_AT_ONCE = 10_000
 """The most partitions in a slice of `durable_slice`: encoding that many takes about ten milliseconds."""
 
@@ -65,7 +66,9 @@ class TopicStore:
         self._before: dict[ShardKey, Topic | None] = {}
         """The durable versions of the same topics."""
         self._counts: dict[str, Counts] = {}
-        """The uncommitted counts of groups of topics."""
+        """The newest counts of some groups of topics, durable or not."""
+        self._groups_changed: dict[str, None] = {}
+        """The groups with uncommitted counts, in order of their change."""
         self.durable_counts = self.durable_counts_of(ALL_TOPICS)
         self._health = HealthIndex(log)
         self.durable_tallies = self._health.tallies
@@ -85,12 +88,15 @@ class TopicStore:
         """Set the newest topic under a shard key; the next commit writes it."""
         for group, change in count_changes(self.get(key), topic):
             self._counts[group] = self.counts(group) + change
+            self._groups_changed[group] = None
         self._fresh[key] = topic
 
     def counts(self, group: str) -> Counts:
         """The newest counts of a group of topics, durable or not."""
         counts = self._counts.get(group)
-        return self.durable_counts_of(group) if counts is None else counts
+        if counts is None:
+            counts = self._counts[group] = self.durable_counts_of(group)
+        return counts
 
     def state(self) -> State:
         """The machine's state at the end of the log."""
@@ -110,7 +116,8 @@ class TopicStore:
             put_topic(puts, key, before, after)
             _put_index_entries(puts, key, before, after)
             put_replicas(puts, self._log, key, before, after)
-        for group, counts in self._counts.items():
+        for group in self._groups_changed:
+            counts = self._counts[group]
             puts[COUNTS + group.encode()] = _encode(counts) if counts != Counts() else None
         self._health.changes(puts, changed)
         if state.cluster is not self._written_cluster:
@@ -125,7 +132,9 @@ class TopicStore:
         """Make the changes of a commit that is now on disk visible to readers."""
         if self._fresh:
             self.durable_counts = self.counts(ALL_TOPICS)
-            self._counts.clear()
+            self._groups_changed.clear()
+            if len(self._counts) > GROUPS_CACHED_MAX:
+                self._counts.clear()
             self.durable_tallies = self._health.tallies
             for key, topic in self._fresh.items():
                 if topic is None:
