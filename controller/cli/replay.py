@@ -55,7 +55,7 @@ SMALL_EVENTS = 2_000_000
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
-_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks", "export")
+_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks", "export", "recorded_policies")
 """Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
@@ -165,6 +165,11 @@ def _of_watch(parser: _Parser) -> None:
     parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1")
 
 
+def _of_redecide(parser: _Parser) -> None:
+    what = "let the recorded Python policies judge again, if their source is the recorded one"
+    parser.add_argument("--policies", dest="recorded_policies", action="store_true", default=None, help=what)
+
+
 def _of_backtest(parser: _Parser) -> None:
     of_policy, of_set = "create-topic policy to try; may be repeated", "setting to try; may be repeated"
     parser.add_argument("--policy", action="append", default=[], metavar="CLASS", help=of_policy)
@@ -221,7 +226,9 @@ COMMANDS: dict[str, _Command] = {
         formats=WATCHED,
         without_at="it follows the log from its first event on",
     ),
-    "redecide": _Command("redecide.redecide", "decide every past request again, and compare the events byte for byte"),
+    "redecide": _Command(
+        "redecide.redecide", "decide every past request again, and compare the events byte for byte", _of_redecide
+    ),
     "backtest": _Command("redecide.backtest", "find requests that other policies or settings change", _of_backtest),
     "explain": _Command(
         "rebuild.explaining", "show the chain of events behind a topic or a request", _of_explain, spark=False
