@@ -191,7 +191,9 @@ class RulesApplied(Fact, frozen=True, tag=True):
 
 
 class SettingsChanged(Fact, frozen=True, tag=True):
-    """The settings that decisions depend on changed to `settings`, with Kafka's names. The first event of every log."""
+    """The settings that decisions depend on changed to `settings`, with Kafka's names. The first event of every log.
+
+    With Python policies, `settings` also has theirs, and the hash of the source of each class."""
 
     settings: tuple[tuple[str, str], ...]
     release: str

@@ -56,7 +56,7 @@ SMALL_EVENTS = 2_000_000
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
-_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks", "export")
+_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks", "export", "recorded_policies")
 """Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
@@ -189,7 +189,19 @@ COMMANDS: dict[str, _Command] = {
         formats=("table", "json"),
         has_at=False,
     ),
-    "redecide": _Command("redecide.redecide", "decide every past request again, and compare the events byte for byte"),
+    "redecide": _Command(
+        "redecide.redecide",
+        "decide every past request again, and compare the events byte for byte",
+        (
+            _argument(
+                "--policies",
+                dest="recorded_policies",
+                action="store_true",
+                default=None,
+                help="let the recorded Python policies judge again, if their source is the recorded one",
+            ),
+        ),
+    ),
     "backtest": _Command(
         "redecide.backtest",
         "find requests that other policies or settings change",

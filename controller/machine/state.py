@@ -164,14 +164,21 @@ _FIELD_BY_KEY = {
 }
 
 
+POLICY_PREFIX = "policy."
+"""The prefix of settings that only policies read, whatever their values."""
+POLICY_HASH_PREFIX = f"{POLICY_PREFIX}sha256."
+"""Before the name of a policy class: the recorded SHA-256 of the source of its module; empty without source."""
+
+
 @lru_cache(maxsize=64)
 def settings_from_pairs(pairs: tuple[tuple[str, str], ...]) -> Settings:
-    """Settings from the pairs of a `SettingsChanged`. Other keys are topic defaults.
+    """Settings from the pairs of a `SettingsChanged`. Other keys are topic defaults, or concern policies.
 
     Raises msgspec.ValidationError for a value of the wrong type.
     """
     own = {_FIELD_BY_KEY[key]: value for key, value in pairs if key in _FIELD_BY_KEY}
-    defaults = tuple((key, value) for key, value in pairs if key not in _FIELD_BY_KEY)
+    others = (pair for pair in pairs if not pair[0].startswith(POLICY_PREFIX))
+    defaults = tuple((key, value) for key, value in others if key not in _FIELD_BY_KEY)
     return msgspec.convert({**own, "topic_defaults": defaults}, Settings, strict=False)
 
 

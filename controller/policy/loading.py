@@ -10,7 +10,9 @@ Files of rules for topic changes (docs/policies.md) are read for the server and 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.util
 import inspect
 import os
 import sys
@@ -22,6 +24,7 @@ from typing import cast
 
 from controller.machine.rules.reading import BYTES_MAX, read_rules
 from controller.machine.rules.rule import RulesError
+from controller.machine.state import POLICY_HASH_PREFIX
 from controller.policy.chain import LoadedPolicy, PolicyChain, close_all, error_text
 from events.errors import UserError
 from events.logs.log import read_text
@@ -66,6 +69,29 @@ def load_policies(class_names: str, settings: Mapping[str, str], of_configs: str
                 error.args = (f"{setting}: {error}",)
             raise
     return PolicyChain(loaded[SETTING], loaded[ALTER_SETTING])
+
+
+def source_hashes(class_names: str) -> dict[str, str]:
+    """Returns the SHA-256 of the source of the module of each class in a comma-separated list, as hex digits under
+    POLICY_HASH_PREFIX and the name; "" if there is no source. Imports only the packages of the modules."""
+    importlib.invalidate_caches()
+    with _working_folder_importable():
+        return {
+            f"{POLICY_HASH_PREFIX}{name}": _source_hash(name.rpartition(".")[0])
+            for each in class_names.split(",")
+            if (name := each.strip())
+        }
+
+
+def _source_hash(module_name: str) -> str:
+    try:
+        spec = importlib.util.find_spec(module_name)
+        source = spec.loader.get_source(module_name)  # type: ignore[union-attr]  # caught below
+        return hashlib.sha256(source.encode()).hexdigest() if source else ""
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # also of the operator's packages; loading the policies reports it
+        return ""
 
 
 def _split(class_names: str) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ Settings are read once, at the start; they cannot be changed at run time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -26,10 +25,12 @@ from controller.machine.configs.topic_configs import (
     contradicting_defaults,
 )
 from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_text, read_value, value_text
+from controller.machine.state import POLICY_PREFIX
 from controller.settings.properties import PropertiesError, read_file
-from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, Setting
-from controller.settings.server import BY_KEY, POLICY_PREFIXES, SETTINGS, ServeSettings
+from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, SECRET, Setting
+from controller.settings.server import BY_KEY, SETTINGS, ServeSettings
 from events.catalog import Configs
+from events.codec import HIDDEN
 from events.errors import UserError
 
 __all__ = ["ServeSettings", "SettingsError", "load_settings"]
@@ -59,7 +60,7 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     values["of_listeners"] = _of_listeners(given)
     defaults = _topic_defaults(given)
     texts = {setting.key: text for setting, (_, text) in read.items() if not setting.secret}
-    texts |= {key: value.text for key, value in given.items() if key.startswith(POLICY_PREFIXES)} | dict(defaults)
+    texts |= {key: value.text for key, value in given.items() if key.startswith(POLICY_PREFIX)} | dict(defaults)
     pairs = tuple(sorted((key, text) for key, text in texts.items() if text is not None))
     derived = {"topic_defaults": defaults, "texts": pairs, "given": frozenset(given), "ignored": ignored_texts}
     return msgspec.convert({**values, **derived}, ServeSettings)
@@ -85,7 +86,7 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key.strip():
-            visible = override.split()[0] + f" {HIDDEN}" if _SECRET.search(override) else override
+            visible = override.split()[0] + f" {HIDDEN.decode()}" if SECRET.search(override) else override
             raise SettingsError(f"{_SET} {visible}: must be KEY=VALUE")
         given[key.strip()] = _Given(text.strip(), _SET)
     return given
@@ -116,7 +117,7 @@ _SECURITY_PREFIXES = ("ssl.", "sasl.", "principal.builder.", "authorizer.")
 def _is_known(key: str) -> bool:
     if key.startswith(PER_LISTENER_PREFIX):
         return key.removeprefix(PER_LISTENER_PREFIX).partition(".")[2] in PER_LISTENER
-    return key in BY_KEY or key in _TOPIC_DEFAULT_KEYS or key.startswith(POLICY_PREFIXES)
+    return key in BY_KEY or key in _TOPIC_DEFAULT_KEYS or key.startswith(POLICY_PREFIX)
 
 
 @cache
@@ -135,13 +136,11 @@ def _check_keys(given: Mapping[str, _Given]) -> None:
 
 def _formatted(key: str, given: _Given) -> str:
     """Formats a setting for messages, and hides possible secrets."""
-    text = HIDDEN if _SECRET.search(key) and given.text else given.text
+    text = HIDDEN.decode() if SECRET.search(key) and given.text else given.text
     return f"{key}={text} ({given.origin})"
 
 
-_OF_POLICIES = f"settings of policies begin with {' or '.join(POLICY_PREFIXES)}"
-_SECRET = re.compile(r"pass?w|secret|token|credential|jaas|keystore\.key|private", re.IGNORECASE)
-HIDDEN = "(hidden)"
+_OF_POLICIES = f"settings of policies begin with {POLICY_PREFIX}"
 
 
 def _hint(key: str) -> str:

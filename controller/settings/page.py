@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from controller.machine.configs.topic_configs import KAFKA_VERSION, TIERED_STORAGE_KEY, TOPIC_CONFIGS, TopicConfig
 from controller.machine.configs.values import allowed_text
+from controller.machine.state import POLICY_PREFIX
 from controller.settings.security import Setting
-from controller.settings.server import POLICY_PREFIXES, SETTINGS
+from controller.settings.server import SETTINGS
 
 _HEAD = """\
 # Settings
@@ -26,7 +27,6 @@ A broker's `server.properties` can be used unchanged. Settings that only Kafka's
 
 
 def settings_page() -> str:
-    prefixes = " or ".join(f"`{prefix}`" for prefix in POLICY_PREFIXES)
     return "\n".join(
         (
             _HEAD,
@@ -36,7 +36,8 @@ def settings_page() -> str:
             "",
             *_table(("Setting", "Default", "Allowed", "Description"), map(_server_row, SETTINGS)),
             "",
-            f"Any other key that begins with {prefixes} is passed to the policies.",
+            f"Any other key that begins with `{POLICY_PREFIX}` is passed to the policies. With policies, the log",
+            "records these keys too, except secrets, and the hash of the source of each policy.",
             "",
             "## Topic configs",
             "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -12,11 +13,18 @@ from controller.kafka.server.tls import VERSIONS as TLS_VERSIONS
 from controller.machine.configs.values import Allowed, AtLeast, Between, ConfigType, OneOf, allowed_text
 from controller.settings import forms
 from events.catalog import Endpoint
+from events.codec import HIDDEN
 
 LISTENER_MECHANISMS: Final = ("OAUTHBEARER", *MECHANISMS)
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 INT_MAX: Final = (1 << 31) - 1
 PER_LISTENER_PREFIX: Final = "listener.name."
+SECRET: Final = re.compile(r"pass?w|pwd|secret|token|credential|jaas|api.?key|keystore\.key|private", re.IGNORECASE)
+
+
+def without_secret(key: str, text: str) -> str:
+    """Returns the text of a setting for the log, hidden if its key, or a password in a URL, shows a possible secret."""
+    return HIDDEN.decode() if text and (SECRET.search(key) or re.search(r"://[^/\s]*@", text)) else text
 
 
 class Setting(msgspec.Struct, frozen=True):

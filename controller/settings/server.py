@@ -12,8 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from controller.machine.configs.values import AtLeast, Between, OneOf
+from controller.machine.state import POLICY_PREFIX
+from controller.policy.loading import source_hashes
 from controller.settings import forms
-from controller.settings.security import INT_MAX, SecuritySettings, Setting, long_setting, setting
+from controller.settings.security import INT_MAX, SecuritySettings, Setting, long_setting, setting, without_secret
 from events.catalog import Configs
 
 MEBIBYTE: Final = 1 << 20
@@ -304,10 +306,14 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     def decision_settings(self) -> Configs:
         """The settings that decisions depend on, sorted by key, as in `SettingsChanged`.
 
-        Defaults of topics are only included if they were set.
+        Defaults of topics are only included if they were set. With policies, their settings are included, without
+        secrets, and the hash of the source of each class.
         """
         given = {key for key, _ in self.topic_defaults}
-        return tuple(pair for pair in self.texts if pair[0] in given or (pair[0] in BY_KEY and BY_KEY[pair[0]].decides))
+        hashes = source_hashes(f"{self.create_topic_policy_class_name},{self.alter_config_policy_class_name}")
+        own = {key: without_secret(key, text) for key, text in self.texts if hashes and key.startswith(POLICY_PREFIX)}
+        pairs = {key: text for key, text in self.texts if key in given or (key in BY_KEY and BY_KEY[key].decides)}
+        return tuple(sorted({**pairs, **own, **hashes}.items()))
 
     def static_configs(self) -> Mapping[str, str]:
         """The settings that were set, as texts by key; secrets are empty."""
@@ -325,6 +331,3 @@ def _declared() -> tuple[Setting, ...]:
 
 SETTINGS: Final = _declared()
 BY_KEY: Final = {each.key: each for each in SETTINGS}
-
-POLICY_PREFIXES: Final = ("policy.",)
-"""Settings with these prefixes are passed to policies unchanged, whatever their values."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from controller.policy.loading import PolicyLoadError, load_policies
+from controller.policy.loading import PolicyLoadError, load_policies, source_hashes
 from tests.policy.requests import request
 
 Write = Callable[[str, str], None]
@@ -106,6 +107,29 @@ def test_a_policy_imports_sibling_modules_and_extends_sys_path(write: Write, mon
     before = list(sys.path)
     load_policies("acme_imports.Mine", {"word": "x"})
     assert sys.path == [*before, "acme-own"]
+
+
+def test_source_hashes_are_those_of_the_files_and_empty_without_source(write: Write) -> None:
+    write("acme_hashed/rules/naming.py", GOOD)
+    write("acme_raising/__init__.py", "raise SystemExit(1)")
+    write("acme_raising/inner.py", GOOD)
+    hashes = source_hashes(
+        "acme_hashed.rules.naming.Named, acme_raising.inner.Named,time.Clock,acme_none.P,no_dot, ,acme_hashed.rules.P"
+    )
+    assert hashes == {
+        "policy.sha256.acme_hashed.rules.naming.Named": sha256(dedent(GOOD).encode()).hexdigest(),
+        **dict.fromkeys(
+            (
+                "policy.sha256.acme_raising.inner.Named",
+                "policy.sha256.time.Clock",
+                "policy.sha256.acme_none.P",
+                "policy.sha256.no_dot",
+                "policy.sha256.acme_hashed.rules.P",
+            ),
+            "",
+        ),
+    }
+    assert "acme_hashed.rules.naming" not in sys.modules
 
 
 def test_a_policy_class_with_only_validate_is_accepted(write: Write) -> None:

@@ -6,6 +6,7 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic  # type: ignore[attr-defined]  # it exports these unsaid
 
+from controller.cli.main import main
 from tests.policy.requests import rows
 from tests.support.topicwright import Topicwright, topicwright
 
@@ -152,3 +154,19 @@ def test_config_changes_are_judged_by_rules(server: Topicwright) -> None:
     assert refused[0]["fields"]["request"]["change"]["verdict"]["policy"] == "alter_policy.Short"
     changed = [one for one in _events(server, "altered") if one["type"] == "TopicConfigsChanged"]
     assert changed[0]["fields"]["request"]["change"]["verdict"]["outcome"] == "allowed"
+
+
+def test_redecide_runs_the_recorded_policies_of_a_service_again(
+    server: Topicwright, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = _create(server, NewTopic("no.again", 1, 1), NewTopic("boom.again", 1, 1), NewTopic("again", 1, 1))
+    assert [_answer(future)[0] for future in answers.values()] == [44, -1, 0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(server.data.parent)
+    assert main(["replay", "redecide", str(server.data), "--local", "--policies"]) == 0
+    first, *told = capsys.readouterr().out.splitlines()
+    assert "0 decided otherwise" in first
+    names = ("odd_policy.Odd", "alter_policy.Short")
+    assert told == [
+        f"policy {name}: judges again; its source is the recorded one (settings of offset 0)" for name in names
+    ]

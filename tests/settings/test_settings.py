@@ -306,6 +306,7 @@ def test_recorded_settings_round_trip_to_the_state_machine() -> None:
         "auto.create.topics.enable": "false",
         "delete.topic.enable": "false",
         "create.topic.policy.class.name": "a.B",
+        "policy.owners.file": "x.json",
         "enable.under.replicated.topic.creation": "true",
         "min.insync.replicas": "2",
         "log.retention.hours": "24",

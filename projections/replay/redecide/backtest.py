@@ -221,7 +221,7 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay backtest`: try `options.policies` and `options.settings` on every request up to
     `options.at`; `found` is true if one changes. Raises ReplayError, and PolicyLoadError as `check_backtest`."""
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
-    runner.ship(policy_modules(tried))
+    runner.ship(policy_modules(tried.policies or ""))
     found = count_effects(runner, ref, ends, tried)
     all_counts = tally(rows_of(found)).to_pylist()
     failures = [one["failure"] for one in all_counts if one["failure"] is not None]

@@ -5,6 +5,10 @@ policies' verdict), on the state before it, with the brokers and settings of tha
 with the recorded ones as canonical bytes. A log of an older release is decided with the settings recorded in it; if the
 rules themselves have changed since, the difference names the release that decided.
 
+The policies' verdicts are those in the log. With `--policies`, the recorded policies judge creations and changes of
+topic configs again, if the source of each class is the recorded one. Others are named, with both hashes, and their
+verdicts are used as recorded.
+
 Shards are decided concurrently, because no topic's decision depends on another's.
 
 Non-goal: deciding observations again (of brokers, and of time that passes). The log has their results, but not
@@ -14,28 +18,38 @@ everything that was observed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
+from controller.machine.commands.commands import AlterTopicConfigs, CreateTopic
 from controller.machine.decide import decide_in_full
+from controller.machine.state import POLICY_HASH_PREFIX
+from controller.policy.chain import request_of
+from controller.policy.loading import ALTER_SETTING, PolicyLoadError, source_hashes
+from controller.policy.loading import SETTING as POLICY_SETTING
 from controller.release import RELEASE
 from events.catalog import Cause, Event, PartitionsAdded, Recorded, TopicCreated
-from events.codec import encode_event
+from events.codec import HIDDEN, encode_event
 from events.errors import shortened
 from projections.replay.log.columns import arrow_schema
-from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
+from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
-from projections.replay.redecide.recorded import RecordedRequest, fold_requests
+from projections.replay.redecide.recorded import RecordedRequest, fold_requests, timelines_of
+from projections.replay.redecide.whatif import Pairs, Policies, policy_modules
 from projections.replay.runner import Runner
-from projections.replay.shards import Row
+from projections.replay.shards import Row, cluster_events
 from projections.text.wording import event_text, many
 
 SHOWN_CHARS_MAX = 400  # of each side of a difference
 NOTHING = "nothing"
+OTHER_VERDICT = "its policies, whose source is the recorded one, return another verdict: they depend on something else"
 DIFFERENCES_PER_BUCKET_MAX, CAUSES_PER_BUCKET_MAX = 1000, 100
 """The number of differences returned from one bucket of the shards, and of causes counted separately."""
 
@@ -58,7 +72,10 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay redecide`: decide every request up to `options.at` again; `found` is true if one
     differs. The rows are the first differences in log order; not all, if there are very many. Raises ReplayError."""
     ends, release = ends_of(ref, options.at), RELEASE
-    rows = fold_requests(runner, ref, ends, lambda requests: _of_bucket(requests, release), _SCHEMA).to_pylist()
+    trusted, reports = _recorded_policies(ref, ends) if options.more.get("recorded_policies") else ({}, [])
+    runner.ship(policy_modules(",".join(trusted.values())))
+    job = partial(_of_bucket, release=release, trusted=frozenset(trusted))
+    rows = fold_requests(runner, ref, ends, job, _SCHEMA).to_pylist()
     causes = Counter[str]()
     for row in rows:
         if row["shard"] is None and row["why"] is not None:
@@ -73,9 +90,10 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
         lines=[
             f"{many(count, 'request')} up to {as_of(ends)} decided again by release {release}: "
             f"{otherwise} decided otherwise",
+            *reports,
             *_lines(causes, found, options.limit),
         ],
-        about={**offsets_row(ends), "requests": count, "otherwise": otherwise, "release": release},
+        about={**offsets_row(ends), "requests": count, "otherwise": otherwise, "release": release, "policies": reports},
     )
 
 
@@ -83,18 +101,64 @@ _DIFFERENCE = arrow_schema(Difference.__struct_fields__, recorded=pa.string(), n
 _SCHEMA = _DIFFERENCE.append(pa.field("times", pa.int64()))
 
 
-def _of_bucket(decided: Iterable[RecordedRequest], release: str) -> Iterator[Row]:
-    """A row of _SCHEMA for each difference, for each cause with its count, and for the number of requests."""
+def _recorded_policies(ref: Ref, ends: Ends) -> tuple[dict[Pairs, str], list[str]]:
+    """The recorded settings whose policies can judge again, with the names of the classes, and a line for each class.
+    If one cannot judge again, the recorded verdicts are used under these settings."""
+    trusted, reports = dict[Pairs, str](), list[str]()
+    timelines = timelines_of(cluster_events(ref, ends)).values()
+    offsets = {change.settings: offset for each in timelines for offset, change in reversed(each.settings_changes)}
+    for pairs, offset in reversed(offsets.items()):
+        recorded, of = dict(pairs), f" (settings of offset {offset})"
+        present = source_hashes(f"{recorded.get(POLICY_SETTING, '')},{recorded.get(ALTER_SETTING, '')}")
+        names = [key.removeprefix(POLICY_HASH_PREFIX) for key in present]
+        problems = [
+            f"policy {name}: the sha256 of its source is {now or 'unknown'}, recorded is {recorded.get(key) or 'none'}"
+            for name, (key, now) in zip(names, present.items(), strict=True)
+            if not now or now != recorded.get(key)
+        ]
+        hidden = [key for key, text in pairs if text == HIDDEN.decode()]
+        problems += [f"policy {name}: the log hides {', '.join(hidden)}" for name in names if hidden]
+        with closing(Policies()) as policies:
+            try:
+                if not problems:
+                    policies.chain(pairs)
+            except PolicyLoadError as error:
+                problems.append(str(error))
+        if names and not problems:
+            trusted[pairs] = ",".join(names)
+        reports += [f"{problem}; the recorded verdicts are used{of}" for problem in problems] or [
+            f"policy {name}: judges again; its source is the recorded one{of}" for name in names
+        ]
+    return trusted, reports
+
+
+def _judged(request: RecordedRequest, policies: Policies) -> RecordedRequest:
+    """The request with the present verdict of the recorded policies. Changes of broker configs keep theirs, because the
+    log holds only their results."""
+    command = request.command
+    if not isinstance(command, CreateTopic | AlterTopicConfigs) or command.verdict is None:
+        return request
+    chain = policies.chain(request.cluster.settings_pairs)
+    return replace(request, command=replace(command, verdict=chain.validate(request_of(command, request.state()))))
+
+
+def _of_bucket(decided: Iterable[RecordedRequest], release: str, trusted: Collection[Pairs]) -> Iterator[Row]:
+    """A row of _SCHEMA for each difference, for each cause with its count, and for the number of requests. `trusted`
+    are the settings whose recorded policies judge again."""
     requests, causes = 0, Counter[str]()
-    for request in decided:
-        requests += 1
-        found = difference(request, release)
-        if found is None:
-            continue
-        if causes.total() < DIFFERENCES_PER_BUCKET_MAX:
-            yield (*msgspec.structs.astuple(found), None)
-        why = found.why if found.why in causes or len(causes) < CAUSES_PER_BUCKET_MAX else "other causes"
-        causes[why] += 1
+    with closing(Policies()) as policies:
+        for recorded in decided:
+            requests += 1
+            request = _judged(recorded, policies) if recorded.cluster.settings_pairs in trusted else recorded
+            found = difference(request, release)
+            if found is None:
+                continue
+            if request.command != recorded.command:
+                found = replace(found, why=OTHER_VERDICT)
+            if causes.total() < DIFFERENCES_PER_BUCKET_MAX:
+                yield (*msgspec.structs.astuple(found), None)
+            why = found.why if found.why in causes or len(causes) < CAUSES_PER_BUCKET_MAX else "other causes"
+            causes[why] += 1
     for why, count in causes.items():
         yield (*[None] * 6, why, None, count)
     yield (*[None] * 8, requests)

@@ -16,17 +16,16 @@ from msgspec.structs import replace
 
 from controller.machine.configs import values
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TIERED_STORAGE_KEY, contradicting_defaults
-from controller.machine.state import Cluster, RulesVersion
+from controller.machine.state import POLICY_HASH_PREFIX, POLICY_PREFIX, Cluster, RulesVersion
 from controller.policy.chain import PolicyChain
+from controller.policy.loading import ALTER_SETTING, checked_file, load_policies
 from controller.policy.loading import SETTING as POLICY_SETTING
-from controller.policy.loading import checked_file, load_policies
+from events.codec import HIDDEN
 from projections.replay.outcome import ReplayError
 from projections.replay.redecide.recorded import Timeline
 
 AUTO_CREATE = "auto.create.topics.enable"
 RULES_FILE = "topic.rules.file"
-POLICY_PREFIX = "policy."
-"""The prefix of settings that only policies read."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -84,9 +83,10 @@ def what_if(policies: Sequence[str], settings: Iterable[tuple[str, str]]) -> Wha
 
 
 class Policies:
-    """The policies of a hypothesis. Each set of effective settings gets its own instances, created at the first use."""
+    """The policies of a hypothesis, or without one the recorded policies. Each set of effective settings gets its own
+    instances, created at the first use."""
 
-    def __init__(self, tried: WhatIf) -> None:
+    def __init__(self, tried: WhatIf | None = None) -> None:
         self._tried = tried
         self._chains: dict[Pairs, PolicyChain] = {}
 
@@ -94,8 +94,12 @@ class Policies:
         """The policies under these settings. Raises PolicyLoadError."""
         chain = self._chains.get(pairs)
         if chain is None:
-            settings = {**dict(pairs), **dict(self._tried.settings)}
-            chain = self._chains[pairs] = load_policies(self._tried.policies or "", settings)
+            recorded = (pair for pair in pairs if not pair[0].startswith(POLICY_HASH_PREFIX))
+            known = {key: text for key, text in recorded if text != HIDDEN.decode()}
+            names = (known.get(POLICY_SETTING, ""), known.get(ALTER_SETTING, ""))
+            if self._tried is not None:
+                known, names = known | dict(self._tried.settings), (self._tried.policies or "", "")
+            chain = self._chains[pairs] = load_policies(names[0], known, names[1])
         return chain
 
     def close(self) -> tuple[str, ...]:
@@ -118,9 +122,9 @@ def check(tried: WhatIf, timeline: Timeline) -> None:
         policies.close()
 
 
-def policy_modules(tried: WhatIf) -> list[str]:
-    """The top-level modules of the policies, which workers elsewhere need."""
-    return sorted({name.strip().partition(".")[0] for name in (tried.policies or "").split(",")} - _SHIPPED)
+def policy_modules(class_names: str) -> list[str]:
+    """The top-level modules of the policies in a comma-separated list, which workers elsewhere need."""
+    return sorted({name.strip().partition(".")[0] for name in class_names.split(",")} - _SHIPPED)
 
 
 _SHIPPED = frozenset(("controller", "events", "projections", ""))
