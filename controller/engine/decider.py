@@ -248,10 +248,12 @@ async def _dry_run(commands: Sequence[TopicCommand], state: State, cluster: Targ
 
 
 def restamped(command: TopicCommand, now_ms: int, left_ms: int) -> TopicCommand:
-    """The command with the current time; its timeout is at most `left_ms`, the remaining time of the request."""
+    """The command with the current time. Its timeout is at most `left_ms`, the remaining time of the request, and its
+    deadline is not later than before: the request's ExpireRequest would come too early for a later one."""
     if not isinstance(command, CreateTopic) or command.timeout_ms <= 0:
         return replace(command, at_ms=now_ms)
-    return replace(command, at_ms=now_ms, timeout_ms=min(command.timeout_ms, left_ms))
+    until_deadline_ms = max(0, command.at_ms + command.timeout_ms - now_ms)
+    return replace(command, at_ms=now_ms, timeout_ms=min(command.timeout_ms, left_ms, until_deadline_ms))
 
 
 FAILED: Final = "The controller failed on this request. Its log has the cause."
