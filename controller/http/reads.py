@@ -39,9 +39,10 @@ from controller.http.requests import (
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews
+from projections.queries.activity import timeline_page
 from projections.queries.changes import changes_page
 from projections.queries.differences import difference
-from projections.queries.events import EventFilter, Window, events_page, timeline_page
+from projections.queries.events import EventFilter, Window, events_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.proving import (
     LEAVES_MAX,
@@ -190,9 +191,10 @@ async def timeline(
     at: At = None,
     spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="Number of equal time spans")] = 100,
 ) -> Response[TimelineView]:
-    """Events over time: the time from the first to the last event, in spans of equal length."""
+    """Activity over time: the time from the first to the last event, in spans of equal length."""
     reader.require()
-    return await reader.answer(timeline_page, Window(since, until, at, spans))
+    health = reader.api.store.durable_tallies.health if until is None and at is None else None
+    return await reader.answer(timeline_page, Window(since, until, at, spans), health)
 
 
 @get("/brokers")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import merge
-from itertools import islice, pairwise, repeat, takewhile
+from itertools import islice, repeat, takewhile
 
 import msgspec
 
@@ -23,13 +23,11 @@ from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_PAUSE
 from projections.queries.query import Ends, Queries, Query
-from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_point_in_time, time_at
+from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_point_in_time
 from projections.text.wording import event_text
 from projections.views.events import (
     EventGroupView,
     EventsView,
-    SpanView,
-    TimelineView,
     TopicTimelineView,
     event_view,
 )
@@ -138,7 +136,7 @@ class Listing:
         """Up to `limit` events below the offsets of a position, and from `since` on, the newest first; fewer as for
         `oldest`."""
         streams = [
-            _backwards(number, part, self._which, place[number], since[number] if since else 0)
+            backwards(number, part, self._which, place[number], since[number] if since else 0)
             for number, part in enumerate(self.parts)
         ]
         in_order = merge(*streams, key=lambda one: (-one[1].at_ms, -one[0], -one[1].offset))
@@ -237,7 +235,7 @@ def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
     return _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
 
 
-def _backwards(number: int, part: Query, which: EventFilter, before: int, since: int) -> Iterator[tuple[int, Recorded]]:
+def backwards(number: int, part: Query, which: EventFilter, before: int, since: int) -> Iterator[tuple[int, Recorded]]:
     offsets: Iterator[int]
     if which.request_id is not None:
         offsets = reversed([offset for offset in request_offsets(part.log, which.request_id) if offset < before])
@@ -269,39 +267,14 @@ def starts(query: Queries, since: str | None) -> Ends:
     point_in_time = parse_point_in_time(since)
     if isinstance(point_in_time, datetime):
         at_ms = round(max(point_in_time, _EPOCH).timestamp() * 1000)
-        return tuple(_end_before(part.log, at_ms) for part in query.parts)
+        return tuple(end_before(part.log, at_ms) for part in query.parts)
     query.end(since)  # raises InvalidPointInTime if the log has not reached it, or is partitioned
     return (point_in_time,)
 
 
-def _end_before(log: EventLog, at_ms: int) -> int:
+def end_before(log: EventLog, at_ms: int) -> int:
     """The offset after the last event before a time."""
     return end_at(log, datetime.fromtimestamp((at_ms - 1) / 1000, UTC))
-
-
-def timeline_page(query: Queries, window: Window) -> TimelineView:
-    """The number of events over time, in `window.limit` spans. Raises InvalidPointInTime."""
-    end, until = window.ends(query)
-    return TimelineView(spans(query, starts(query, window.since), until, window.limit), query.as_of(end))
-
-
-def spans(query: Queries, start: Ends, end: Ends, count: int) -> tuple[SpanView, ...]:
-    """The number of events in each of `count` spans of equal length; empty without events.
-
-    A binary search finds each boundary: about twenty reads, whatever the size of the log.
-    """
-    parts = [(part.log, low, high) for part, low, high in zip(query.parts, start, end, strict=True)]
-    times = [time for log, low, high in parts if low < high for time in (time_at(log, low + 1), time_at(log, high))]
-    known = [time for time in times if time is not None]
-    if not known:
-        return ()
-    first, last = min(known), max(known) + 1
-    edges = sorted({first + (last - first) * number // count for number in range(count + 1)})
-    passed = [sum(max(low, min(_end_before(log, edge), high)) - low for log, low, high in parts) for edge in edges]
-    return tuple(
-        SpanView(start_at=iso(low), start_at_ms=low, end_at=iso(high), end_at_ms=high, events=after - before)
-        for (low, high), (before, after) in zip(pairwise(edges), pairwise(passed), strict=True)
-    )
 
 
 def topic_timeline_page(query: Queries, name: str, window: Window) -> TopicTimelineView:

@@ -112,14 +112,23 @@ class ChangesView(msgspec.Struct, frozen=True):
     as_of: AsOfView
 
 
-class SpanView(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of events from `start_at` until before `end_at`."""
+class SpanView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The activity from `start_at` until before `end_at`: the numbers of events, of changes, and of refused requests;
+    the highest numbers of offline and under-replicated partitions; the brokers that were fenced.
+
+    The last five are absent in a span before the newest 5,000 events, the numbers of partitions also if the spans do
+    not end now."""
 
     start_at: str
     start_at_ms: int
     end_at: str
     end_at_ms: int
     events: int
+    changes: int | None = None
+    refused: int | None = None
+    offline: int | None = None
+    under_replicated: int | None = None
+    fenced: tuple[int, ...] | None = None
 
 
 class TimelineView(msgspec.Struct, frozen=True):

@@ -119,6 +119,26 @@ async def test_a_timeline_counts_every_event_once(one: Service) -> None:
     assert (await one.get("/v1/timeline?from=0001-01-01"))["spans"] == (await one.get("/v1/timeline"))["spans"]
 
 
+async def test_a_timeline_has_changes_refusals_offline_partitions_and_fenced_brokers(one: Service) -> None:
+    await one.create("a", num_partitions=3, replication_factor=1)
+    await one.create("a", 409)
+    await one.create("b", num_partitions=1)
+    for broker in (1, 2, 3):
+        await one.request("POST", f"/v1/simulated/brokers/{broker}/stop")
+    await one.until(lambda: one.api.store.durable_tallies.health.offline == 4)
+    await one.request("DELETE", "/v1/topics/a")
+    (whole,) = (await one.get("/v1/timeline?spans=1"))["spans"]
+    assert (whole["changes"], whole["refused"], whole["fenced"]) == (4, 1, [1, 2, 3]), "settings, two creates, a delete"
+    assert (whole["offline"], whole["under_replicated"]) == (4, 1), "a was offline when it was deleted"
+    deleted = (await one.get("/v1/changes"))["changes"][0]
+    (last,) = (await one.get(f"/v1/timeline?spans=1&from={deleted['offset']}"))["spans"]
+    assert (last["changes"], last["offline"]) == (1, 4), "the most is that before the deletion"
+    events = (await one.get("/v1/events?type=BrokerFenced&limit=1000"))["events"]
+    before = (await one.get(f"/v1/timeline?spans=1&to={events[0]['offset'] - 1}"))["spans"][0]
+    assert before["fenced"] == [1, 2, 3], "brokers are fenced until they started"
+    assert "offline" not in before, "the numbers of the past are unknown"
+
+
 async def test_topic_timeline_groups_events_by_cause(one: Service) -> None:
     made = await one.create("t")
     refused = await one.create("t", 409)

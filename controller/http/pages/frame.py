@@ -1,58 +1,57 @@
-"""The frame around every HTML page: navigation, user, position in the log, event density, assets. `site` renders it."""
+"""The frame around every HTML page: navigation, user, point in time, activity, assets. `site` renders it."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
 
-import msgspec
 from litestar import Response, get
 from litestar.params import FromPath
+from markupsafe import Markup, escape
 
 from controller.http.errors import refused
 from controller.http.query_threads import cacheable
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.text.points_in_time import iso
-from projections.views.events import TimelineView
+from projections.views.events import SpanView
 from projections.views.view import AsOfView
 
-DENSITY_WIDTH, DENSITY_HEIGHT = 1000, 28
-"""Width and height of the SVG view box of `Density`."""
+CHART_WIDTH, CHART_HEIGHT = 1000, 40
+"""Width and height of the SVG view box of a chart."""
 AGO = {"5 min": 300_000, "1 h": 3_600_000, "1 day": 86_400_000, "1 week": 604_800_000}
 """Links to the state this many milliseconds before the newest event."""
 
 
-class Density(msgspec.Struct, frozen=True):
-    """The number of events over time as an SVG path; the height of a column is the square root of its event count."""
-
-    path: str
-    first_ms: int
-    last_ms: int
-
-    @property
-    def ago(self) -> dict[str, str]:
-        """The labels and times of `AGO` that the log covers."""
-        return {name: iso(self.last_ms - ago) for name, ago in AGO.items() if self.last_ms - ago >= self.first_ms}
+Series = tuple[str, str, Sequence[int | None]]
+"""Values in a chart: what they count, their mark (a class of page.css), and one value for each span."""
 
 
-def density_of(timeline: TimelineView) -> Density | None:
-    """The density of a timeline; None without events."""
-    spans = timeline.spans
-    if not spans:
-        return None
-    highest, width = max(one.events for one in spans) ** 0.5 or 1.0, DENSITY_WIDTH / len(spans)
-    columns = [
-        f"M{number * width:.1f} {DENSITY_HEIGHT}v-{max(1.5, DENSITY_HEIGHT * one.events**0.5 / highest):.1f}"
-        f"h{width * 0.8:.1f}V{DENSITY_HEIGHT}z"
-        for number, one in enumerate(spans)
-        if one.events
-    ]
-    return Density("".join(columns), spans[0].start_at_ms, spans[-1].end_at_ms - 1)
+def chart(spans: Sequence[SpanView], address: Callable[[str], str], *series: Series) -> Markup:
+    """Stacked columns as SVG. A column shows its values on hover and links to `address` of its end. Heights are the
+    square roots of values, so that small ones are visible."""
+    rows = [sum(values) for values in zip(*([one or 0 for one in values] for _, _, values in series), strict=True)]
+    scale, width = CHART_HEIGHT / (max(rows, default=0) ** 0.5 or 1.0), CHART_WIDTH / max(1, len(spans))
+    columns = []
+    for number, (span, total) in enumerate(zip(spans, rows, strict=True)):
+        left, top, parts = f"{number * width:.1f}", 0.0, []
+        for _, mark, values in series:
+            value = values[number] or 0
+            height = scale * value / total**0.5 if value else 0.0
+            top += height
+            rest = f'y="{CHART_HEIGHT - top:.1f}" width="{width * 0.85:.1f}" height="{max(height, 1.0):.1f}"'
+            parts.append(f'<rect class="{mark}" x="{left}" {rest}/>' if value else "")
+        counts = ", ".join(f"{values[number]} {name}" for name, _, values in series if values[number]) or "nothing"
+        title = f"{span.start_at[:19]}Z to {span.end_at[:19]}Z: {counts}"
+        hit = f'<rect class="hit" x="{left}" width="{width:.1f}" height="{CHART_HEIGHT}"/>'
+        href = escape(address(span.end_at))
+        columns.append(f'<a href="{href}" tabindex="-1"><title>{title}</title>{hit}{"".join(parts)}</a>')
+    box = f'viewBox="0 0 {CHART_WIDTH} {CHART_HEIGHT}" preserveAspectRatio="none" aria-hidden="true"'
+    return Markup(f'<svg class="chart" {box}>{"".join(columns)}</svg>')
 
 
 class Frame:
@@ -67,7 +66,7 @@ class Frame:
         at: str | None,
         principal: str,
         token: str,
-        density: Density | None,
+        spans: Sequence[SpanView] = (),
         by_session: bool = False,
         has_partitions: bool = False,
         has_quorum: bool = False,
@@ -85,15 +84,43 @@ class Frame:
         self.principal = principal
         self.token = token
         self.by_session = by_session
-        self.density = density
+        self.spans = spans
+        """The activity of the whole log; empty if the user may not see it."""
         self.follow = "" if at else follow
         until = ("--until" if command[:1] == ("events",) else "--at", at) if at else ()
         self.command = shlex.join(("topicwright", *command, *until)) if command else ""
         """The `topicwright` command line that prints the data of this page."""
         self.release = RELEASE
         self.assets = ADDRESSES
-        newest = None if density is None else density.last_ms
-        self.shown_ms = newest if as_of is None or at is None else as_of.at_ms
+
+    @property
+    def ago(self) -> dict[str, str]:
+        """The labels and times of `AGO` that the log covers."""
+        if not self.spans:
+            return {}
+        first_ms, last_ms = self.spans[0].start_at_ms, self.spans[-1].end_at_ms - 1
+        return {name: iso(last_ms - ago) for name, ago in AGO.items() if last_ms - ago >= first_ms}
+
+    @property
+    def strip(self) -> Markup:
+        """The activity of the whole log as a chart, whose columns lead to this page at their time."""
+        others = [one.events - (one.changes or 0) - (one.refused or 0) for one in self.spans]
+        return self.chart(
+            self.spans,
+            ("other events", "", [max(0, one) for one in others]),
+            ("changes", "good", [one.changes for one in self.spans]),
+            ("refused", "bad", [one.refused for one in self.spans]),
+        )
+
+    def chart(self, spans: Sequence[SpanView], *series: Series) -> Markup:
+        """A chart whose columns lead to this page at their time."""
+        return chart(spans, lambda at: self.here(at=at, cursor=None), *series)
+
+    def lane(self, spans: Sequence[SpanView], broker_id: int) -> Markup:
+        """The state of a broker over time as a chart."""
+        fenced = [None if one.fenced is None else int(broker_id in one.fenced) for one in spans]
+        live = [None if one is None else 1 - one for one in fenced]
+        return self.chart(spans, ("live", "calm", live), ("fenced", "bad", fenced))
 
     def link(self, *parts: object, **query: object) -> str:
         """The address of a page at the same `at`; parts are quoted."""

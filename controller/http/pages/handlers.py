@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import quote, urlencode
 
 from litestar import Response, get, post
@@ -20,7 +20,7 @@ from litestar.response import Redirect
 from controller.http import reads, writes
 from controller.http import topics as topic_lists
 from controller.http.errors import HttpRequest, Refused, answer_error, invalid
-from controller.http.pages.frame import flags
+from controller.http.pages.frame import AGO, flags
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.requests import At, Cursor, From, Limit, To, body_of, caller_of, read_form
 from events.catalog import EVENT_TYPES
@@ -29,7 +29,7 @@ from events.logs.tree_heads import Head
 from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
-from projections.views.events import ChangesView, EventsView, ExplanationView, TopicTimelineView
+from projections.views.events import ChangesView, EventsView, ExplanationView, TimelineView, TopicTimelineView
 from projections.views.overviews import (
     BrokerDetailView,
     ClusterHealthView,
@@ -38,12 +38,14 @@ from projections.views.overviews import (
     WhatIfView,
 )
 from projections.views.requests import RequestsView, RequestView
-from projections.views.topics import CreatedView, TopicConfigsView, TopicsView, TopicView
+from projections.views.topics import CreatedView, PartitionView, TopicConfigsView, TopicsView, TopicView
 from projections.views.view import ErrorView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
-PARTITIONS_MAX, TOPICS_MAX, FOLDS_MAX, STEPS_MAX = 100, 100, 20, 200
-"""The most partitions, topics of a request, groups of a history, and steps of a request on one page."""
+PARTITIONS_MAX, TOPICS_MAX, FOLDS_MAX, STEPS_MAX, UNFOLDED_MAX = 100, 100, 20, 200, 12
+"""The most partitions, topics of a request, groups of a history, steps of a request, and healthy partitions that are
+not folded, on one page."""
+CHART_SPANS: Final = 60
 PHASES = {
     "CreateRequested": "requested",
     "TopicCreated": "decided: created",
@@ -56,12 +58,21 @@ PHASES = {
 """The steps of a request as its page names them."""
 
 
+Last = Literal["15 min", "1 h", "1 day", "1 week", "all"]
+LastParameter = Annotated[Last, QueryParameter(description="The time that the charts cover")]
+LAST_MS: Final = {"15 min": 900_000, **AGO}
+
+
 @get("/")
-async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
+async def overview(
+    request: HttpRequest, site: NamedDependency[Site], at: At = None, last: LastParameter = "1 h"
+) -> Response[bytes]:
     if not site.allows(request, "Describe"):
         return await site.page(request, "overview.html", at=at, health=None, head=None)
     health: ClusterHealthView = await site.call(reads.cluster_health, request, at=at)
     brokers: BrokersView = await site.call(reads.brokers, request, at=at)
+    since = None if last == "all" else f"{max(0, (health.as_of.at_ms or 0) - LAST_MS[last])}ms"
+    activity: TimelineView = await site.call(reads.timeline, request, since=since, at=at, spans=CHART_SPANS)
     head: Head | None = None
     if at is None and site.partitions == (None,):
         with suppress(LogError):
@@ -77,6 +88,9 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
         brokers=brokers,
         head=head,
         partitions=site.partitions,
+        spans=activity.spans,
+        last=last,
+        ranges=get_args(Last),
         loads={one.broker_id: one for one in health.loads},
     )
 
@@ -126,6 +140,10 @@ async def topic_page(
     timeline: TopicTimelineView = await site.call(
         topic_lists.topic_timeline, request, name=name, at=at, limit=FOLDS_MAX, cursor=cursor
     )
+    first = min(partition, max(0, one.num_partitions - 1)) // PARTITIONS_MAX * PARTITIONS_MAX
+    worst_first = sorted(one.partitions, key=_is_healthy)[first : first + PARTITIONS_MAX]
+    healthy = [each for each in worst_first if _is_healthy(each)]
+    folded = healthy if len(healthy) > UNFOLDED_MAX else []
     may = {each: site.allows(request, each, topic=name) for each in ("Alter", "AlterConfigs", "Delete")}
     return await site.page(
         request,
@@ -136,7 +154,9 @@ async def topic_page(
         follow=f"{FOLLOW}?topic={quote(name, safe='')}",
         command=("topics", name),
         one=one,
-        first=min(partition, max(0, one.num_partitions - 1)) // PARTITIONS_MAX * PARTITIONS_MAX,
+        first=first,
+        shown=worst_first[: len(worst_first) - len(folded)],
+        folded=folded,
         shown_max=PARTITIONS_MAX,
         configs=configs,
         timeline=timeline,
@@ -145,6 +165,10 @@ async def topic_page(
         error=error,
         filled=filled,
     )
+
+
+def _is_healthy(one: PartitionView) -> bool:
+    return one.leader >= 0 and len(one.isr) == len(one.replicas)
 
 
 @get("/topics/{name:str}/events")

@@ -7,7 +7,8 @@ rendered in query threads, where JSON is encoded too. `pages/handlers` uses this
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
@@ -23,23 +24,23 @@ from markupsafe import Markup
 from controller.access.authorizer import Operation
 from controller.http.changes import Changes
 from controller.http.errors import NO_STORE, HttpRequest, answer_error, redirect, respond
-from controller.http.pages.frame import Density, Frame, density_of
+from controller.http.pages.frame import Frame
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads, cacheable
 from controller.http.requests import SESSION_KEY, FormTokens, caller_of
-from projections.queries.events import Window, timeline_page
+from projections.queries.activity import timeline_page
+from projections.queries.events import Window
 from projections.queries.query import NoTopic
 from projections.text.names import escaped
-from projections.text.points_in_time import InvalidPointInTime, iso
+from projections.text.points_in_time import InvalidPointInTime
 from projections.views import lines
+from projections.views.events import SpanView
 from projections.views.view import AsOfView
 
 FOLLOW: Final = "/v1/events/follow"
 HTML: Final = "text/html"
 SPANS: Final = 100
-DENSITY_MAX_AGE_S: Final = 5.0
-SLIDER: Final = "at_ms"
-_MS_DIGITS_MAX: Final = 14  # of times within five thousand years
+SPANS_MAX_AGE_S: Final = 5.0
 _PROGRAMS: Final = ("/v1", "/openapi", "/health", "/metrics")
 SECURITY: Final = {
     "content-security-policy": (
@@ -83,7 +84,7 @@ class Site:
         self._templates = templates()
         undecoded: Any = _Undecoded(self._threads)
         self._dependencies, self._reader = dependencies, Reader(self.api, self._queries, undecoded)
-        self._density: tuple[float, Density | None] | None = None
+        self._spans: tuple[float, Sequence[SpanView]] = (-SPANS_MAX_AGE_S, ())
 
     def reader(self, request: HttpRequest) -> Reader:
         """The reader for the sender of a request."""
@@ -111,7 +112,7 @@ class Site:
     ) -> Response[bytes]:
         """Render a template. `as_of` is the rendered position in the log. `follow` is the event stream that refreshes
         the page. `command` has the arguments of `topicwright` that print the same data."""
-        await self._refresh_density(request)
+        await self._refresh_spans(request)
         frame = self._frame(request, at=at, as_of=as_of, follow=follow, command=command)
         answer = await self._threads.run(self._render, template, status, {"frame": frame, **context})
         answer.headers.update(SECURITY)
@@ -154,18 +155,18 @@ class Site:
             has_partitions=self.partitions != (None,),
             has_quorum=self.api.quorum is not None,
             token=self.tokens.of(principal, self.api.controller.now_ms()),
-            density=self._density[1] if self._density is not None and self.allows(request, "Describe") else None,
+            spans=self._spans[1] if self.allows(request, "Describe") else (),
             **given,
         )
 
     def _render(self, template: str, status: int, context: dict[str, object]) -> Response[bytes]:
         return cacheable(self._templates.get_template(template).render(context).encode(), HTML, status)
 
-    async def _refresh_density(self, request: HttpRequest) -> None:
+    async def _refresh_spans(self, request: HttpRequest) -> None:
         now = asyncio.get_running_loop().time()
-        if self.allows(request, "Describe") and (self._density is None or now - self._density[0] > DENSITY_MAX_AGE_S):
+        if self.allows(request, "Describe") and now - self._spans[0] >= SPANS_MAX_AGE_S:
             timeline = await self._threads.run(timeline_page, self._queries, Window(limit=SPANS))
-            self._density = now, density_of(timeline)
+            self._spans = now, timeline.spans
 
 
 def page(
@@ -210,10 +211,7 @@ def page(
 
 
 def clean_queries(app: ASGIApp) -> ASGIApp:
-    """Redirects a page's address to the one without empty parameters, so that it can be shared.
-
-    Forms send the fields that are left empty, and the slider sends its position (`at_ms`), which becomes `at`.
-    """
+    """Redirects a page's address to the one without the empty parameters that forms send, so that it can be shared."""
 
     async def redirected(scope: Scope, receive: Receive, send: Send) -> None:
         is_read = scope.get("method") == "GET" and is_page(scope["path"])
@@ -228,16 +226,11 @@ def clean_queries(app: ASGIApp) -> ASGIApp:
 
 
 def cleaned(query: str) -> str | None:
-    """A query without empty parameters and with the slider's position as `at`; None if it is clean already."""
+    """A query without empty parameters; None if it is clean already."""
     pairs = parse_qsl(query, keep_blank_values=True, encoding="utf-8", errors="replace")
-    clean = [(name, value) for name, value in pairs if value and name != SLIDER]
+    clean = [(name, value) for name, value in pairs if value]
     if len(clean) == len(pairs):
         return None
-    chosen = next((value for name, value in pairs if name == SLIDER and value), None)
-    if chosen is not None:
-        is_time = chosen.isascii() and chosen.isdigit() and len(chosen) <= _MS_DIGITS_MAX
-        clean = [(name, value) for name, value in clean if name != "at"]
-        clean.append(("at", iso(int(chosen)) if is_time else f"{chosen}ms"))
     return urlencode(clean)
 
 
@@ -253,8 +246,30 @@ def templates() -> Environment:
         finalize=_printed,
     )
     environment.filters["grouped"] = lambda number: f"{number:,}"
+    environment.filters["labelled"] = labelled
     environment.globals.update(lines=lines)
     return environment
+
+
+_CELLS = re.compile(r"<th\b[^>]*>(.*?)</th>|(<tr\b[^>]*>)|<td\b(?! colspan)", re.DOTALL)
+
+
+def labelled(table: Markup) -> Markup:
+    """A table whose cells carry the name of their column, for narrow screens, which show each row as a card."""
+    names: list[str] = []
+    column = 0
+
+    def cell(found: re.Match[str]) -> str:
+        nonlocal column
+        if found[0].startswith("<td"):
+            column += 1
+            return f'<td data-label="{names[column - 1]}"' if column <= len(names) else found[0]
+        if found[1] is not None:
+            names.append(found[1])
+        column = 0
+        return found[0]
+
+    return Markup(_CELLS.sub(cell, table))
 
 
 def _printed(value: object) -> object:

@@ -4,6 +4,7 @@ JavaScript."""
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -119,18 +120,18 @@ async def test_accessibility(eventful: Service, browser: Chrome) -> None:
     await asyncio.to_thread(check)
 
 
-async def test_time_slider(eventful: Service, browser: Chrome) -> None:
+async def test_a_column_of_the_strip_leads_to_its_time(eventful: Service, browser: Chrome) -> None:
     look = Look(browser, eventful.port)
 
     def check() -> None:
         look.at("/topics/pay.orders")
-        look.run("const one = document.querySelector('[type=range]'); one.value = one.max - 1; one.focus()")
-        look.press(Keys.ARROW_LEFT)
-        shown = look.text(".slide output")
-        assert shown.endswith("Z"), "the slider shows its point in time"
-        look.click(".slide button")
-        look.until(lambda: "at=" in browser.current_url, "the slider leads to a moment")
-        assert look.text(".when").strip() == f"As of {shown}"
+        hover = look.text(".strip a:last-child title")
+        assert re.fullmatch(r"\S+Z to \S+Z: \d+ .+", hover), hover
+        look.run(
+            "document.querySelector('.strip a:last-child .hit').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+        )
+        look.until(lambda: "at=" in browser.current_url, "the column leads to a point in time")
+        assert look.text(".when").startswith("As of 20")
         there = browser.current_url
         look.click(".moment .button")
         look.until(lambda: "at=" not in browser.current_url, "back to now")
@@ -151,7 +152,9 @@ async def test_live_updates_and_lost_connection(eventful: Service, browser: Chro
     await asyncio.to_thread(look.until, lambda: "live" in look.text(".when"), "it is live")
     await eventful.create("new.one", replication_factor=2)
     await asyncio.to_thread(look.until, lambda: "new.one" in look.text(), "the topic is shown")
-    newest = f"return Number(document.querySelector('.slide [type=range]').max) >= {eventful.controller.now_ms()}"
+    newest = (
+        f"return Date.parse(document.querySelector('.axis :last-child').dateTime) >= {eventful.controller.now_ms()}"
+    )
     await eventful.create("new.last", replication_factor=2)
     await asyncio.to_thread(look.until, lambda: look.run(newest), "the strip goes up to the newest event")
     await eventful.http.stop()

@@ -1,4 +1,4 @@
-// Pages live without this script. With it they follow what happens, and the slider shows the moment while it moves.
+// Pages work without this script. With it they follow the log, and show times as how long ago.
 "use strict";
 
 const REFRESH_EVERY_MS = 2000;
@@ -55,14 +55,18 @@ async function refresh() {
   }
 }
 
+const received = new Map([...document.querySelectorAll("[data-live]")].map((one) => [one.id, one.innerHTML]));
+
 function replaceLive(fresh) {
   for (const now of document.querySelectorAll("[data-live]")) {
     const then = fresh.getElementById(now.id);
-    if (!then || now.innerHTML === then.innerHTML || now.contains(document.activeElement)) continue;
+    if (!then || received.get(now.id) === then.innerHTML || now.contains(document.activeElement)) continue;
+    received.set(now.id, then.innerHTML);
     const open = new Set([...now.querySelectorAll("details[open]")].map((one) => one.id));
     now.replaceChildren(...then.childNodes);
     for (const one of now.querySelectorAll("details")) one.open = open.has(one.id);
   }
+  showTimes();
 }
 
 if (follow) {
@@ -72,13 +76,36 @@ if (follow) {
   addEventListener("pageshow", (event) => event.persisted && listen());
 }
 
-// --- the slider
+// --- times: how long ago, local, or UTC, as the button says; the others on hover
 
-for (const form of document.querySelectorAll("form.slide")) {
-  form.addEventListener("input", (event) => {
-    form.querySelector("output").textContent = new Date(Number(event.target.value)).toISOString();
-  });
+const WAYS = ["ago", "local", "UTC"];
+const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+const button = document.getElementById("times");
+let way = localStorage.getItem("times") ?? WAYS[0];
+
+function ago(at) {
+  const s = Math.round((Date.now() - at) / 1000);
+  const [unit, size] = UNITS.find((one) => Math.abs(s) >= one[1]) ?? UNITS[3];
+  return s < 0 ? `in ${Math.round(-s / size)} ${unit}` : `${Math.round(s / size)} ${unit} ago`;
 }
+
+function showTimes(root = document) {
+  for (const one of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(one.dateTime);
+    const exact = { ago: ago(at), local: at.toLocaleString("sv-SE"), UTC: `${one.dateTime.slice(0, 19)}Z` };
+    one.textContent = exact[way] ?? exact.ago;
+    one.title = `${one.dateTime}, ${exact.local} local, ${exact.ago}`;
+  }
+  button.textContent = `Times: ${way}`;
+}
+
+button.hidden = false;
+button.addEventListener("click", () => {
+  way = WAYS[(WAYS.indexOf(way) + 1) % WAYS.length];
+  localStorage.setItem("times", way);
+  showTimes();
+});
+showTimes();
 
 // --- names that are typed before something is deleted
 
