@@ -26,7 +26,7 @@ from controller.access.authorizer import Authorizer, StandardAuthorizer
 from controller.access.users import SECRET_BYTES, Users, UsersFileError
 from controller.apis.tables import HandlerTable, cluster_listener, controller_listener
 from controller.brokers.cluster.link import ClusterLink
-from controller.brokers.port import Brokers, InternalCommands, stamp
+from controller.brokers.port import InternalCommands, stamp
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.http.gate import Hosts, Logins
@@ -45,7 +45,6 @@ from projections.queries.query import Queries
 if TYPE_CHECKING:
     from controller.http.browser_login import BrowserLogin
     from controller.http.server import HttpServer
-    from controller.http.writes import BrokerControl
 
 
 MakeHandlers = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]
@@ -115,9 +114,9 @@ class ClientListeners(KafkaListeners):
             server.handlers = make_handlers(api.at_listener(address), versions_max)
 
     async def start_http(
-        self, api: ControllerApi, brokers: Brokers | BrokerControl, queries: Queries, signer: HeadSigner | None
+        self, api: ControllerApi, brokers: SimulatedBrokers | None, queries: Queries, signer: HeadSigner | None
     ) -> None:
-        """Serve HTTP. Raises OSError for an unavailable address."""
+        """Serve HTTP, which controls simulated `brokers`. Raises OSError for an unavailable address."""
         required = http_logs_in(self._settings, self.listeners)
         delay_ms = self._settings.connection_failed_authentication_delay_ms
         http = (await asyncio.to_thread(_http_server))(
