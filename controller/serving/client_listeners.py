@@ -14,7 +14,7 @@ import ipaddress
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from controller.http.server import HttpServer
 
 
-MakeHandlers = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]
+MakeHandlers = Callable[[ControllerApi], HandlerTable]
 """Makes the handlers of a listener."""
 
 
@@ -96,22 +96,18 @@ class ClientListeners(KafkaListeners):
 
     async def open(self, api: ControllerApi, make_handlers: MakeHandlers = controller_listener) -> None:
         """Accept requests for the Kafka APIs that `make_handlers` returns handlers for."""
-        versions_max = dict(self._settings.api_versions_max)
-        self._open(api, versions_max, make_handlers)
+        for server, address in zip(self.servers, self.advertised, strict=True):
+            server.handlers = make_handlers(api.at_listener(address))
         if isinstance(self._of_brokers, SimulatedBrokerListeners):
-            await self._of_brokers.open(api, versions_max)
+            await self._of_brokers.open(api)
 
-    def open_for_cluster(self, api: ControllerApi, link: ClusterLink) -> None:
+    async def open_for_cluster(self, api: ControllerApi, link: ClusterLink) -> None:
         """Accept requests. Requests that are not about topics go to the target cluster. Raises SettingsError if its
         brokers need more ports than the settings allow."""
-        versions_max, handlers = dict(self._settings.api_versions_max), partial(cluster_listener, link=link)
         assert isinstance(self._of_brokers, BrokerListeners), "listen_for_cluster was called before"
-        self._of_brokers.open(api, versions_max, handlers)
-        self._open(api, versions_max, handlers)
-
-    def _open(self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
-        for server, address in zip(self.servers, self.advertised, strict=True):
-            server.handlers = make_handlers(api.at_listener(address), versions_max)
+        handlers = partial(cluster_listener, link=link)
+        self._of_brokers.open(api, handlers)
+        await self.open(api, handlers)
 
     async def start_http(
         self, api: ControllerApi, brokers: SimulatedBrokers | None, queries: Queries, signer: HeadSigner | None
