@@ -1,6 +1,6 @@
 """`topicwright rules`: print, test, backtest, apply and compare the rules that changes of topics must satisfy.
 
-Exit codes of `test`, `backtest` and `diff`: 0 all examples hold, or no difference; 1 otherwise; 2 error.
+Exit codes of `test`, `backtest`, `redecide` and `diff`: 0 all examples hold, or no difference; 1 otherwise; 2 error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
-from projections.views.backtests import BacktestView, RulesTestView
+from projections.views.backtests import BacktestView, RedecideView, RulesTestView
 from projections.views.brokers import RuleView
 from projections.views.events import EventsView, EventView
 from projections.views.lines import when
@@ -75,7 +75,7 @@ def test(options: argparse.Namespace) -> int:
 def backtest(options: argparse.Namespace, backend: Backend) -> int:
     from controller.http.rules import BacktestBody  # imports the HTTP framework
 
-    body = BacktestBody(checked_file(options.file), options.since)
+    body = BacktestBody(text=checked_file(options.file), since=options.since)
     found = backend.send("POST", "/rules/backtest", BacktestView, body=body)
     topics = (each.topic for one in found.groups for each in one.requests)
     show(options, found, lambda style: _effects(found, style), lambda: topics)
@@ -92,6 +92,24 @@ def _effects(found: BacktestView, style: Style) -> Iterator[str]:
         yield from style.table(("OFFSET", "TOPIC", "MESSAGE"), rows)
     if found.more:
         yield ""
+        yield "… and more"
+
+
+def redecide(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.http.rules import RedecideBody  # imports the HTTP framework
+
+    found = backend.send("POST", "/rules/redecide", RedecideView, body=RedecideBody(since=options.since))
+    show(options, found, lambda style: _differences(found, style), lambda: (one.topic for one in found.differences))
+    return NEGATIVE if found.otherwise else DONE
+
+
+def _differences(found: RedecideView, style: Style) -> Iterator[str]:
+    yield found.summary
+    if found.otherwise:
+        yield ""
+        rows = ((one.offset, one.topic, one.recorded, one.now, one.why) for one in found.differences)
+        yield from style.table(("OFFSET", "TOPIC", "RECORDED", "NOW", "BECAUSE"), rows)
+    if found.otherwise > len(found.differences):
         yield "… and more"
 
 
