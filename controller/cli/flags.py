@@ -330,9 +330,12 @@ def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
     tested.set_defaults(func=later("reads.cluster", "test_rules"))
     what = "find the past requests of a running service that the rules of a file would decide otherwise"
     tried = add_action(verbs, "backtest", what)
+    what = "decide the past requests of a running service again, and list those that end otherwise than recorded"
+    redecided = add_action(verbs, "redecide", what)
     what = f"default: %(default)s; {AGO}"
-    tried.add_argument("--since", type=point_in_time, default="30d", metavar="OFFSET|TIME", help=what)
-    common.add_backend(tried, later("reads.cluster", "backtest_rules"), may_be_stopped=False)
+    for parser, name in ((tried, "backtest_rules"), (redecided, "redecide")):
+        parser.add_argument("--since", type=point_in_time, default="30d", metavar="OFFSET|TIME", help=what)
+        common.add_backend(parser, later("reads.cluster", name), may_be_stopped=False)
     applied = add_action(verbs, "apply", "replace the effective rules by those of a file")
     applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is effective; 0 for none")
     common.add_backend(applied, later("reads.cluster", "apply_rules"), may_be_stopped=False)
