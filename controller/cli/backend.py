@@ -14,7 +14,7 @@ import http.client
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -66,7 +66,14 @@ class Backend:
         """Send a request with a JSON body and decode the answer."""
         content = b"" if body is None else msgspec.json.encode(body)
         path = f"{path}/{quote(name, safe='')}" if name else path
-        status, files, answer = self._answer(method, address_of(path, parameters), content)
+        return self._decoded(kind, self._answer(method, address_of(path, parameters), content))
+
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI document of the API."""
+        return self._decoded(dict[str, Any], self._answer("GET", "/openapi.json", b""))
+
+    def _decoded(self, kind: type[_T], answered: tuple[int, str, bytes]) -> _T:
+        status, files, answer = answered
         try:
             if status >= 400:
                 raise Refusal(status, msgspec.json.decode(answer, type=ErrorView))

@@ -43,6 +43,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     _register_cluster(commands)
     _register_rules(commands)
     _register_files(commands)
+    mcp = commands.add_parser("mcp", description=COMMANDS["mcp"].description)
+    common.add_backend(mcp, later("work.mcp", "serve"), formats=(), may_be_stopped=False)
     commands.add_parser("demo", description=COMMANDS["demo"].description).set_defaults(func=later("work.demo", "demo"))
 
 

@@ -68,6 +68,7 @@ SECTIONS = ("build", "run", "replay", "dev")
 PYTHONS = (11, 12, 13)
 """The supported minor versions of Python 3."""
 HEADER = "# Written by `python -m tests.support.pins`, which says how. `make env` installs these files and no others."
+OTHER_PLATFORMS = re.compile(r"== '(win32|emscripten)'")
 PLATFORM = re.compile(r"any|(manylinux|linux|macosx).*_(x86_64|aarch64|arm64|universal2)")
 
 
@@ -99,14 +100,14 @@ def _pin(package: dict[str, Any]) -> str:
 
 
 def _locked_requirements(needed: Path, extras: tuple[str, ...], pinned: Path) -> dict[str, str]:
-    """Package name → line, for the packages of `needed` and their dependencies, without those only for Windows."""
+    """Package name → line, for the packages of `needed` and their dependencies on the supported platforms."""
     with tempfile.TemporaryDirectory() as folder:
         lock = Path(folder, "pylock.toml")
         words = ["uv", "pip", "compile", "--quiet", "--universal", "--python-version=3.11", f"--constraints={pinned}"]
         words += [f"--extra={extra}" for extra in extras]
         subprocess.run([*words, f"--output-file={lock}", str(needed)], check=True, cwd=ROOT)
         packages = tomllib.loads(lock.read_text())["packages"]
-    return {each["name"]: _pin(each) for each in packages if "win32" not in each.get("marker", "")}
+    return {each["name"]: _pin(each) for each in packages if not OTHER_PLATFORMS.search(each.get("marker", ""))}
 
 
 def sections() -> dict[str, dict[str, str]]:
