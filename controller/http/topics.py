@@ -25,10 +25,8 @@ from projections.queries.events import (
     EventFilter,
     Listing,
     Place,
-    Window,
     cursor_of,
     topic_events_page,
-    topic_timeline_page,
 )
 from projections.queries.query import Ends
 from projections.queries.topics import (
@@ -44,7 +42,7 @@ from projections.queries.topics import (
     topics_at,
 )
 from projections.text.names import WantedStatus
-from projections.views.events import EventsView, TopicTimelineView
+from projections.views.events import EventsView
 from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView, topic_view
 
 TOPICS_PER_SLICE = 100
@@ -128,15 +126,6 @@ async def topic_events(
     reader.require(name)
     which = EventFilter(name, None, () if kind is None else (kind,))
     return await reader.answer(topic_events_page, which, start, limit, cursor, newest=order == "newest", at=at)
-
-
-@get("/topics/{name:str}/timeline")
-async def topic_timeline(
-    name: FromPath[str], reader: _Reader, at: At = None, limit: Limit = 100, cursor: Cursor = None
-) -> Response[TopicTimelineView]:
-    """The history of a topic, grouped by cause, newest first."""
-    reader.require(name)
-    return await reader.answer(topic_timeline_page, name, Window(None, None, at, limit, cursor))
 
 
 class _Page:

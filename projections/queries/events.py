@@ -7,28 +7,24 @@ page with the newest events first therefore reads ranges of offsets, the last ra
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import merge
-from itertools import islice, repeat, takewhile
+from itertools import repeat, takewhile
 
 import msgspec
 
 from controller.store.topic_indexes import CREATION_TYPES, creation_offsets
-from events.catalog import Event, Recorded, TopicCreated, TopicReady
+from events.catalog import Event, Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_PAUSE
 from projections.queries.query import Ends, Queries, Query
-from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_point_in_time
-from projections.text.wording import event_text
+from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, parse_point_in_time
 from projections.views.events import (
-    EventGroupView,
     EventsView,
-    TopicTimelineView,
     event_view,
 )
 
@@ -37,7 +33,6 @@ BYTES_PER_PAGE = 4 << 20
 """The size at which a page of events ends."""
 EVENTS_SCANNED_MAX = 10_000
 """A page ends after scanning so many events, which takes a tenth of a second."""
-TEXTS_SHOWN_MAX = 20
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 Place = tuple[int, ...]
@@ -275,68 +270,3 @@ def starts(query: Queries, since: str | None) -> Ends:
 def end_before(log: EventLog, at_ms: int) -> int:
     """The offset after the last event before a time."""
     return end_at(log, datetime.fromtimestamp((at_ms - 1) / 1000, UTC))
-
-
-def topic_timeline_page(query: Queries, name: str, window: Window) -> TopicTimelineView:
-    """The events of a topic grouped by cause, the newest first. Raises NoTopic if there never was one,
-    InvalidPointInTime and BadPlace."""
-    part = query.of_topic(name)
-    end = part.end(window.at)
-    before = end if window.cursor is None else min(end, Listing([part]).place(0, window.cursor)[0])
-    page, next_before = groups(part, name, before, window.limit)
-    if not page:
-        part.check_known(name, end)
-    return TopicTimelineView(page, None if next_before is None else cursor_of((next_before,)), part.as_of(end))
-
-
-EVENTS_PER_PAGE_MAX = 2000
-"""The maximum number of events that a page of a topic's timeline reads."""
-
-
-def groups(part: Query, name: str, before: int, limit: int) -> tuple[tuple[EventGroupView, ...], int | None]:
-    """Up to `limit` groups of the events of a topic name below an offset, the newest first, and the offset before which
-    the next page continues, None at the end. A large group may continue on the next page."""
-    records = list(islice(newest_of_topic(part, name, before), EVENTS_PER_PAGE_MAX + 1))
-    more = len(records) > EVENTS_PER_PAGE_MAX
-    found = grouped(reversed(records[:EVENTS_PER_PAGE_MAX]))[::-1]
-    page = tuple(_group(*one) for one in found[:limit])
-    return page, min(one.first_offset for one in page) if len(found) > limit or more else None
-
-
-def grouped(records: Iterable[Recorded]) -> list[tuple[str, list[Recorded]]]:
-    """Events of one topic name, in order, grouped by the request id of their cause. The group of a create continues
-    until the topic is ready."""
-    causes: list[tuple[str, list[Recorded]]] = []
-    completing = ""
-    for record in records:
-        event = record.event
-        cause: str = getattr(event, "request_id", "") or completing or record.cause.request_id
-        if isinstance(event, TopicCreated):
-            completing = cause
-        elif isinstance(event, TopicReady):
-            completing = ""
-        if causes and causes[-1][0] == cause:
-            causes[-1][1].append(record)
-        else:
-            causes.append((cause, [record]))
-    return causes
-
-
-def _group(cause: str, records: Sequence[Recorded]) -> EventGroupView:
-    first, last = records[0], records[-1]
-    who = next((record.event for record in records if hasattr(record.event, "principal")), None)
-    return EventGroupView(
-        cause=cause,
-        command=first.cause.command,
-        principal=getattr(who, "principal", None),
-        client_id=getattr(who, "client_id", None),
-        at=iso(first.at_ms),
-        at_ms=first.at_ms,
-        until_at=iso(last.at_ms),
-        until_at_ms=last.at_ms,
-        first_offset=first.offset,
-        last_offset=last.offset,
-        num_events=len(records),
-        types=dict(Counter(type(record.event).__name__ for record in records)),
-        texts=tuple(event_text(record.event) for record in records[:TEXTS_SHOWN_MAX]),
-    )

@@ -1,4 +1,4 @@
-"""The views of events in the HTTP API: single events, pages, groups by cause, timelines, and explanations."""
+"""The views of events in the HTTP API: single events, pages, changes, activity over time, and explanations."""
 
 from __future__ import annotations
 
@@ -44,36 +44,6 @@ class EventsView(msgspec.Struct, frozen=True, omit_defaults=True):
     end: int
     """The offset of the next event to come; for several partitions the number of their events."""
     next_cursor: str | None = None
-
-
-class EventGroupView(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive events of a topic with one cause: the request id and command that led to them.
-
-    `principal` and `client_id` are null if no client sent a request. `types` counts the `num_events` events by type;
-    `texts` describes the first twenty.
-    """
-
-    cause: str
-    command: str
-    principal: str | None
-    client_id: str | None
-    at: str
-    at_ms: int
-    until_at: str
-    until_at_ms: int
-    first_offset: int
-    last_offset: int
-    num_events: int
-    types: dict[str, int]
-    texts: tuple[str, ...]
-
-
-class TopicTimelineView(msgspec.Struct, frozen=True):
-    """A page of a topic's events grouped by cause, the newest first; `next_cursor` as in other lists."""
-
-    groups: tuple[EventGroupView, ...]
-    next_cursor: str | None
-    as_of: AsOfView
 
 
 class ValueView(msgspec.Struct, frozen=True):

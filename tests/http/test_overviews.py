@@ -139,26 +139,6 @@ async def test_a_timeline_has_changes_refusals_offline_partitions_and_fenced_bro
     assert "offline" not in before, "the numbers of the past are unknown"
 
 
-async def test_topic_timeline_groups_events_by_cause(one: Service) -> None:
-    made = await one.create("t")
-    refused = await one.create("t", 409)
-    await one.request("DELETE", "/v1/topics/t")
-    page = await one.get("/v1/topics/t/timeline")
-    assert [each["command"] for each in page["groups"]] == ["DeleteTopic", "CreateTopic", "CreateTopic"]
-    assert [each["cause"] for each in page["groups"]][1:] == [refused["request_id"], made["request_id"]]
-    created = page["groups"][2]
-    assert created["types"].keys() >= {"CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered"}
-    events = (await one.get("/v1/topics/t/events"))["events"]
-    assert sum(each["num_events"] for each in page["groups"]) == len(events)
-    first = await one.get("/v1/topics/t/timeline?limit=1")
-    rest = await one.get("/v1/topics/t/timeline", cursor=first["next_cursor"])
-    assert first["groups"] + rest["groups"] == page["groups"]
-    assert (first["next_cursor"], rest["next_cursor"]) == (str(page["groups"][0]["first_offset"]), None)
-    then = await one.get(f"/v1/topics/t/timeline?at={created['last_offset']}")
-    assert then["groups"] == [created]
-    assert (await one.get("/v1/topics/none/timeline", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
-
-
 async def test_broker_has_its_newest_events(one: Service) -> None:
     await one.request("POST", "/v1/simulated/brokers/2/stop")
     await one.live(1, 3)

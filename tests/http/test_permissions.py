@@ -31,7 +31,7 @@ async def test_topic_without_describe_looks_missing(half: Service) -> None:
     for path in (
         "/v1/topics/{}",
         "/v1/topics/{}/events",
-        "/v1/topics/{}/timeline",
+        "/v1/changes?topic={}",
         "/v1/explain/{}",
         "/v1/events?topic={}",
         "/v1/log/proof?topic={}",

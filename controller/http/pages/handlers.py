@@ -29,7 +29,7 @@ from events.logs.tree_heads import Head
 from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
-from projections.views.events import ChangesView, EventsView, ExplanationView, TimelineView, TopicTimelineView
+from projections.views.events import ChangesView, EventsView, ExplanationView, TimelineView
 from projections.views.overviews import (
     BrokerDetailView,
     ClusterHealthView,
@@ -42,8 +42,8 @@ from projections.views.topics import CreatedView, PartitionView, TopicConfigsVie
 from projections.views.view import ErrorView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
-PARTITIONS_MAX, TOPICS_MAX, FOLDS_MAX, STEPS_MAX, UNFOLDED_MAX = 100, 100, 20, 200, 12
-"""The most partitions, topics of a request, groups of a history, steps of a request, and healthy partitions that are
+PARTITIONS_MAX, TOPICS_MAX, CHANGES_MAX, STEPS_MAX, UNFOLDED_MAX = 100, 100, 20, 200, 12
+"""The most partitions, topics of a request, changes of a topic, steps of a request, and healthy partitions that are
 not folded, on one page."""
 CHART_SPANS: Final = 60
 PHASES = {
@@ -108,7 +108,7 @@ async def topics(site: Site, request: HttpRequest, found: TopicsView, given: dic
     }
 
 
-@get(["/topics/{name:str}", "/topics/{name:str}/timeline", "/topics/{name:str}/configs"])
+@get(["/topics/{name:str}", "/topics/{name:str}/configs"])
 async def topic(
     name: FromPath[str],
     request: HttpRequest,
@@ -137,9 +137,7 @@ async def topic_page(
     configs: TopicConfigsView | None = None
     if site.allows(request, "DescribeConfigs", topic=name):
         configs = await site.call(topic_lists.topic_configs, request, name=name, at=at)
-    timeline: TopicTimelineView = await site.call(
-        topic_lists.topic_timeline, request, name=name, at=at, limit=FOLDS_MAX, cursor=cursor
-    )
+    history: ChangesView = await site.call(reads.changes, request, topic=name, at=at, limit=CHANGES_MAX, cursor=cursor)
     first = min(partition, max(0, one.num_partitions - 1)) // PARTITIONS_MAX * PARTITIONS_MAX
     worst_first = sorted(one.partitions, key=_is_healthy)[first : first + PARTITIONS_MAX]
     healthy = [each for each in worst_first if _is_healthy(each)]
@@ -159,7 +157,7 @@ async def topic_page(
         folded=folded,
         shown_max=PARTITIONS_MAX,
         configs=configs,
-        timeline=timeline,
+        history=history,
         may=may,
         deletable=may["Delete"] or site.allows(request, "Delete"),
         error=error,
