@@ -25,7 +25,7 @@ from projections.queries.query import Ends, Queries, Query
 from projections.text.points_in_time import iso, time_at
 from projections.views.events import SpanView, TimelineView
 
-EVENTS_READ_MAX = 5000
+EVENTS_READ_MAX = 2000
 REFUSED = (catalog.CreateRejected, catalog.ChangeRejected, catalog.CreationRefused)
 
 

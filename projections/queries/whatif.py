@@ -32,6 +32,7 @@ from projections.views.brokers import ClusterRow, fold_cluster
 from projections.views.overviews import IssueKind, RefusedCreateView, TopicsWhatIfView, WhatIfView
 from projections.views.view import AsOfView
 
+OUTCOMES_MAX = 10_000
 STEPS_MAX, NAMES_MAX, TOPICS_NAMED_MAX, FACTORS_MAX = 10, 20, 100, 10
 FACTOR, PLACEHOLDERS = "default.replication.factor", "enable.under.replicated.topic.creation"
 SETTINGS = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, FACTOR, PLACEHOLDERS)
@@ -42,6 +43,11 @@ _REQUEST = RequestId("what-if")
 
 class InvalidChange(ValueError):
     """The change of a what-if question is invalid; the message says what is allowed."""
+
+
+_Likeness = tuple[object, ...]
+_Outcome = tuple[Situations, Situations, IssueKind | None, IssueKind | None, int]
+"""The situations before and after, the worst problems, and the number of partitions with the latter."""
 
 
 class WhatIf:
@@ -59,6 +65,7 @@ class WhatIf:
         self._factors = {settings.default_replication_factor}
         self._moves: dict[tuple[IssueKind | None, IssueKind | None], tuple[int, int, tuple[str, ...]]] = {}
         """By the worst problem before and after: the numbers of topics and partitions, and the first names."""
+        self._outcomes: dict[_Likeness, _Outcome] = {}
         self._unhealthy: list[Unhealthy] = []
         self.lost: set[BrokerId] = set()
         """The brokers whose topics the change concerns, besides the unhealthy topics."""
@@ -135,7 +142,18 @@ class WhatIf:
         return records
 
     def add(self, topics: Sequence[Topic]) -> None:
-        """Reconcile the topics of a slice."""
+        """Count the topics of a slice. Of topics that are alike, one is reconciled."""
+        if len(self._outcomes) > OUTCOMES_MAX:
+            self._outcomes.clear()
+        alike = [(topic, _likeness(topic)) for topic in topics]
+        new = {likeness: topic for topic, likeness in alike if likeness not in self._outcomes}
+        if new:
+            self._reconcile(new)
+        for topic, likeness in alike:
+            self._count(topic, *self._outcomes[likeness])
+
+    def _reconcile(self, new: dict[_Likeness, Topic]) -> None:
+        topics = list(new.values())
         for topic in topics:
             key = shard_key(topic.name)
             self._state.topics.put(key, topic)
@@ -147,21 +165,29 @@ class WhatIf:
             names = tuple(topic.name for topic in part.topics)
             command = commands.ReconcileTopics(**self._stamp, topics=names, partitions=part.partitions)
             self._apply(command, decide(self._state, command))
-        for topic in topics:
+        for likeness, topic in new.items():
             key = shard_key(topic.name)
-            after = self._state.topics.get(key)
+            after = self._state.topics.get(key) or topic
             self._state.topics.put(key, None)
-            if after is not None:
-                self._count(topic, after)
+            was, now = situations(topic), situations(after)
+            now = was if now == was else now
+            worst = _worst(was, self._before)[0], *_worst(now, self._state.cluster)
+            self._outcomes[likeness] = was, now, *worst
         self._state.waiting.clear()
 
-    def _count(self, topic: Topic, after: Topic) -> None:
-        was, now = situations(topic), situations(after)
-        add_move(self._situation_moves, was, now)
+    def _count(
+        self,
+        topic: Topic,
+        was: Situations,
+        now: Situations,
+        before_kind: IssueKind | None,
+        kind: IssueKind | None,
+        count: int,
+    ) -> None:
+        if was is not now:
+            add_move(self._situation_moves, was, now)
         if now and len(self._unhealthy) < TOPICS_NAMED_MAX:
             self._unhealthy.append(Unhealthy(topic.name, now))
-        before_kind, _ = _worst(was, self._before)
-        kind, count = _worst(now, self._state.cluster)
         if kind != before_kind:
             topics, partitions, named = self._moves.get((before_kind, kind), (0, 0, ()))
             named = (*named, topic.name) if topics < TOPICS_NAMED_MAX else named
@@ -207,6 +233,12 @@ class WhatIf:
             (then,) = decide(self._state, create).answers
             if then.code and not now.code:
                 yield RefusedCreateView(default if factor == -1 else factor, error_name(then.code), then.message)
+
+
+def _likeness(topic: Topic) -> _Likeness:
+    """Topics with the same have the same outcome: all but the name, the times and the epochs."""
+    parts = [(one.leader, one.replicas, one.isr, one.replica_metadata) for one in topic.partitions]
+    return topic.configs, topic.ready_at_ms is None, topic.propagated, *parts
 
 
 def _worst(some: Situations, cluster: Cluster) -> tuple[IssueKind | None, int]:

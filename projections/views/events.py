@@ -86,7 +86,7 @@ class SpanView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The activity from `start_at` until before `end_at`: the numbers of events, of changes, and of refused requests;
     the highest numbers of offline and under-replicated partitions; the brokers that were fenced.
 
-    The last five are absent in a span before the newest 5,000 events, the numbers of partitions also if the spans do
+    The last five are absent in a span before the newest 2,000 events, the numbers of partitions also if the spans do
     not end now."""
 
     start_at: str
