@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
@@ -13,26 +11,13 @@ from projections.queries.query import Queries, Query
 from projections.text.names import is_pattern
 from projections.views.events import ChangesView, ChangeView, change_view
 
-CHANGES = tuple(
-    kind.__name__
-    for kind in (
-        catalog.TopicCreated,
-        catalog.PartitionsAdded,
-        catalog.TopicConfigsChanged,
-        catalog.TopicDeleted,
-        catalog.TopicDiscovered,
-        catalog.TopicVanished,
-        catalog.ResourceConfigsChanged,
-        catalog.FeaturesChanged,
-        catalog.SettingsChanged,
-        catalog.RulesApplied,
-        access.AclsCreated,
-        access.AclsDeleted,
-        access.QuotasChanged,
-        access.ScramCredentialSet,
-        access.ScramCredentialRemoved,
-    )
-)
+KINDS: tuple[type, ...] = (
+    catalog.TopicCreated, catalog.PartitionsAdded, catalog.TopicConfigsChanged, catalog.TopicDeleted,
+    catalog.TopicDiscovered, catalog.TopicVanished, catalog.ResourceConfigsChanged, catalog.FeaturesChanged,
+    catalog.SettingsChanged, catalog.RulesApplied, access.AclsCreated, access.AclsDeleted, access.QuotasChanged,
+    access.ScramCredentialSet, access.ScramCredentialRemoved,
+)  # fmt: skip
+CHANGES = tuple(kind.__name__ for kind in KINDS)
 """The types of events that somebody caused. Changes of brokers, leaders and ISRs are not among them."""
 AFTER_CHANGE = 3
 """The rules that a change breaks are in one of so many events after it, in the same decision."""
@@ -58,12 +43,8 @@ def newest_changes(part: Query, name: str, start: int, end: int, limit: int) -> 
 
 def _change(part: Query, record: Recorded) -> ChangeView:
     after = range(record.offset + 1, min(record.offset + 1 + AFTER_CHANGE, part.end()))
-    event: Any = record.event
-    for offset in after if getattr(event, "topic", None) else ():
-        observed = decode_event(offset, read_one(part.log, offset)).event
-        if isinstance(observed, catalog.RulesObserved) and (observed.request_id, observed.topic) == (
-            getattr(event, "request_id", ""),
-            event.topic,
-        ):
-            return change_view(record, observed, part.partition)
-    return change_view(record, None, part.partition)
+    followed = [decode_event(offset, read_one(part.log, offset)).event for offset in after]
+    observed = (one for one in followed if isinstance(one, catalog.RulesObserved))
+    subject = [getattr(record.event, name, None) for name in ("request_id", "topic")]
+    same = (one for one in observed if [one.request_id, one.topic] == subject)
+    return change_view(record, next(same, None), part.partition)

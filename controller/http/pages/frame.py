@@ -23,7 +23,7 @@ from projections.views.view import AsOfView
 
 CHART_WIDTH, CHART_HEIGHT = 1000, 40
 """Width and height of the SVG view box of a chart."""
-AGO = {"5 min": 300_000, "1 h": 3_600_000, "1 day": 86_400_000, "1 week": 604_800_000}
+AGO = {"15 min": 900_000, "1 h": 3_600_000, "1 day": 86_400_000, "1 week": 604_800_000}
 """Links to the state this many milliseconds before the newest event."""
 
 

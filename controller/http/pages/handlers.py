@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
 from litestar import Response, get, post
@@ -58,21 +58,16 @@ PHASES = {
 """The steps of a request as its page names them."""
 
 
-Last = Literal["15 min", "1 h", "1 day", "1 week", "all"]
-LastParameter = Annotated[Last, QueryParameter(description="The time that the charts cover")]
-LAST_MS: Final = {"15 min": 900_000, **AGO}
-
-
 @get("/")
 async def overview(
-    request: HttpRequest, site: NamedDependency[Site], at: At = None, last: LastParameter = "1 h"
+    request: HttpRequest, site: NamedDependency[Site], at: At = None, since: From = None
 ) -> Response[bytes]:
     if not site.allows(request, "Describe"):
         return await site.page(request, "overview.html", at=at, health=None, head=None)
     health: ClusterHealthView = await site.call(reads.cluster_health, request, at=at)
     brokers: BrokersView = await site.call(reads.brokers, request, at=at)
-    since = None if last == "all" else f"{max(0, (health.as_of.at_ms or 0) - LAST_MS[last])}ms"
-    activity: TimelineView = await site.call(reads.timeline, request, since=since, at=at, spans=CHART_SPANS)
+    begin = since or f"{max(0, (health.as_of.at_ms or 0) - AGO['1 h'])}ms"
+    activity: TimelineView = await site.call(reads.timeline, request, since=begin, at=at, spans=CHART_SPANS)
     head: Head | None = None
     if at is None and site.partitions == (None,):
         with suppress(LogError):
@@ -89,8 +84,6 @@ async def overview(
         head=head,
         partitions=site.partitions,
         spans=activity.spans,
-        last=last,
-        ranges=get_args(Last),
         loads={one.broker_id: one for one in health.loads},
     )
 
