@@ -19,10 +19,10 @@ import structlog
 from litestar import post
 from litestar.di import NamedDependency
 
-from controller.http.errors import HttpRequest, invalid, refusal_of, refused
+from controller.http.errors import invalid, refusal_of, refused
 from controller.http.permissions import Reader
 from controller.http.query_threads import TooBusy
-from controller.http.requests import described, read_body
+from controller.http.requests import takes
 from controller.machine.commands.access import ApplyRules
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.reading import read_rules
@@ -124,35 +124,25 @@ _Trials = NamedDependency[asyncio.Lock]
 """Held by the test or backtest that is running."""
 
 
-@post("/rules/test", status_code=200, operation_class=described(TestBody))
-async def test_rules(request: HttpRequest, reader: _Reader, trials: _Trials) -> RulesTestView:
+@post("/rules/test", status_code=200, **takes(TestBody))
+async def test_rules(reader: _Reader, trials: _Trials, content: NamedDependency[TestBody]) -> RulesTestView:
     """Check a text of rules, and try its examples."""
-    return await test(reader, trials, await read_body(request, TestBody))
-
-
-async def test(reader: Reader, trials: asyncio.Lock, body: TestBody) -> RulesTestView:
-    """The response to a test. Raises Refused, TooBusy, QueryClosed."""
     reader.require()
-    return await run(trials, reader, Task(body.text, reader.api.controller.now_ms()), RulesTestView)
+    return await run(trials, reader, Task(content.text, reader.api.controller.now_ms()), RulesTestView)
 
 
-@post("/rules/backtest", status_code=200, operation_class=described(BacktestBody))
-async def backtest_rules(request: HttpRequest, reader: _Reader, trials: _Trials) -> BacktestView:
+@post("/rules/backtest", status_code=200, **takes(BacktestBody))
+async def backtest_rules(reader: _Reader, trials: _Trials, content: NamedDependency[BacktestBody]) -> BacktestView:
     """Try rules on the requests since a point in time: those that would have ended otherwise, by principal. Nothing
     changes."""
-    return await backtest(reader, trials, await read_body(request, BacktestBody))
-
-
-async def backtest(reader: Reader, trials: asyncio.Lock, body: BacktestBody) -> BacktestView:
-    """The response to a backtest. Raises Refused, TooBusy, QueryClosed."""
     reader.require()
-    now_ms, days = reader.api.controller.now_ms(), _DAYS.fullmatch(body.since.strip())
-    since = body.since if days is None else f"{max(0, now_ms - int(days[1]) * _DAY_MS)}ms"
+    now_ms, days = reader.api.controller.now_ms(), _DAYS.fullmatch(content.since.strip())
+    since = content.since if days is None else f"{max(0, now_ms - int(days[1]) * _DAY_MS)}ms"
     try:
         past = await reader.threads.run(_past, reader.queries, since)
     except InvalidPointInTime as error:
         raise invalid(f"since: a number of days ago (30d), or {error}") from None
-    return await run(trials, reader, Task(body.text, now_ms, past), BacktestView)
+    return await run(trials, reader, Task(content.text, now_ms, past), BacktestView)
 
 
 def _past(queries: Queries, since: str) -> Past:
@@ -168,22 +158,17 @@ def _past(queries: Queries, since: str) -> Past:
     return Past(tuple(logs), words, queries.as_of(ends))
 
 
-@post("/rules", status_code=200, operation_class=described(RulesBody))
-async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView:
+@post("/rules", status_code=200, **takes(RulesBody))
+async def apply_rules(reader: _Reader, content: NamedDependency[RulesBody]) -> RulesAppliedView:
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
-    return await apply(reader, await read_body(request, RulesBody))
-
-
-async def apply(reader: Reader, body: RulesBody) -> RulesAppliedView:
-    """The response to an application of rules. Raises Refused."""
     reader.require(operation="Alter")
     caller, controller = reader.caller, reader.api.controller
-    await check_text(body.text)
+    await check_text(content.text)
     command = ApplyRules(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
-        text=body.text,
-        after=body.after,
+        text=content.text,
+        after=content.after,
         principal=caller.principal,
         client_id=caller.client_id,
         host=caller.host,

@@ -21,7 +21,6 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from markupsafe import Markup
 
 from controller.access.authorizer import Operation
-from controller.http.changes import Changes
 from controller.http.errors import NO_STORE, HttpRequest, answer_error, redirect, respond
 from controller.http.pages.frame import Density, Frame, density_of
 from controller.http.permissions import Reader
@@ -77,7 +76,6 @@ class Site:
     def __init__(self, dependencies: Mapping[str, Any]) -> None:
         reader: Reader = dependencies["reader"]
         self.api = reader.api
-        self.changes: Changes = dependencies["changes"]
         self.tokens = FormTokens()
         self._queries, self._threads = reader.queries, reader.threads
         self._templates = templates()
@@ -85,14 +83,10 @@ class Site:
         self._dependencies, self._reader = dependencies, Reader(self.api, self._queries, undecoded)
         self._density: tuple[float, Density | None] | None = None
 
-    def reader(self, request: HttpRequest) -> Reader:
-        """The reader for the sender of a request."""
-        return self._reader.of(request)
-
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
         """Call a JSON handler for the sender of the request, and return its view. Raises what the handler raises."""
         parameters = signature(handler.fn).parameters
-        parts = {**self._dependencies, "reader": self.reader(request), "request": request}
+        parts = {**self._dependencies, "reader": self._reader.of(request), "request": request}
         dependencies = {name: part for name, part in parts.items() if name in parameters}
         answer = await handler.fn(**dependencies, **given)
         return answer.content if isinstance(answer, Response) else answer
