@@ -27,6 +27,7 @@ from controller.http.requests import OFFSET_MAX
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews, proving
+from projections.queries.changes import changes_page
 from projections.queries.differences import difference
 from projections.queries.events import EventFilter, Window, events_page, timeline_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
@@ -34,10 +35,10 @@ from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
 from projections.queries.topics import Counted
 from projections.queries.whatif import ALLOWED, WhatIf
-from projections.text.names import Outcome
+from projections.text.names import Outcome, is_pattern
 from projections.views import overviews as cluster_views
 from projections.views.brokers import BrokersView
-from projections.views.events import EventsView, ExplanationView, TimelineView
+from projections.views.events import ChangesView, EventsView, ExplanationView, TimelineView
 from projections.views.requests import RequestsView, RequestView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
@@ -239,6 +240,23 @@ async def diff(
     return await reader.answer(
         difference, since, until, after, limit, reader.allows, with_cluster=reader.allows(), place=cursors.seal
     )
+
+
+@get("/changes")
+async def changes(
+    reader: _Reader,
+    topic: parameters.Glob = None,
+    principal: parameters.Glob = None,
+    since: parameters.From = None,
+    until: parameters.To = None,
+    at: parameters.At = None,
+    limit: parameters.Limit = 100,
+    cursor: parameters.Cursor = None,
+) -> Response[ChangesView]:
+    """Changes of topics, configs, rules, permissions, quotas and users, newest first: who changed what, with the values
+    before and after."""
+    reader.require(None if is_pattern(topic) else topic)
+    return await reader.answer(changes_page, Window(since, until, at, limit, cursor), topic, principal)
 
 
 @get("/quorum")

@@ -2,7 +2,7 @@
 after a change, its brokers, settings and rules, and differences; test, backtest, apply and compare rules.
 
 Exit codes of `status` and `whatif`: 0 healthy, no topic gets worse; 1 problems; 2 error. Of `diff` and `rules diff`,
-`test` and `backtest`: 0 no difference, all examples hold; 1 otherwise; 2 error.
+`test`, `backtest` and `redecide`: 0 no difference, all examples hold; 1 otherwise; 2 error.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
 from projections.text.wording import many
 from projections.views import overviews
-from projections.views.backtests import BacktestView, RulesTestView
+from projections.views.backtests import BacktestView, RedecideView, RulesTestView
 from projections.views.brokers import BrokersView, BrokerView, RuleView
-from projections.views.events import EventsView, EventView
+from projections.views.events import EventsView, EventView, ValueView
 from projections.views.lines import mark, when, wrapped
 
 
@@ -87,7 +87,7 @@ def _difference_lines(
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
     if topics:
         yield ""
-        header = ("TOPIC", "CHANGE", "PARTITIONS", "OTHER REPLICAS", "OTHER LEADERS", "OTHER IN SYNC", "CONFIGS")
+        header = ("TOPIC", "CHANGE", "PARTITIONS", "OTHER REPLICAS", "OTHER LEADERS", "OTHER IN SYNC", "BY", "CONFIGS")
         yield from style.table(header, map(_topic_row, topics))
     if first.cluster is not None:
         yield from _cluster_lines(first.cluster, style)
@@ -100,10 +100,11 @@ def _topic_row(one: overviews.TopicDifferenceView) -> tuple[object, ...]:
     partitions = before if before == after else f"{before} -> {after}"
     configs = ", ".join(map(_value, one.configs)) or "-"
     change = Marked(one.change, mark(one.change))
-    return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, configs
+    by = ", ".join(dict.fromkeys(each.principal for each in one.changes if each.principal)) or "-"
+    return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, by, configs
 
 
-def _value(one: overviews.ValueView) -> str:
+def _value(one: ValueView) -> str:
     before, after = ("(none)" if text is None else text for text in (one.before, one.after))
     return f"{one.name}: {before} -> {after}"
 
@@ -263,7 +264,7 @@ def test_rules(options: argparse.Namespace) -> int:
 def backtest_rules(options: argparse.Namespace, backend: Backend) -> int:
     from controller.http.rules import BacktestBody  # imports the HTTP framework
 
-    body = BacktestBody(checked_file(options.file), options.since)
+    body = BacktestBody(text=checked_file(options.file), since=options.since)
     found = backend.send("POST", "/rules/backtest", BacktestView, body=body)
     topics = (each.topic for one in found.groups for each in one.requests)
     show(options, found, lambda style: _effects(found, style), lambda: topics)
@@ -280,6 +281,24 @@ def _effects(found: BacktestView, style: Style) -> Iterator[str]:
         yield from style.table(("OFFSET", "TOPIC", "MESSAGE"), rows)
     if found.more:
         yield ""
+        yield "… and more"
+
+
+def redecide(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.http.rules import RedecideBody  # imports the HTTP framework
+
+    found = backend.send("POST", "/rules/redecide", RedecideView, body=RedecideBody(since=options.since))
+    show(options, found, lambda style: _differences(found, style), lambda: (one.topic for one in found.differences))
+    return NEGATIVE if found.otherwise else DONE
+
+
+def _differences(found: RedecideView, style: Style) -> Iterator[str]:
+    yield found.summary
+    if found.otherwise:
+        yield ""
+        rows = ((one.offset, one.topic, one.recorded, one.now, one.why) for one in found.differences)
+        yield from style.table(("OFFSET", "TOPIC", "RECORDED", "NOW", "BECAUSE"), rows)
+    if found.otherwise > len(found.differences):
         yield "… and more"
 
 
