@@ -22,17 +22,9 @@ from itertools import accumulate
 from math import inf
 from typing import Final
 
+import prometheus_client
 from litestar import Response, get
 from litestar.di import NamedDependency
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -54,7 +46,7 @@ COUNTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 
 Gauges = Callable[[], Iterable[tuple[str, str, float]]]
 """Returns the current gauges: name without prefix, description, and value of each."""
 
-disable_created_metrics()  # type: ignore[no-untyped-call]
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class LoopHistogram(Collector):
@@ -99,9 +91,9 @@ class Metrics(Collector):
     """Implements `controller.engine.reports.Figures`."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry(auto_describe=False)
+        self._registry = registry = prometheus_client.CollectorRegistry(auto_describe=False)
         registry.register(self)
-        ProcessCollector(registry=registry)  # process_…: memory, files, CPU; on Linux, from /proc
+        prometheus_client.ProcessCollector(registry=registry)  # process_…: memory, files, CPU; on Linux, from /proc
 
         def histogram(
             name: str, text: str, labels: Sequence[str] = (), buckets: Sequence[float] = SECONDS
@@ -110,8 +102,8 @@ class Metrics(Collector):
             registry.register(made)
             return made
 
-        def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-            return Counter(f"topicwright_{name}", text, labels, registry=registry)
+        def counter(name: str, text: str, labels: Sequence[str] = ()) -> prometheus_client.Counter:
+            return prometheus_client.Counter(f"topicwright_{name}", text, labels, registry=registry)
 
         self._commit_seconds = histogram("commit_seconds", "Time to write a commit and fsync it.").labels()
         self._commit_commands = histogram("commit_commands", "Commands in one commit.", buckets=COUNTS).labels()
@@ -121,7 +113,7 @@ class Metrics(Collector):
         waits = histogram("answer_wait_seconds", "Time from a request to the answer for a topic.", ("api",), WAITS_S)
         self._waits = cache(waits.labels)
         text = "Time that a policy took for one topic."
-        policies = Histogram(
+        policies = prometheus_client.Histogram(
             "topicwright_policy_seconds", text, ("policy", "outcome"), buckets=SECONDS, registry=registry
         )
         self._policies = cache(policies.labels)
@@ -132,10 +124,12 @@ class Metrics(Collector):
         self._http = cache(http.labels)
         self._failed = counter("commands_failed", "Commands that raised an exception.", ("command",))
         text = "Longest time that the event loop was blocked."
-        self._blocked = Gauge("topicwright_loop_blocked_seconds_max", text, ("cause",), registry=registry)
+        self._blocked = prometheus_client.Gauge(
+            "topicwright_loop_blocked_seconds_max", text, ("cause",), registry=registry
+        )
         self._longest_s: dict[str, float] = {}
         self._clock_jumps = counter("clock_jumps", "Times that the wall clock was set.")
-        build = Gauge(
+        build = prometheus_client.Gauge(
             "topicwright_build_info", "The running release; always 1.", ("release", "python"), registry=registry
         )
         build.labels(RELEASE, platform.python_version()).set(1)
@@ -203,7 +197,7 @@ class Metrics(Collector):
 
     def render(self) -> bytes:
         """All metrics as text, with the gauges as read for the last scrape."""
-        return generate_latest(self._registry)
+        return prometheus_client.generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
         """Yields the gauges as Prometheus types."""

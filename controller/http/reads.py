@@ -18,58 +18,28 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
+from controller.http import requests as parameters
 from controller.http.errors import HttpRequest, invalid
 from controller.http.following import Followers, ndjson, server_sent
 from controller.http.metrics import process_issues
 from controller.http.permissions import Reader, SealedCursors
-from controller.http.requests import (
-    OFFSET_MAX,
-    At,
-    Cursor,
-    EventOrder,
-    EventType,
-    From,
-    FromOffset,
-    FromPointInTime,
-    Glob,
-    Limit,
-    Partition,
-    To,
-)
+from controller.http.requests import OFFSET_MAX
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
-from projections.queries import overviews
+from projections.queries import overviews, proving
 from projections.queries.activity import timeline_page
 from projections.queries.changes import changes_page
 from projections.queries.differences import difference
 from projections.queries.events import EventFilter, Window, events_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
-from projections.queries.proving import (
-    LEAVES_MAX,
-    Consistency,
-    Leaves,
-    Sign,
-    head_of,
-    head_since,
-    leaves,
-    part_of,
-    prove,
-)
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
 from projections.queries.topics import Counted
 from projections.queries.whatif import ALLOWED, WhatIf
 from projections.text.names import Outcome, is_pattern
+from projections.views import overviews as cluster_views
 from projections.views.brokers import BrokersView
 from projections.views.events import ChangesView, EventsView, ExplanationView, TimelineView
-from projections.views.overviews import (
-    BrokerDetailView,
-    ClusterHealthView,
-    DifferenceView,
-    PoliciesView,
-    QuorumView,
-    WhatIfView,
-)
 from projections.views.requests import RequestsView, RequestView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
@@ -89,11 +59,11 @@ async def requests(
     rule: Annotated[str | None, QueryParameter(description="Rule that refused a topic of the request")] = None,
     api: Annotated[str | None, QueryParameter(description="Kafka API, such as CreateTopics, or `HTTP`")] = None,
     host: Annotated[str | None, QueryParameter(description="Address of the client")] = None,
-    since: From = None,
-    until: To = None,
-    at: At = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    since: parameters.From = None,
+    until: parameters.To = None,
+    at: parameters.At = None,
+    limit: parameters.Limit = 100,
+    cursor: parameters.Cursor = None,
 ) -> Response[RequestsView]:
     """Requests of clients, newest first, in pages.
 
@@ -105,7 +75,7 @@ async def requests(
 
 
 @get("/requests/{request_id:str}")
-async def request_(request_id: FromPath[str], reader: _Reader, at: At = None) -> Response[RequestView]:
+async def request_(request_id: FromPath[str], reader: _Reader, at: parameters.At = None) -> Response[RequestView]:
     """One request with the outcome of each topic."""
     await reader.require_request(request_id)
     return await reader.answer(lambda queries: queries.request(request_id, queries.end(at)))
@@ -115,7 +85,7 @@ async def request_(request_id: FromPath[str], reader: _Reader, at: At = None) ->
 async def explanation(
     subject: FromPath[str],
     reader: _Reader,
-    at: At = None,
+    at: parameters.At = None,
     of: Annotated[
         Literal["topic", "request"] | None,
         QueryParameter(description="Whether the subject is a topic or a request; default: a topic if there is one"),
@@ -139,15 +109,15 @@ async def explanation(
 @get("/events")
 async def events(
     reader: _Reader,
-    start: FromOffset = 0,
-    limit: Limit = 100,
+    start: parameters.FromOffset = 0,
+    limit: parameters.Limit = 100,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
-    kind: EventType = None,
-    order: EventOrder = "oldest",
-    partition: Partition = None,
-    cursor: Cursor = None,
-    at: At = None,
+    kind: parameters.EventType = None,
+    order: parameters.EventOrder = "oldest",
+    partition: parameters.Partition = None,
+    cursor: parameters.Cursor = None,
+    at: parameters.At = None,
 ) -> Response[EventsView]:
     """Events in order: all, or those of a topic, a request, or a type.
 
@@ -168,8 +138,8 @@ async def follow(
     start: Annotated[int | None, QueryParameter(name="from", ge=0, le=OFFSET_MAX)] = None,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
-    partition: Partition = None,
-    cursor: Cursor = None,
+    partition: parameters.Partition = None,
+    cursor: parameters.Cursor = None,
 ) -> Stream:
     """Stream events as they become durable, from an offset or from now: one JSON object per line, and an empty line
     every few seconds as a heartbeat. With `Accept: text/event-stream` the response is server-sent events; send
@@ -186,9 +156,9 @@ async def follow(
 @get("/timeline")
 async def timeline(
     reader: _Reader,
-    since: From = None,
-    until: To = None,
-    at: At = None,
+    since: parameters.From = None,
+    until: parameters.To = None,
+    at: parameters.At = None,
     spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="Number of equal time spans")] = 100,
 ) -> Response[TimelineView]:
     """Activity over time: the time from the first to the last event, in spans of equal length."""
@@ -198,14 +168,16 @@ async def timeline(
 
 
 @get("/brokers")
-async def brokers(reader: _Reader, at: At = None) -> Response[BrokersView]:
+async def brokers(reader: _Reader, at: parameters.At = None) -> Response[BrokersView]:
     """All brokers, live and fenced, and the settings that decisions depend on."""
     reader.require()
     return await reader.answer(overviews.brokers, at)
 
 
 @get("/brokers/{broker_id:int}")
-async def broker(broker_id: FromPath[int], reader: _Reader, at: At = None) -> Response[BrokerDetailView]:
+async def broker(
+    broker_id: FromPath[int], reader: _Reader, at: parameters.At = None
+) -> Response[cluster_views.BrokerDetailView]:
     """One broker, with its newest events."""
     reader.require()
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
@@ -213,7 +185,7 @@ async def broker(broker_id: FromPath[int], reader: _Reader, at: At = None) -> Re
 
 
 @get("/health")
-async def cluster_health(reader: _Reader, at: At = None) -> Response[ClusterHealthView]:
+async def cluster_health(reader: _Reader, at: parameters.At = None) -> Response[cluster_views.ClusterHealthView]:
     """The state of the cluster: problems with their causes, brokers, counts, refusals of the last day by rule, and the
     newest requests. The status is 200 whatever the state; `/health/ready` is for supervisors."""
     reader.require()
@@ -234,7 +206,7 @@ async def whatif(
     change: Annotated[
         str, QueryParameter(max_length=CHANGE_CHARACTERS_MAX, description=f"One change or several, in order: {ALLOWED}")
     ],
-) -> Response[WhatIfView]:
+) -> Response[cluster_views.WhatIfView]:
     """The health that the present state would have after a change. Nothing is changed."""
     reader.require()
     api, queries = reader.api, reader.queries
@@ -249,7 +221,7 @@ async def whatif(
 
 
 @get("/policies")
-async def policies(reader: _Reader, at: At = None) -> Response[PoliciesView]:
+async def policies(reader: _Reader, at: parameters.At = None) -> Response[cluster_views.PoliciesView]:
     """The rules and policies for changes of topics, and the refusals of the last day by rule and by principal."""
     reader.require()
     return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
@@ -259,11 +231,11 @@ async def policies(reader: _Reader, at: At = None) -> Response[PoliciesView]:
 async def diff(
     reader: _Reader,
     cursors: NamedDependency[SealedCursors],
-    since: FromPointInTime,
-    until: To = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
-) -> Response[DifferenceView]:
+    since: parameters.FromPointInTime,
+    until: parameters.To = None,
+    limit: parameters.Limit = 100,
+    cursor: parameters.Cursor = None,
+) -> Response[cluster_views.DifferenceView]:
     """The differences between two points in time: topics by name, in pages. The first page has brokers, settings and
     permissions too, if the caller may describe the cluster."""
     after = cursors.open(cursor)
@@ -275,13 +247,13 @@ async def diff(
 @get("/changes")
 async def changes(
     reader: _Reader,
-    topic: Glob = None,
-    principal: Glob = None,
-    since: From = None,
-    until: To = None,
-    at: At = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    topic: parameters.Glob = None,
+    principal: parameters.Glob = None,
+    since: parameters.From = None,
+    until: parameters.To = None,
+    at: parameters.At = None,
+    limit: parameters.Limit = 100,
+    cursor: parameters.Cursor = None,
 ) -> Response[ChangesView]:
     """Changes of topics, configs, rules, permissions, quotas and users, newest first: who changed what, with the values
     before and after."""
@@ -290,7 +262,7 @@ async def changes(
 
 
 @get("/quorum")
-async def quorum(reader: _Reader) -> QuorumView:
+async def quorum(reader: _Reader) -> cluster_views.QuorumView:
     """Voters, leader, and since when it leads, as this voter sees them; 404 if this service is not a voter."""
     reader.require()
     api = reader.api
@@ -301,23 +273,26 @@ async def quorum(reader: _Reader) -> QuorumView:
 
 NewestHead = Callable[[Query, int], Head]
 """Returns the tree head for the inclusion proof of an event, given the event's partition and offset."""
-_Sign = NamedDependency[Sign]
+_Sign = NamedDependency[proving.Sign]
 
 
 @get("/log/head")
 async def log_head(
     reader: _Reader,
     sign: _Sign,
-    partition: Partition = None,
+    partition: parameters.Partition = None,
     since: Annotated[
-        int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events")
+        int | None,
+        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events"),
     ] = None,
-) -> Response[Consistency]:
+) -> Response[proving.Consistency]:
     """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
     service has a key."""
     reader.require()
     now_ms = reader.api.controller.now_ms()
-    return await reader.threads.answer(head_since, part_of(reader.queries, partition), now_ms, since, sign)
+    return await reader.threads.answer(
+        proving.head_since, proving.part_of(reader.queries, partition), now_ms, since, sign
+    )
 
 
 @get("/log/proof")
@@ -327,11 +302,12 @@ async def log_proof(
     offset: Annotated[int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove this event")] = None,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
-    start: FromOffset = 0,
+    start: parameters.FromOffset = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX, description="Maximum number of results")] = 100,
-    partition: Partition = None,
+    partition: parameters.Partition = None,
     size: Annotated[
-        int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events")
+        int | None,
+        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events"),
     ] = None,
 ) -> Response[Proof]:
     """An inclusion proof for one event, or for those of a topic or a request. Check it with the public key of the
@@ -343,26 +319,26 @@ async def log_proof(
     else:
         reader.require(topic)
     which, first = EventFilter(topic, request_id), start if offset is None else offset
-    return await reader.answer(prove, which, first, limit, partition, size, newest_head)
+    return await reader.answer(proving.prove, which, first, limit, partition, size, newest_head)
 
 
 @get("/log/leaves")
 async def log_leaves(
     reader: _Reader,
-    start: FromOffset = 0,
-    limit: Annotated[int, QueryParameter(ge=1, le=LEAVES_MAX, description="Maximum number of results")] = 100,
-    partition: Partition = None,
-) -> Response[Leaves]:
+    start: parameters.FromOffset = 0,
+    limit: Annotated[int, QueryParameter(ge=1, le=proving.LEAVES_MAX, description="Maximum number of results")] = 100,
+    partition: parameters.Partition = None,
+) -> Response[proving.Leaves]:
     """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
     reader.require()
-    return await reader.threads.answer(leaves, part_of(reader.queries, partition), start, limit)
+    return await reader.threads.answer(proving.leaves, proving.part_of(reader.queries, partition), start, limit)
 
 
 def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:
     """The tree head of the first partition as gauges for `/metrics`."""
     part = queries.parts[0]
     try:
-        head = head_of(part, 0)
+        head = proving.head_of(part, 0)
     except LogError:
         return []
     return [

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from cryptography.fernet import Fernet
+from litestar.di import Provide
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.spec import Operation
 from litestar.params import QueryParameter
@@ -183,15 +184,18 @@ def _problem(message: str, kind: type[msgspec.Struct]) -> str:
     return f"{field or 'body'}: {what}"
 
 
-def described(kind: type[msgspec.Struct], *, required: bool = True) -> type[Operation]:
-    """An OpenAPI operation whose request body is `kind`."""
+def takes(kind: type[msgspec.Struct], *, required: bool = True) -> dict[str, Any]:
+    """Arguments for the decorator of a handler, which gets its JSON body as `content`; OpenAPI describes it."""
     body = {"required": required, "content": {"application/json": {"schema": schemas_of(kind)[kind.__name__]}}}
 
     class WithBody(Operation):
         def to_schema(self) -> dict[str, Any]:
             return {**super().to_schema(), "requestBody": body}
 
-    return WithBody
+    async def content(request: HttpRequest) -> Any:
+        return await read_body(request, kind) if required or await request.body() else kind()
+
+    return {"operation_class": WithBody, "dependencies": {"content": Provide(content)}}
 
 
 def schemas_of(kind: type[msgspec.Struct]) -> dict[str, Any]:

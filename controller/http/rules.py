@@ -19,10 +19,10 @@ import structlog
 from litestar import post
 from litestar.di import NamedDependency
 
-from controller.http.errors import HttpRequest, invalid, refusal_of, refused
+from controller.http.errors import invalid, refusal_of, refused
 from controller.http.permissions import Reader
 from controller.http.query_threads import TooBusy
-from controller.http.requests import described, read_body
+from controller.http.requests import takes
 from controller.machine.commands.access import ApplyRules
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.reading import read_rules
@@ -129,36 +129,25 @@ _Trials = NamedDependency[asyncio.Lock]
 """Held by the trial that is running."""
 
 
-@post("/rules/test", status_code=200, operation_class=described(TestBody))
-async def test_rules(request: HttpRequest, reader: _Reader, trials: _Trials) -> RulesTestView:
+@post("/rules/test", status_code=200, **takes(TestBody))
+async def test_rules(reader: _Reader, trials: _Trials, content: NamedDependency[TestBody]) -> RulesTestView:
     """Check a text of rules, and try its examples."""
-    return await test(reader, trials, await read_body(request, TestBody))
-
-
-async def test(reader: Reader, trials: asyncio.Lock, body: TestBody) -> RulesTestView:
-    """The response to a test. Raises Refused, TooBusy, QueryClosed."""
     reader.require()
-    return await run(trials, reader, Task(body.text, reader.api.controller.now_ms()), RulesTestView)
+    return await run(trials, reader, Task(content.text, reader.api.controller.now_ms()), RulesTestView)
 
 
-@post("/rules/backtest", status_code=200, operation_class=described(BacktestBody))
-async def backtest_rules(request: HttpRequest, reader: _Reader, trials: _Trials) -> BacktestView:
+@post("/rules/backtest", status_code=200, **takes(BacktestBody))
+async def backtest_rules(reader: _Reader, trials: _Trials, content: NamedDependency[BacktestBody]) -> BacktestView:
     """Try rules on the requests since a point in time: those that would have ended otherwise, by principal. Nothing
     changes."""
-    return await backtest(reader, trials, await read_body(request, BacktestBody))
+    return await run(trials, reader, await _task(reader, content.text, content.since), BacktestView)
 
 
-async def backtest(reader: Reader, trials: asyncio.Lock, body: BacktestBody) -> BacktestView:
-    """The response to a backtest. Raises Refused, TooBusy, QueryClosed."""
-    return await run(trials, reader, await _task(reader, body.text, body.since), BacktestView)
-
-
-@post("/rules/redecide", status_code=200, operation_class=described(RedecideBody))
-async def redecide(request: HttpRequest, reader: _Reader, trials: _Trials) -> RedecideView:
+@post("/rules/redecide", status_code=200, **takes(RedecideBody))
+async def redecide(reader: _Reader, trials: _Trials, content: NamedDependency[RedecideBody]) -> RedecideView:
     """Decide the requests since a point in time again, each by the rules that were recorded before it: those that end
     otherwise, with the cause. Nothing changes."""
-    body = await read_body(request, RedecideBody)
-    return await run(trials, reader, await _task(reader, None, body.since), RedecideView)
+    return await run(trials, reader, await _task(reader, None, content.since), RedecideView)
 
 
 async def _task(reader: Reader, text: str | None, since: str) -> Task:
@@ -186,22 +175,17 @@ def _past(queries: Queries, since: str) -> Past:
     return Past(tuple(logs), words, queries.as_of(ends))
 
 
-@post("/rules", status_code=200, operation_class=described(RulesBody))
-async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView:
+@post("/rules", status_code=200, **takes(RulesBody))
+async def apply_rules(reader: _Reader, content: NamedDependency[RulesBody]) -> RulesAppliedView:
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
-    return await apply(reader, await read_body(request, RulesBody))
-
-
-async def apply(reader: Reader, body: RulesBody) -> RulesAppliedView:
-    """The response to an application of rules. Raises Refused."""
     reader.require(operation="Alter")
     caller, controller = reader.caller, reader.api.controller
-    await check_text(body.text)
+    await check_text(content.text)
     command = ApplyRules(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
-        text=body.text,
-        after=body.after,
+        text=content.text,
+        after=content.after,
         principal=caller.principal,
         client_id=caller.client_id,
         host=caller.host,

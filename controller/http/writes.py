@@ -19,7 +19,7 @@ from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi
 from controller.http.changes import KEY, Changes
 from controller.http.errors import HttpRequest, Refused, invalid, refusal_of
 from controller.http.permissions import Reader
-from controller.http.requests import caller_of, described, read_body
+from controller.http.requests import caller_of, takes
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.configs.changes import OpType
 from controller.machine.decision import Answer
@@ -71,10 +71,11 @@ class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The maximum time to wait until the topic is complete; 0 or less: do not wait."""
 
 
-@post("/topics", status_code=201, operation_class=described(CreateBody))
+@post("/topics", status_code=201, **takes(CreateBody))
 async def create_topic(
     request: HttpRequest,
     changes: _Changes,
+    content: NamedDependency[CreateBody],
     validate_only: Annotated[
         bool, QueryParameter(description="Dry run: validate, and show the replicas that the topic would get")
     ] = False,
@@ -83,35 +84,28 @@ async def create_topic(
 
     201 if it is complete, 200 for a dry run, 202 if it was created but was not complete within the timeout.
     """
-    return await create(changes, request, await read_body(request, CreateBody), validate_only)
-
-
-async def create(
-    changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
-) -> Response[CreatedView]:
-    """The response to a create. Raises Refused."""
-    api, replicas = changes.api, body.assignments
+    api, replicas = changes.api, content.assignments
     by_id = replicas.items() if isinstance(replicas, dict) else enumerate(replicas)
     command = CreateTopic(
-        topic=TopicName(body.name),
+        topic=TopicName(content.name),
         topic_id=api.new_topic_ids(1)[0],
-        num_partitions=body.num_partitions,
-        replication_factor=body.replication_factor,
+        num_partitions=content.num_partitions,
+        replication_factor=content.replication_factor,
         assignments=tuple(Assignment(partition, tuple(map(BrokerId, given))) for partition, given in by_id),
-        configs=tuple((name, config_text(value)) for name, value in body.configs.items()),
-        timeout_ms=body.timeout_ms,
+        configs=tuple((name, config_text(value)) for name, value in content.configs.items()),
+        timeout_ms=content.timeout_ms,
         validate_only=validate_only,
-        denied=api.denial_of_create(caller_of(request), body.name),
+        denied=api.denial_of_create(caller_of(request), content.name),
         **changes.stamps(request, is_dry_run=validate_only),
     )
     answer = await changes.answer(
-        command, lambda submitted: api.submit([submitted], 0 if validate_only else body.timeout_ms)
+        command, lambda submitted: api.submit([submitted], 0 if validate_only else content.timeout_ms)
     )
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
         raise refusal_of(answer)
     status = 202 if answer.code else 200 if validate_only else 201
     view = created(answer, api.cluster.live, validate_only)
-    location = {} if validate_only else {"location": f"/v1/topics/{quote(body.name, safe='')}"}
+    location = {} if validate_only else {"location": f"/v1/topics/{quote(content.name, safe='')}"}
     return Response(view, status_code=status, headers=location)
 
 
@@ -150,22 +144,17 @@ class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The maximum time to wait until a target cluster has applied the change."""
 
 
-@patch("/topics/{name:str}", operation_class=described(AlterBody))
+@patch("/topics/{name:str}", **takes(AlterBody))
 async def alter_topic(
     name: FromPath[str],
     request: HttpRequest,
     changes: _Changes,
+    content: NamedDependency[AlterBody],
     validate_only: _DryRun = False,
 ) -> AlteredView:
     """Change the configs of a topic, or add partitions to it."""
-    return await alter(changes, request, name, await read_body(request, AlterBody), validate_only)
-
-
-async def alter(
-    changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
-) -> AlteredView:
-    """The response to a change. Raises Refused."""
-    return altered(await _alter(changes, request, name, body, validate_only), changes.api.topic(name), validate_only)
+    answer = await _alter(changes, request, name, content, validate_only)
+    return altered(answer, changes.api.topic(name), validate_only)
 
 
 async def _alter(changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool) -> Answer:
@@ -219,12 +208,14 @@ class ChangesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     changes: Annotated[tuple[Creation | Alteration | Deletion, ...], msgspec.Meta(min_length=1, max_length=CHANGES_MAX)]
 
 
-@post("/changes", status_code=200, operation_class=described(ChangesBody))
-async def change_topics(request: HttpRequest, changes: _Changes, validate_only: _DryRun = False) -> ChangesView:
+@post("/changes", status_code=200, **takes(ChangesBody))
+async def change_topics(
+    request: HttpRequest, changes: _Changes, content: NamedDependency[ChangesBody], validate_only: _DryRun = False
+) -> ChangesView:
     """Create, alter and delete many topics. The status is 200 also if some of the changes are refused."""
     if KEY in request.headers:
         raise invalid(f"{KEY}: not allowed with many changes")
-    of_all = (await read_body(request, ChangesBody)).changes
+    of_all = content.changes
     sizes = [0 if isinstance(one, Deletion) else max(one.num_partitions, len(one.assignments)) for one in of_all]
     if len(of_all) > 1 and sum(sizes) > PARTITIONS_MAX:
         raise invalid(f"changes: {sum(sizes)} partitions; all changes of a request may have {PARTITIONS_MAX}")
@@ -239,7 +230,7 @@ async def _made(
     try:
         match change:
             case Creation():
-                return ChangeView.of((await create(changes, request, change, validate_only)).content)
+                return ChangeView.of((await create_topic.fn(request, changes, change, validate_only)).content)
             case Alteration():
                 before = api.topic(name)
                 answer = await _alter(changes, request, name, change, validate_only)
@@ -272,14 +263,13 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)]
 
 
-@post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(brokers: _Brokers, reader: _Reader, request: HttpRequest) -> SimulatedBrokerView:
+@post("/simulated/brokers", status_code=201, **takes(BrokerBody, required=False))
+async def add(brokers: _Brokers, reader: _Reader, content: NamedDependency[BrokerBody]) -> SimulatedBrokerView:
     """Add a broker, with the next free id."""
     reader.require(operation="Alter")
-    body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
         raise invalid(f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
-    return view_of(SimulatedBrokerView, brokers.add(body.rack))
+    return view_of(SimulatedBrokerView, brokers.add(content.rack))
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
@@ -298,14 +288,13 @@ async def start(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) ->
     return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
 
-@put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
+@put("/simulated/brokers/{broker_id:int}/delay", status_code=200, **takes(DelayBody))
 async def delay(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
+    broker_id: FromPath[int], brokers: _Brokers, reader: _Reader, content: NamedDependency[DelayBody]
 ) -> SimulatedBrokerView:
     """Delay when a broker applies events."""
     reader.require(operation="Alter")
-    body = await read_body(request, DelayBody)
-    brokers.set_delay(broker_id, body.delay_ms)
+    brokers.set_delay(broker_id, content.delay_ms)
     return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
 

@@ -21,18 +21,9 @@ from projections.queries.health import broker_issues, partition_issues, waiting_
 from projections.queries.query import Ends, NotFound, Queries
 from projections.queries.requests import RequestFilter, scan_requests, summary_of
 from projections.queries.topics import Counted, counted_at, settings_at
+from projections.views import overviews
 from projections.views.brokers import BrokersView, ClusterRow, rule_views
 from projections.views.events import event_view
-from projections.views.overviews import (
-    BrokerDetailView,
-    ClusterHealthView,
-    ClusterState,
-    IssueView,
-    LoadView,
-    PoliciesView,
-    RefusedByView,
-    RefusedView,
-)
 from projections.views.view import AsOfView
 
 DAY_MS = 86_400_000
@@ -60,10 +51,10 @@ class Present(msgspec.Struct, frozen=True):
     now_ms: int
     requests_open: int
     waiting: Sequence[Topic] = ()
-    issues: tuple[IssueView, ...] = ()
+    issues: tuple[overviews.IssueView, ...] = ()
 
 
-def health(query: Queries, at: str | None, present: Present | None = None) -> ClusterHealthView:
+def health(query: Queries, at: str | None, present: Present | None = None) -> overviews.ClusterHealthView:
     """The health at a point in time. For the past, topics are counted here if that is quick. Raises
     InvalidPointInTime."""
     end = query.end(at)
@@ -75,7 +66,7 @@ def health(query: Queries, at: str | None, present: Present | None = None) -> Cl
     counted = counted_at(query, end) if present is None else present.counted
     issues = _issues(query, end, cluster, counted, present)
     state, summary = _state(issues, counted)
-    return ClusterHealthView(
+    return overviews.ClusterHealthView(
         state=state,
         summary=summary,
         issues=issues,
@@ -93,8 +84,8 @@ def health(query: Queries, at: str | None, present: Present | None = None) -> Cl
 
 def _issues(
     query: Queries, end: Ends, cluster: ClusterRow, counted: Counted | None, present: Present | None
-) -> tuple[IssueView, ...]:
-    found: tuple[IssueView, ...] = ()
+) -> tuple[overviews.IssueView, ...]:
+    found: tuple[overviews.IssueView, ...] = ()
     if counted is not None:
         settings = settings_at(query.parts[0], end[0]) if present is None else present.cluster.settings
         some = counted.unhealthy if present is None else chain.from_iterable(unhealthy(one.log) for one in query.parts)
@@ -106,7 +97,7 @@ def _issues(
     return tuple(sorted(found, key=lambda one: one.severity))  # "critical" is before "warning"
 
 
-def _state(issues: Sequence[IssueView], counted: Counted | None) -> tuple[ClusterState, str]:
+def _state(issues: Sequence[overviews.IssueView], counted: Counted | None) -> tuple[overviews.ClusterState, str]:
     """The state of the cluster in one word, and in one sentence."""
     if issues:
         worst = issues[0]
@@ -128,11 +119,11 @@ def _counts(counted: Counted | None) -> dict[str, Any]:
         "under_replicated_partitions": health.under_replicated,
         "offline_partitions": health.offline,
         "placeholders": health.placeholders,
-        "loads": tuple(LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
+        "loads": tuple(overviews.LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
     }
 
 
-def _refused_of_day(query: Queries, end: Ends, point_in_time: AsOfView) -> Iterator[RefusedView]:
+def _refused_of_day(query: Queries, end: Ends, point_in_time: AsOfView) -> Iterator[overviews.RefusedView]:
     since = starts(query, f"{max(0, (point_in_time.at_ms or 0) - DAY_MS)}ms")
     rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
     scanned_max = REFUSALS_SCANNED_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
@@ -143,22 +134,22 @@ def _refused_of_day(query: Queries, end: Ends, point_in_time: AsOfView) -> Itera
             by: Counter[str] = Counter()
             for one in page.requests:
                 by[one.principal] += one.outcomes.get("rejected", 0)
-            yield RefusedView(
+            yield overviews.RefusedView(
                 rule=rule,
                 count=by.total(),
-                by=tuple(RefusedByView(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
+                by=tuple(overviews.RefusedByView(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
                 more=page.next_place is not None,
                 latest=summary_of(page.requests[0]),
             )
 
 
-def policies(query: Queries, at: str | None, now_ms: int) -> PoliciesView:
+def policies(query: Queries, at: str | None, now_ms: int) -> overviews.PoliciesView:
     """The rules and policies at a point in time, and the refusals. Raises InvalidPointInTime."""
     end = query.end(at)
     cluster, point_in_time = query.cluster_at(end), query.as_of(end)
     named = dict(cluster.settings).get(POLICY_SETTING, "")
     text = "" if cluster.rules is None else cluster.rules.text
-    return PoliciesView(
+    return overviews.PoliciesView(
         version=cluster.rules,
         rules=rule_views(text, now_ms if at is None else point_in_time.at_ms or now_ms),
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
@@ -167,7 +158,9 @@ def policies(query: Queries, at: str | None, now_ms: int) -> PoliciesView:
     )
 
 
-def broker(query: Queries, broker_id: int, at: str | None, load: tuple[int, int] | None = None) -> BrokerDetailView:
+def broker(
+    query: Queries, broker_id: int, at: str | None, load: tuple[int, int] | None = None
+) -> overviews.BrokerDetailView:
     """A broker at a point in time, with its newest events. `load` has its current numbers of leaders and replicas; the
     past is counted as for the health. Raises NotFound, InvalidPointInTime."""
     end = query.end(at)
@@ -180,7 +173,7 @@ def broker(query: Queries, broker_id: int, at: str | None, load: tuple[int, int]
     part = query.parts[0]
     newest = newest_of_cluster(part, end[0])
     events = islice((one for one in newest if getattr(one.event, "broker_id", None) == broker_id), BROKER_EVENTS_SHOWN)
-    return BrokerDetailView(
+    return overviews.BrokerDetailView(
         **msgspec.structs.asdict(row),
         leaders=None if load is None else load[0],
         replicas=None if load is None else load[1],

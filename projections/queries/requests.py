@@ -13,18 +13,7 @@ from heapq import merge
 import msgspec
 from msgspec.structs import replace
 
-from controller.store.request_index import (
-    API,
-    NAMED_MAX,
-    OUTCOME,
-    PRINCIPAL,
-    RULE,
-    IndexedRequest,
-    Kind,
-    index_values,
-    newest_requests,
-    request_until,
-)
+from controller.store import request_index
 from events.logs.log import request_offsets
 from projections.queries.events import Place, Window, next_cursor, starts
 from projections.queries.past import EVENTS_PER_PAUSE, everything
@@ -35,7 +24,7 @@ from projections.views.view import view_of
 SCANNED_MAX = 20_000
 """A page ends after scanning so many requests, which takes some tenths of a second."""
 
-MayShow = Callable[[IndexedRequest], bool]
+MayShow = Callable[[request_index.IndexedRequest], bool]
 """True if the caller may see a request."""
 
 
@@ -48,18 +37,18 @@ class RequestFilter(msgspec.Struct, frozen=True):
     api: str | None = None
     host: str | None = None
 
-    def facet(self, *, is_now: bool) -> tuple[Kind, str] | None:
+    def facet(self, *, is_now: bool) -> tuple[request_index.Kind, str] | None:
         """The most selective value of the filter that the index has, with its kind; None if the index has none of the
         values. The outcome is used only if `is_now`, because the index has only current outcomes."""
-        values: tuple[tuple[Kind, str | None], ...] = (
-            (RULE, self.rule),
-            (PRINCIPAL, self.principal),
-            (OUTCOME, self.outcome if is_now else None),
-            (API, self.api),
+        values: tuple[tuple[request_index.Kind, str | None], ...] = (
+            (request_index.RULE, self.rule),
+            (request_index.PRINCIPAL, self.principal),
+            (request_index.OUTCOME, self.outcome if is_now else None),
+            (request_index.API, self.api),
         )
         return next(((kind, value) for kind, value in values if value is not None), None)
 
-    def matches(self, request: IndexedRequest) -> bool:
+    def matches(self, request: request_index.IndexedRequest) -> bool:
         return (
             self.principal in (None, request.principal)
             and self.api in (None, request.api)
@@ -72,7 +61,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
 class RequestsPage(msgspec.Struct, frozen=True):
     """Requests, the newest first; `next_place` is the position at which the next page starts, None at the end."""
 
-    requests: tuple[IndexedRequest, ...]
+    requests: tuple[request_index.IndexedRequest, ...]
     next_place: Place | None
 
 
@@ -84,7 +73,7 @@ def requests_page(query: Queries, which: RequestFilter, window: Window, may_show
     return RequestsView(tuple(map(summary_of, page.requests)), next_cursor(page.next_place), query.as_of(end))
 
 
-def summary_of(request: IndexedRequest) -> RequestSummary:
+def summary_of(request: request_index.IndexedRequest) -> RequestSummary:
     return view_of(RequestSummary, request)
 
 
@@ -104,7 +93,7 @@ def scan_requests(
     by_time = [
         _each(number, part, facet, until[number], since[number], end[number]) for number, part in enumerate(query.parts)
     ]
-    found: list[IndexedRequest] = []
+    found: list[request_index.IndexedRequest] = []
     reached = list(until)
     in_order = merge(*by_time, key=lambda one: (-one[1].requested_at_ms, -one[0], -one[1].requested_offset))
     for scanned, (number, request) in enumerate(in_order):
@@ -120,19 +109,23 @@ def scan_requests(
 
 
 def _each(
-    number: int, part: Query, facet: tuple[Kind, str] | None, until: int, since: int, end: int
-) -> Iterator[tuple[int, IndexedRequest]]:
-    for first in newest_requests(part.log, min(until, end), facet):
+    number: int, part: Query, facet: tuple[request_index.Kind, str] | None, until: int, since: int, end: int
+) -> Iterator[tuple[int, request_index.IndexedRequest]]:
+    for first in request_index.newest_requests(part.log, min(until, end), facet):
         if first < since:
             return
-        request = request_until(part.log, first, end)
+        request = request_index.request_until(part.log, first, end)
         if request is not None:
             yield number, request
 
 
 def _whole(
-    query: Queries, facet: tuple[Kind, str] | None, number: int, request: IndexedRequest, end: Ends
-) -> IndexedRequest | None:
+    query: Queries,
+    facet: tuple[request_index.Kind, str] | None,
+    number: int,
+    request: request_index.IndexedRequest,
+    end: Ends,
+) -> request_index.IndexedRequest | None:
     """A request merged with its parts in other partitions; None if one of these parts is newer and so lists the
     request."""
     whole = request
@@ -140,23 +133,23 @@ def _whole(
         if other == number or request.counted:
             continue
         first = next(request_offsets(part.log, request.request_id), None)
-        same = None if first is None else request_until(part.log, first, end[other])
+        same = None if first is None else request_index.request_until(part.log, first, end[other])
         if same is None:
             continue
         is_newer = (same.requested_at_ms, other) > (request.requested_at_ms, number)
-        if is_newer and (facet is None or facet in index_values(same)):
+        if is_newer and (facet is None or facet in request_index.index_values(same)):
             return None
         whole = _together(whole, same)
     return whole
 
 
-def _together(one: IndexedRequest, other: IndexedRequest) -> IndexedRequest:
+def _together(one: request_index.IndexedRequest, other: request_index.IndexedRequest) -> request_index.IndexedRequest:
     counts = dict(one.outcomes)
     for outcome, count in other.outcomes.items():
         counts[outcome] = counts.get(outcome, 0) + count
     return replace(
         one,
-        topics=(*one.topics, *other.topics)[:NAMED_MAX],
+        topics=(*one.topics, *other.topics)[: request_index.NAMED_MAX],
         num_topics=one.num_topics + other.num_topics,
         outcomes=counts,
         rules=tuple(dict.fromkeys((*one.rules, *other.rules))),

@@ -28,17 +28,8 @@ from projections.queries.past import KEYS_AT_ONCE, SCANNED_MAX, MayShow, TopicPa
 from projections.queries.query import PARTITIONS_PER_SLICE, Ends, Queries, Query
 from projections.queries.snapshot_rows import has_more_topics
 from projections.text.names import WantedStatus
+from projections.views import topics as topic_views
 from projections.views.rows import TopicRow
-from projections.views.topics import (
-    ConfigView,
-    Live,
-    TopicConfigsView,
-    TopicSummary,
-    TopicsView,
-    TopicView,
-    topic_summary,
-    topic_view,
-)
 from projections.views.view import view_of
 
 
@@ -60,7 +51,7 @@ class TopicFilter(msgspec.Struct, frozen=True):
         """True if a topic of this name may match."""
         return self.name is None or self.name.is_found_in(name)
 
-    def matches(self, one: TopicSummary) -> bool:
+    def matches(self, one: topic_views.TopicSummary) -> bool:
         """True if a topic matches, given that its name does."""
         return (
             (self.status in (None, one.status) or (self.status == "not-ready" and one.status != "ready"))
@@ -110,8 +101,10 @@ def by_age(query: Queries, place: Place, limit: int) -> tuple[list[Topic], Place
     return topics, tuple(reached)
 
 
-def summaries(rows: Iterable[TopicRow], live: Live, which: TopicFilter) -> tuple[TopicSummary, ...]:
-    return tuple(one for row in rows if which.matches(one := topic_summary(row, live)))
+def summaries(
+    rows: Iterable[TopicRow], live: topic_views.Live, which: TopicFilter
+) -> tuple[topic_views.TopicSummary, ...]:
+    return tuple(one for row in rows if which.matches(one := topic_views.topic_summary(row, live)))
 
 
 def topics_at(
@@ -122,12 +115,12 @@ def topics_at(
     may_show: MayShow = everything,
     place: Callable[[str], str] = str,
     which: TopicFilter = EVERY_TOPIC,
-) -> TopicsView:
+) -> topic_views.TopicsView:
     """A page of the topics at a point in time that the caller may see. `place` encodes the shard key after which the
     next page starts, if that is not the key of a visible topic. Raises InvalidPointInTime."""
     end = query.end(at)
     page, live = query.topics_at(end, after, limit, may_show), query.cluster_at(end).live
-    return TopicsView(summaries(page.rows, live, which), query.as_of(end), _after(page, place))
+    return topic_views.TopicsView(summaries(page.rows, live, which), query.as_of(end), _after(page, place))
 
 
 def newest_at(
@@ -137,7 +130,7 @@ def newest_at(
     limit: int,
     may_show: MayShow = everything,
     which: TopicFilter = EVERY_TOPIC,
-) -> TopicsView:
+) -> topic_views.TopicsView:
     """A page of the topics at a point in time, the newest first. It scans creations, so it may have fewer topics than
     its limit. Raises InvalidPointInTime, BadPlace."""
     end, parts = query.end(at), query.parts
@@ -156,7 +149,7 @@ def newest_at(
         rows |= {(part.partition, row.created_offset): row for row in under if row is not None}
     live = query.cluster_at(end).live
     matching = (rows[number, offset] for number, offset, _ in created if (number, offset) in rows)
-    return TopicsView(summaries(matching, live, which), query.as_of(end), next_cursor(found.next_place))
+    return topic_views.TopicsView(summaries(matching, live, which), query.as_of(end), next_cursor(found.next_place))
 
 
 def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:
@@ -165,22 +158,24 @@ def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:
     return None if page.reached is None else place(page.reached)
 
 
-def topic_at(query: Query, name: str, at: str | None) -> TopicView:
+def topic_at(query: Query, name: str, at: str | None) -> topic_views.TopicView:
     """A topic at a point in time. Raises NoTopic, InvalidPointInTime."""
     end = query.end(at)
-    return topic_view(query.topic_at(name, end), query.cluster_at(end).live, query.as_of(end))
+    return topic_views.topic_view(query.topic_at(name, end), query.cluster_at(end).live, query.as_of(end))
 
 
-def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> TopicConfigsView:
+def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> topic_views.TopicConfigsView:
     """The effective configs of a topic with these explicit configs under these settings."""
     builtin = {entry.name: entry.value for entry in described_configs((), ())}
     effective = described_configs(configs, settings.topic_defaults, settings.dynamic_defaults)
     defaults = {entry.name: None if entry.sensitive else builtin.get(entry.name) for entry in effective}
-    found = (view_of(ConfigView, one, source=one.source.name, default=defaults[one.name]) for one in effective)
-    return TopicConfigsView(tuple(found), part.as_of(end))
+    found = (
+        view_of(topic_views.ConfigView, one, source=one.source.name, default=defaults[one.name]) for one in effective
+    )
+    return topic_views.TopicConfigsView(tuple(found), part.as_of(end))
 
 
-def configs_of_topic_at(part: Query, name: str, at: str | None) -> TopicConfigsView:
+def configs_of_topic_at(part: Query, name: str, at: str | None) -> topic_views.TopicConfigsView:
     """The effective configs of a topic at a point in time. Raises NoTopic, InvalidPointInTime."""
     end = part.end(at)
     return configs_of(part, part.topic_at(name, end).configs, settings_at(part, end), end)

@@ -23,30 +23,21 @@ from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
 from projections.text.wording import many
+from projections.views import overviews
 from projections.views.backtests import BacktestView, RedecideView, RulesTestView
 from projections.views.brokers import BrokersView, BrokerView, RuleView
 from projections.views.events import EventsView, EventView, ValueView
 from projections.views.lines import mark, when, wrapped
-from projections.views.overviews import (
-    ClusterDifferenceView,
-    ClusterHealthView,
-    DifferenceView,
-    IssueView,
-    PoliciesView,
-    TopicDifferenceView,
-    TopicsWhatIfView,
-    WhatIfView,
-)
 
 
 def status(options: argparse.Namespace, backend: Backend) -> int:
-    answer = backend.get(ClusterHealthView, "/health", at=options.at)
+    answer = backend.get(overviews.ClusterHealthView, "/health", at=options.at)
     show(options, answer, lambda style: _health_lines(answer, style), lambda: (one.kind for one in answer.issues))
     return DONE if answer.state == "healthy" else NEGATIVE
 
 
 def whatif(options: argparse.Namespace, backend: Backend) -> int:
-    answer = backend.get(WhatIfView, "/whatif", change=" ".join(options.change))
+    answer = backend.get(overviews.WhatIfView, "/whatif", change=" ".join(options.change))
     names = (name for one in answer.topics if one.is_worse for name in one.examples)
     show(options, answer, lambda style: _whatif_lines(answer, style), lambda: names)
     return NEGATIVE if answer.creates or any(one.is_worse for one in answer.topics) else DONE
@@ -77,20 +68,22 @@ def settings(options: argparse.Namespace, backend: Backend) -> int:
 
 def diff(options: argparse.Namespace, backend: Backend) -> int:
     span = {"from": options.before, "to": options.after, "limit": common.PAGE}
-    found = list(common.pages(backend, DifferenceView, "/diff", **span))
+    found = list(common.pages(backend, overviews.DifferenceView, "/diff", **span))
     first, topics = found[0], [one for page in found for one in page.topics]
     answer = {"topics": topics, "cluster": first.cluster, "before": first.before, "after": first.after}
     show(options, answer, lambda style: _difference_lines(first, topics, style), lambda: (one.name for one in topics))
     return NEGATIVE if topics or _is_different(first.cluster) else DONE
 
 
-def _is_different(cluster: ClusterDifferenceView | None) -> bool:
+def _is_different(cluster: overviews.ClusterDifferenceView | None) -> bool:
     return cluster is not None and any(
         (cluster.brokers, cluster.settings, cluster.release, cluster.acls_added, cluster.acls_removed, cluster.changes)
     )
 
 
-def _difference_lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: Style) -> Iterator[str]:
+def _difference_lines(
+    first: overviews.DifferenceView, topics: Sequence[overviews.TopicDifferenceView], style: Style
+) -> Iterator[str]:
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
     if topics:
         yield ""
@@ -102,7 +95,7 @@ def _difference_lines(first: DifferenceView, topics: Sequence[TopicDifferenceVie
         yield "no difference."
 
 
-def _topic_row(one: TopicDifferenceView) -> tuple[object, ...]:
+def _topic_row(one: overviews.TopicDifferenceView) -> tuple[object, ...]:
     before, after = ("-" if count is None else str(count) for count in (one.partitions_before, one.partitions_after))
     partitions = before if before == after else f"{before} -> {after}"
     configs = ", ".join(map(_value, one.configs)) or "-"
@@ -116,7 +109,7 @@ def _value(one: ValueView) -> str:
     return f"{one.name}: {before} -> {after}"
 
 
-def _cluster_lines(cluster: ClusterDifferenceView, style: Style) -> Iterator[str]:
+def _cluster_lines(cluster: overviews.ClusterDifferenceView, style: Style) -> Iterator[str]:
     if cluster.brokers:
         yield ""
         rows = ((one.broker_id, one.before or "-", one.after or "-", one.reason) for one in cluster.brokers)
@@ -141,7 +134,7 @@ def _cluster_lines(cluster: ClusterDifferenceView, style: Style) -> Iterator[str
 # --- text
 
 
-def _health_lines(answer: ClusterHealthView, style: Style) -> Iterator[str]:
+def _health_lines(answer: overviews.ClusterHealthView, style: Style) -> Iterator[str]:
     """The state of the cluster, and its problems."""
     mark = {"healthy": "good", "critical": "bad"}.get(answer.state, "warning")
     counts = [f"{len(answer.live)} of {many(answer.brokers_registered, 'broker')} live"]
@@ -151,7 +144,7 @@ def _health_lines(answer: ClusterHealthView, style: Style) -> Iterator[str]:
     yield from wrapped("", answer.summary, style.width) if not answer.issues else _issue_lines(answer.issues, style)
 
 
-def _issue_lines(found: Sequence[IssueView], style: Style) -> Iterator[str]:
+def _issue_lines(found: Sequence[overviews.IssueView], style: Style) -> Iterator[str]:
     """Problems with their causes, each as a paragraph."""
     for one in found:
         yield ""
@@ -167,7 +160,7 @@ def _issue_lines(found: Sequence[IssueView], style: Style) -> Iterator[str]:
             yield f"  why     topicwright explain {shlex.quote(one.examples[0])}"
 
 
-def _whatif_lines(answer: WhatIfView, style: Style) -> Iterator[str]:
+def _whatif_lines(answer: overviews.WhatIfView, style: Style) -> Iterator[str]:
     """The health after a change."""
     yield from wrapped("", answer.summary, style.width)
     for text in answer.changes:
@@ -187,7 +180,7 @@ def _whatif_lines(answer: WhatIfView, style: Style) -> Iterator[str]:
         yield from _issue_lines(answer.issues, style)
 
 
-def _examples(one: TopicsWhatIfView) -> str:
+def _examples(one: overviews.TopicsWhatIfView) -> str:
     return ", ".join(one.examples) + (
         f" and {one.topics - len(one.examples)} more" if one.topics > len(one.examples) else ""
     )
@@ -223,7 +216,7 @@ VERSIONS_PER_PAGE = 20
 
 
 def show_rules(options: argparse.Namespace, backend: Backend) -> int:
-    answer = backend.get(PoliciesView, "/policies", at=options.at)
+    answer = backend.get(overviews.PoliciesView, "/policies", at=options.at)
     if options.text:
         show_lines(options, (answer.version.text if answer.version else "").splitlines())
         return DONE
@@ -231,7 +224,7 @@ def show_rules(options: argparse.Namespace, backend: Backend) -> int:
     return show(options, view, lambda style: _rule_lines(answer, style), lambda: (one.name for one in answer.rules))
 
 
-def _rule_lines(answer: PoliciesView, style: Style) -> Iterator[str]:
+def _rule_lines(answer: overviews.PoliciesView, style: Style) -> Iterator[str]:
     version = answer.version
     if version is None:
         yield f"No rules were applied{when(answer.as_of)}."
@@ -314,7 +307,7 @@ def apply_rules(options: argparse.Namespace, backend: Backend) -> int:
     from controller.http.rules import RulesAppliedView, RulesBody  # imports the HTTP framework
 
     body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
-    before = backend.get(PoliciesView, "/policies").version
+    before = backend.get(overviews.PoliciesView, "/policies").version
     applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
     state = "is effective already" if before and before.number == applied.number else "is effective"
     line = f"version {applied.number} of the rules {state}"
@@ -358,7 +351,7 @@ def _is_version(given: str) -> bool:
 def _side(backend: Backend, given: str | None) -> tuple[str, str]:
     """The name and text of one side; None means the effective rules."""
     if given is None:
-        version = backend.get(PoliciesView, "/policies").version
+        version = backend.get(overviews.PoliciesView, "/policies").version
         return ("no rules", "") if version is None else (f"version {version.number}", version.text)
     if _is_version(given):
         for event in _versions(backend):

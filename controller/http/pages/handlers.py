@@ -293,8 +293,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     status = 200  # also if the dry run is refused: the refusal is its result
     try:
         body = body_of(_create_fields(filled), writes.CreateBody)
-        answer = await writes.create(site.changes, request, body, is_dry)
-        result = answer.content
+        result = await site.call(writes.create_topic, request, content=body, validate_only=is_dry)
     except Refused as refusal:
         error, status = refusal.error, 200 if is_dry else refusal.status
     if result is not None and not is_dry:
@@ -328,10 +327,11 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
     match filled.get("do"):
         case "grow":
             grown = body_of({"num_partitions": _number(filled, "num_partitions")}, writes.AlterBody)
-            await writes.alter(site.changes, request, name, grown)
+            await site.call(writes.alter_topic, request, name=name, content=grown)
         case "configs":
             configs = {key: value or None for key, value in _configs(filled).items()}
-            await writes.alter(site.changes, request, name, body_of({"configs": configs}, writes.AlterBody))
+            altered = body_of({"configs": configs}, writes.AlterBody)
+            await site.call(writes.alter_topic, request, name=name, content=altered)
         case "delete":
             if filled.get("typed") != name:
                 raise invalid(f"typed: to delete the topic, type its name {name!r}")

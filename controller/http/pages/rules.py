@@ -4,7 +4,6 @@ text of rules, as `controller.http.rules` does. A refused text stays in the form
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from difflib import unified_diff
 from types import MappingProxyType
@@ -91,21 +90,19 @@ async def _versions(request: HttpRequest, site: Site, at: str | None) -> list[Ev
 
 
 @post("/policies")
-async def change_rules(
-    request: HttpRequest, site: NamedDependency[Site], trials: NamedDependency[asyncio.Lock]
-) -> Response[bytes] | Redirect:
+async def change_rules(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
     filled = await checked_form(request, site)
     filled["text"] = filled.get("text", "").replace("\r\n", "\n")
-    reader, problem = site.reader(request), None
+    problem: ProblemView | None = None
     result: BacktestView | RulesTestView | None = None
     try:
         match filled.get("do"):
             case "test":
-                result = await rules.test(reader, trials, _body(filled, rules.TestBody))
+                result = await site.call(rules.test_rules, request, content=_body(filled, rules.TestBody))
             case "backtest":
-                result = await rules.backtest(reader, trials, _body(filled, rules.BacktestBody))
+                result = await site.call(rules.backtest_rules, request, content=_body(filled, rules.BacktestBody))
             case "apply":
-                await rules.apply(reader, _body(filled, rules.RulesBody))
+                await site.call(rules.apply_rules, request, content=_body(filled, rules.RulesBody))
                 return Redirect("/policies", status_code=303)
             case other:
                 raise invalid(f"do: {other!r} is not test, backtest or apply")

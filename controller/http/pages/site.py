@@ -22,7 +22,6 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from markupsafe import Markup
 
 from controller.access.authorizer import Operation
-from controller.http.changes import Changes
 from controller.http.errors import NO_STORE, HttpRequest, answer_error, redirect, respond
 from controller.http.pages.frame import Frame
 from controller.http.permissions import Reader
@@ -78,7 +77,6 @@ class Site:
     def __init__(self, dependencies: Mapping[str, Any]) -> None:
         reader: Reader = dependencies["reader"]
         self.api = reader.api
-        self.changes: Changes = dependencies["changes"]
         self.tokens = FormTokens()
         self._queries, self._threads = reader.queries, reader.threads
         self._templates = templates()
@@ -86,14 +84,10 @@ class Site:
         self._dependencies, self._reader = dependencies, Reader(self.api, self._queries, undecoded)
         self._spans: tuple[float, Sequence[SpanView]] = (-SPANS_MAX_AGE_S, ())
 
-    def reader(self, request: HttpRequest) -> Reader:
-        """The reader for the sender of a request."""
-        return self._reader.of(request)
-
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
         """Call a JSON handler for the sender of the request, and return its view. Raises what the handler raises."""
         parameters = signature(handler.fn).parameters
-        parts = {**self._dependencies, "reader": self.reader(request), "request": request}
+        parts = {**self._dependencies, "reader": self._reader.of(request), "request": request}
         dependencies = {name: part for name, part in parts.items() if name in parameters}
         answer = await handler.fn(**dependencies, **given)
         return answer.content if isinstance(answer, Response) else answer
@@ -251,25 +245,21 @@ def templates() -> Environment:
     return environment
 
 
-_CELLS = re.compile(r"<th\b[^>]*>(.*?)</th>|(<tr\b[^>]*>)|<td\b(?! colspan)", re.DOTALL)
+_CELLS = re.compile(r"<tr\b|<td\b(?! colspan)")
 
 
-def labelled(table: Markup) -> Markup:
-    """A table whose cells carry the name of their column, for narrow screens, which show each row as a card."""
-    names: list[str] = []
-    column = 0
+def labelled(rows: Markup, names: Sequence[str]) -> Markup:
+    """Rows of a table whose cells carry the name of their column, for narrow screens, which show each row as a card."""
+    column = iter(names)
 
     def cell(found: re.Match[str]) -> str:
         nonlocal column
-        if found[0].startswith("<td"):
-            column += 1
-            return f'<td data-label="{names[column - 1]}"' if column <= len(names) else found[0]
-        if found[1] is not None:
-            names.append(found[1])
-        column = 0
-        return found[0]
+        if found[0] == "<tr":
+            column = iter(names)
+            return found[0]
+        return f'<td data-label="{next(column, "").lstrip("#")}"'
 
-    return Markup(_CELLS.sub(cell, table))
+    return Markup(_CELLS.sub(cell, rows))
 
 
 def _printed(value: object) -> object:
