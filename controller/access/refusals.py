@@ -8,9 +8,10 @@ is limited too; the rest are counted together, with the resource `(others)`.
 Refusals by rules, policies and quotas are recorded in full, because the requester may look them up. If a principal has
 very many of them through one API in an interval, the rest are counted as well.
 
-Recorded refusals are truncated (`controller.machine.truncation`). The recorded refusals of one principal through one
-API in an interval take at most `RECORDED_BYTES_MAX`; the rest are counted. So a principal without permissions adds a
-few hundred events for each API and interval, and a limited number of bytes.
+A refusal whose events are larger than `EVENTS_BYTES_MAX` is counted, because its request was not a serious one. The
+recorded refusals of one principal through one API in an interval take at most `RECORDED_BYTES_MAX`; the rest are
+counted. So a principal without permissions adds a few hundred events for each API and interval, and a limited number of
+bytes. The texts of counted refusals are truncated.
 
 A denied request counts as refused by the authorizer even if another rule answers it: Kafka checks duplicate names
 before permissions.
@@ -33,8 +34,8 @@ from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import AUTO_CREATION, TopicCommand
 from controller.machine.decision import Decision
 from controller.machine.errors import Rejection
-from controller.machine.truncation import truncated, truncated_if_any
 from events.access import RequestsRefused
+from events.errors import CLIENT_TEXT_MAX, shortened
 from events.names import RequestId
 
 INTERVAL_S: Final = 60.0  # counts are recorded once a minute, however many refusals there are
@@ -44,6 +45,8 @@ RECORDED_MAX: Final = 1000
 """Refusals by rules, policies and quotas of one principal through one API that an interval records in full."""
 KINDS_ALTOGETHER_MAX: Final = 10_000
 """Different refusals of all principals; above this number the refusals of all principals are counted together."""
+EVENTS_BYTES_MAX: Final = 1 << 15
+"""Bytes of the events of a refusal that is recorded in full. The largest serious request takes a few kilobytes."""
 RECORDED_BYTES_MAX: Final = 1 << 20
 """Bytes of events for refusals of one principal through one API that an interval records in full."""
 OTHERS: Final = "(others)"
@@ -114,9 +117,9 @@ class RefusalRecords:
         resource = f"Topic:{command.topic}"
         kind = _refusal_key(command, operation, resource, rejection.rule, int(rejection.code))
         group, size = _group(kind), len(_encode(decision.events))
-        is_full = not decision.events or self._bytes[group] + size > RECORDED_BYTES_MAX
+        is_large = size > EVENTS_BYTES_MAX or self._bytes[group] + size > RECORDED_BYTES_MAX
         is_only_once = rejection.rule == AUTHORIZER or command.denied or command.api == AUTO_CREATION
-        if is_full or (not is_only_once and self._recorded[group] >= RECORDED_MAX):
+        if not decision.events or is_large or (not is_only_once and self._recorded[group] >= RECORDED_MAX):
             self._count(kind, command.client_id, "")
             return False
         if is_only_once and not self._is_first(kind, command.client_id, ""):
@@ -132,8 +135,7 @@ class RefusalRecords:
         self._schedule()
         kind = _refusal_key(requester, operation, resource, rule, code)
         if self._is_first(kind, requester.client_id, requester.host):
-            first = _Count(1, self._stamps.now_ms(), truncated_if_any(requester.client_id), truncated(requester.host))
-            self._record((_event(kind, first),))
+            self._record((_event(kind, self._counted(1, requester.client_id, requester.host)),))
 
     def stop(self) -> None:
         """Records all counts and stops."""
@@ -183,14 +185,12 @@ class RefusalRecords:
         if kind not in self._kinds:
             kind = kind if self._has_room(kind) else self._common(kind)
             self._distinct[_group(kind)] += kind not in self._kinds
-        count = self._kinds.setdefault(kind, _Count())
-        if not count.count:
-            count.since_ms, count.client_id, count.host = (
-                self._stamps.now_ms(),
-                truncated_if_any(client_id),
-                truncated(host),
-            )
-        count.count += 1
+        if not self._kinds.setdefault(kind, _Count()).count:
+            self._kinds[kind] = self._counted(0, client_id, host)
+        self._kinds[kind].count += 1
+
+    def _counted(self, count: int, client_id: str | None, host: str) -> _Count:
+        return _Count(count, self._stamps.now_ms(), client_id and _truncated(client_id), _truncated(host))
 
     def _has_room(self, kind: _RefusalKey) -> bool:
         return len(self._kinds) < KINDS_ALTOGETHER_MAX and self._distinct[_group(kind)] < KINDS_MAX
@@ -201,7 +201,11 @@ class RefusalRecords:
 
 
 def _refusal_key(by: TopicCommand | Requester, operation: str, resource: str, rule: str, code: int) -> _RefusalKey:
-    return _RefusalKey(truncated(by.principal), by.api, operation, truncated(resource), rule, code)
+    return _RefusalKey(_truncated(by.principal), by.api, operation, _truncated(resource), rule, code)
+
+
+def _truncated(text: str) -> str:
+    return shortened(text, CLIENT_TEXT_MAX)
 
 
 def _group(kind: _RefusalKey) -> _Group:

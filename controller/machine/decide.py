@@ -28,21 +28,11 @@ from controller.machine.partitions import requests
 from controller.machine.rules import judging
 from controller.machine.rules.rule import RulesError
 from controller.machine.state import State
-from controller.machine.truncation import truncated_refusal
 from events.catalog import CreateRequested, FilledDefault, Observation, RulesObserved
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
-    """Returns the decision on any type of command. Pure. Long texts of refused commands are truncated."""
-    decision = decide_in_full(state, command)
-    if decision.refusal is None:
-        return decision
-    assert isinstance(command, commands.TopicCommand), "nothing else is refused by a rule"
-    return truncated_refusal(state, command, decision, decide_in_full)
-
-
-def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
-    """Like `decide`, but long texts of refused commands are not truncated."""
+    """Returns the decision on any type of command. Pure."""
     if state.cluster.rules is None or type(command) not in judging.KIND_OF:
         return _DECIDERS[type(command)](state, command)
     return _by_rules(state, command)

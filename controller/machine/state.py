@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr, replace
 from controller.machine.access.acls import Acls
 from controller.machine.access.bucket_map import changed
 from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
-from events.access import QuotaEntity, ScramCredentialRemoved, ScramCredentialSet
+from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition, QuorumEpochBegun, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 from events.values import are_cordoned
@@ -268,13 +268,6 @@ class Cluster(msgspec.Struct, frozen=True):
     def with_quotas(self, entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> Cluster:
         """Replaces the quotas of an entity; without values the entity is removed."""
         return replace(self, quotas=changed(self.quotas, entity, values or None))
-
-    def with_credential(self, event: ScramCredentialSet | ScramCredentialRemoved) -> Cluster:
-        """Returns the cluster after a credential was set or removed."""
-        credential = None
-        if isinstance(event, ScramCredentialSet):
-            credential = ScramCredential(event.iterations, event.salt, event.stored_key, event.server_key)
-        return replace(self, scram=changed(self.scram, (event.user, event.mechanism), credential))
 
     def with_broker(self, broker: Broker) -> Cluster:
         epoch = max(self.last_broker_epoch, broker.broker_epoch)
