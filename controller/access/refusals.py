@@ -5,13 +5,11 @@ creations (which clients retry endlessly), are recorded in full the first time. 
 interval are counted, and recorded as one `RequestsRefused` at its end. The number of different refusals of a principal
 is limited too; the rest are counted together, with the resource `(others)`.
 
-Refusals by rules, policies and quotas are recorded in full, because the requester may look them up. If a principal has
-very many of them through one API in an interval, the rest are counted as well.
-
-A refusal whose events are larger than `EVENTS_BYTES_MAX` is counted, because its request was not a serious one. The
-recorded refusals of one principal through one API in an interval take at most `RECORDED_BYTES_MAX`; the rest are
-counted. So a principal without permissions adds a few hundred events for each API and interval, and a limited number of
-bytes. The texts of counted refusals are truncated.
+Refusals by rules, policies and quotas are recorded in full, because the requester may look them up. But a refusal whose
+events are larger than `EVENTS_BYTES_MAX` is counted, because its request was not a serious one. The recorded refusals of
+one principal through one API in an interval take at most `RECORDED_BYTES_MAX`; the rest are counted. So a principal
+without permissions adds a few hundred events for each API and interval, and a limited number of bytes. The texts of
+counted refusals are truncated.
 
 A denied request counts as refused by the authorizer even if another rule answers it: Kafka checks duplicate names
 before permissions.
@@ -41,8 +39,6 @@ from events.names import RequestId
 INTERVAL_S: Final = 60.0  # counts are recorded once a minute, however many refusals there are
 KINDS_MAX: Final = 50
 """Different refusals of one principal through one API in an interval."""
-RECORDED_MAX: Final = 1000
-"""Refusals by rules, policies and quotas of one principal through one API that an interval records in full."""
 KINDS_ALTOGETHER_MAX: Final = 10_000
 """Different refusals of all principals; above this number the refusals of all principals are counted together."""
 EVENTS_BYTES_MAX: Final = 1 << 15
@@ -98,7 +94,6 @@ class RefusalRecords:
         self._submit_internal = submit_internal
         self._kinds: dict[_RefusalKey, _Count] = {}
         self._distinct: Counter[_Group] = Counter()
-        self._recorded: Counter[_Group] = Counter()
         self._bytes: Counter[_Group] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -106,7 +101,7 @@ class RefusalRecords:
     @property
     def is_idle(self) -> bool:
         """True if nothing is counted."""
-        return not (self._kinds or self._recorded or self._bytes)
+        return not (self._kinds or self._bytes)
 
     def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
         """True if the events of a refused command must be recorded; if not, the refusal is counted."""
@@ -119,12 +114,11 @@ class RefusalRecords:
         group, size = _group(kind), len(_encode(decision.events))
         is_large = size > EVENTS_BYTES_MAX or self._bytes[group] + size > RECORDED_BYTES_MAX
         is_only_once = rejection.rule == AUTHORIZER or command.denied or command.api == AUTO_CREATION
-        if not decision.events or is_large or (not is_only_once and self._recorded[group] >= RECORDED_MAX):
+        if not decision.events or is_large:
             self._count(kind, command.client_id, "")
             return False
         if is_only_once and not self._is_first(kind, command.client_id, ""):
             return False
-        self._recorded[group] += not is_only_once
         self._bytes[group] += size
         return True
 
@@ -168,7 +162,6 @@ class RefusalRecords:
         counted = {kind: count for kind, count in self._kinds.items() if count.count}
         self._kinds = {kind: _Count() for kind in counted}
         self._distinct = Counter(_group(kind) for kind in counted)
-        self._recorded.clear()
         self._bytes.clear()
         return tuple(_event(kind, count) for kind, count in counted.items())
 

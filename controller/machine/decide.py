@@ -96,7 +96,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.RefuseCreation: target_cluster.refuse_creation,
     commands.FinishChange: target_cluster.finish_change,
     commands.ChangeSettings: observing.change_settings,
-    commands.RecordHead: observing.record_head,
+    commands.RecordHead: lambda state, command: Decision((command.head,)),
     access.ApplyRules: judging.apply_rules,
     access.CreateAcls: permissions.create_acls,
     access.DeleteAcls: permissions.delete_acls,

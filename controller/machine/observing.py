@@ -144,12 +144,6 @@ def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
     return Decision((catalog.SettingsChanged(command.settings, command.release, before),))
 
 
-def record_head(state: State, command: commands.RecordHead) -> Decision:
-    """Records a signed tree head, which does not change the state."""
-    signed = command.size, command.root, command.signed_at_ms, command.public_key, command.signature
-    return Decision((catalog.HeadSigned(*signed),))
-
-
 def expire(state: State, command: commands.ExpireRequest) -> Decision:
     """Answers a create whose deadline has passed; its topic may still become complete. Does nothing if the create is
     already answered, or if `at_ms` is before its deadline."""

@@ -135,7 +135,7 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
         _check_request(command)
         or _check_partitions(topic, command, cluster)
         or validation.dry_run_rejection(command)
-        or _check_quota(topic, command)
+        or (None if topic is None else validation.throttled(command))
     )
     if rejection is not None or topic is None:
         return rejected(command, rejection or _UNKNOWN)
@@ -164,7 +164,7 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
         _deletion_disabled(command, state.cluster)
         or _check_request(command)
         or _check_id(topic, command)
-        or _check_quota(topic, command)
+        or (None if topic is None else validation.throttled(command))
     )
     if rejection is not None or topic is None:
         return rejected(command, rejection or _UNKNOWN)
@@ -239,10 +239,6 @@ def _details(command: commands.CreatePartitions | commands.DeleteTopic | command
 
 def _check_request(command: commands.TopicCommand) -> Rejection | None:
     return validation.duplicate(command) or validation.denied(command)
-
-
-def _check_quota(topic: Topic | None, command: commands.TopicCommand) -> Rejection | None:
-    return None if topic is None else validation.throttled(command)
 
 
 def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:

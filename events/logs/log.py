@@ -70,14 +70,6 @@ class LogCorrupted(LogError):
     """The data on disk is not what was written. Nothing is skipped: restore a copy of the folder."""
 
 
-class LogNotAFolder(LogError):
-    """The path, or a part of it, is not a folder."""
-
-
-class LogAccessDenied(LogError):
-    """This user may not read or write the folder."""
-
-
 class LogClosed(LogError):
     """The log was closed by `close`, or by a `recover` that failed."""
 

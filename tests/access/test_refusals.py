@@ -10,7 +10,6 @@ from controller.access.refusals import (
     KINDS_MAX,
     OTHERS,
     RECORDED_BYTES_MAX,
-    RECORDED_MAX,
     RefusalRecords,
 )
 from controller.engine.requests import Stamps
@@ -94,13 +93,6 @@ async def test_refusals_of_many_principals_are_counted_together() -> None:
     recorded = sum(some.is_recorded(request("t", f"User:{n}"), DENIED) for n in range(KINDS_ALTOGETHER_MAX + 100))
     assert recorded == KINDS_ALTOGETHER_MAX
     assert {(event.principal, event.count) for event in some.take()} == {(OTHERS, 100)}
-
-
-async def test_policy_refusals_are_recorded_up_to_a_limit() -> None:
-    some = counts()
-    assert sum(some.is_recorded(request("t"), POLICY) for _ in range(RECORDED_MAX + 50)) == RECORDED_MAX
-    assert [(event.count, event.rule, event.operation) for event in some.take()] == [(50, "policy:rules/naming", "")]
-    assert some.is_recorded(request("t"), POLICY), "the next interval has a new limit"
 
 
 async def test_repeated_refused_auto_creations_are_recorded_once() -> None:

@@ -20,7 +20,7 @@ from controller.policy.interface import Request
 from controller.store.tree import head_of
 from events import catalog
 from events.access import Acl, RequestsRefused
-from events.catalog import Assignment, Observation, Recorded, Verdict
+from events.catalog import Assignment, HeadSigned, Observation, Recorded, Verdict
 from events.codec import encode_event
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
@@ -209,8 +209,7 @@ def signed_head(log: EventLog, signer: HeadSigner = SIGNER) -> dict[str, Any]:
     """The tree head of a log, as stored. The default signer's key is public."""
     size, root = head_of(log)
     signed = signer.signed(Head(log=log.cluster_id, size=size, root=root.hex(), at_ms=BORN_MS))
-    own = {"public_key": signed.public_key, "signature": signed.signature}
-    return {"size": size, "root": root, "signed_at_ms": BORN_MS, **own}
+    return {"head": HeadSigned(size, root, BORN_MS, signed.public_key, signed.signature)}
 
 
 async def _changes_of_brokers(day: Day) -> None:

@@ -22,12 +22,6 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 
 _Change: TypeAlias = ScramRemoval | ScramUpsert
 _TWICE = Detail(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
-_MISSING = Detail(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
-_NO_NAME = Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-_NO_MECHANISM = Detail(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-_TOO_FEW = Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-_TOO_MANY = Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-_FINE = Detail()
 
 
 def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
@@ -52,14 +46,16 @@ def draw_secret(state: State, command: DrawLoginSecret) -> Decision:
 
 def _check(cluster: Cluster, change: _Change) -> Detail:
     if not change.user:
-        return _NO_NAME
+        return Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in MECHANISMS:
-        return _NO_MECHANISM
+        return Detail(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramRemoval):
-        return _FINE if (change.user, MECHANISMS[change.mechanism]) in cluster.scram else _MISSING
-    if change.iterations < ITERATIONS_MIN:
-        return _TOO_FEW
-    return _TOO_MANY if change.iterations > ITERATIONS_MAX else _FINE
+        if (change.user, MECHANISMS[change.mechanism]) not in cluster.scram:
+            return Detail(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    elif not ITERATIONS_MIN <= change.iterations <= ITERATIONS_MAX:
+        how = "few" if change.iterations < ITERATIONS_MIN else "many"
+        return Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {how} iterations")
+    return Detail()
 
 
 def _event(command: AlterUserScramCredentials, change: _Change) -> ScramCredentialSet | ScramCredentialRemoved:

@@ -13,7 +13,7 @@ import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command, access
 from controller.machine.state import RulesVersion
-from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
+from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, HeadSigned, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
 from events.values import GroupCounts
 
@@ -303,13 +303,9 @@ class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
 
 
 class RecordHead(Command, frozen=True, kw_only=True, gc=False):
-    """Record a signed tree head; see `HeadSigned`."""
+    """Record a signed tree head."""
 
-    size: int
-    root: bytes
-    signed_at_ms: int
-    public_key: bytes
-    signature: bytes
+    head: HeadSigned
 
 
 # Observations of the target cluster.

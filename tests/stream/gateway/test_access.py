@@ -196,7 +196,7 @@ async def test_similar_refusals_are_counted_and_not_produced(rig: Rig) -> None:
 
 @on_virtual_time
 async def test_validation_refusals_are_produced_up_to_a_limit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "RECORDED_MAX", 2)
+    monkeypatch.setattr(refusals, "RECORDED_BYTES_MAX", 700)
     put = []
     for number in range(4):
         pending = rig.request(replace(create_by_alice(number), num_partitions=0))
