@@ -21,6 +21,8 @@ import jwt
 import msgspec
 import structlog
 
+from events.logs.log import read_bytes
+
 FETCH_S: Final = 10.0
 """Time limit of a fetch."""
 MISSING_S: Final = 10.0
@@ -159,7 +161,7 @@ async def fetch(url: str, form: dict[str, str] | None = None, login: tuple[str, 
     JwksError, OSError or TimeoutError."""
     parts = urlsplit(url)
     if parts.scheme == "file":
-        return await asyncio.to_thread(_read, Path(url2pathname(parts.path)))
+        return await asyncio.to_thread(read_bytes, Path(url2pathname(parts.path)), BYTES_MAX)
     plain = {"accept": "application/json", "accept-encoding": "identity"}
     auth = None if login is None else aiohttp.BasicAuth(*login)
     limit = aiohttp.ClientTimeout(total=FETCH_S)
@@ -178,14 +180,6 @@ async def fetch(url: str, form: dict[str, str] | None = None, login: tuple[str, 
             if len(body) > BYTES_MAX:
                 raise JwksError(f"more than {BYTES_MAX} bytes")
         return bytes(body)
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        body = file.read(BYTES_MAX + 1)
-    if len(body) > BYTES_MAX:
-        raise JwksError(f"more than {BYTES_MAX} bytes")
-    return body
 
 
 def parsed(document: bytes) -> tuple[Key, ...]:

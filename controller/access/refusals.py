@@ -6,8 +6,8 @@ interval are counted, and recorded as one `RequestsRefused` at its end. The numb
 is limited too; the rest are counted together, with the resource `(others)`.
 
 Refusals by rules, policies and quotas are recorded in full, because the requester may look them up. But a refusal whose
-events are larger than `EVENTS_BYTES_MAX` is counted, because its request was not a serious one. The recorded refusals of
-one principal through one API in an interval take at most `RECORDED_BYTES_MAX`; the rest are counted. So a principal
+events are larger than `EVENTS_BYTES_MAX` is counted, because its request was not a serious one. The recorded refusals
+of one principal through one API in an interval take at most `RECORDED_BYTES_MAX`; the rest are counted. So a principal
 without permissions adds a few hundred events for each API and interval, and a limited number of bytes. The texts of
 counted refusals are truncated.
 
