@@ -24,9 +24,7 @@ from controller.kafka.messages import access
 from controller.kafka.sasl import keys_of
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import ALLOW, PREFIXED, Pattern, pattern_of
-from controller.machine.access.credentials import MECHANISMS
-from controller.machine.access.permissions import OPERATIONS
-from controller.machine.access.quotas import CLIENT_ID, IP, USER, canonical_entity
+from controller.machine.access.requests import CLIENT_ID, IP, MECHANISMS, OPERATIONS, USER, canonical_entity
 from controller.machine.commands.access import (
     AclFilter,
     AlterClientQuotas,

@@ -29,8 +29,7 @@ from controller.access.refusals import RefusalRecords
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.engine.requests import Replies
-from controller.machine.access.permissions import CLUSTER_NAME
-from controller.machine.access.quotas import mutations
+from controller.machine.access.requests import CLUSTER_NAME, mutations
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import (

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import astuple, replace
 
 from controller.machine.access.bucket_map import changed as changed_entry
-from controller.machine.access.quotas import after_quotas
+from controller.machine.access.requests import after_quotas
 from controller.machine.partitions.blocks import changed, extended
 from controller.machine.state import (
     Broker,

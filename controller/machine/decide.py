@@ -2,8 +2,8 @@
 
 `decide(state, command)` returns the events that a command leads to, and its answers. It changes nothing and reads no
 clock or random number: the same command on the same state always gives the same decision. `topics`, `observing`,
-`target_cluster` and `partitions.requests` hold the control flow; `validation`, `topic_configs`, `partitions` and
-`readiness` hold the rules.
+`target_cluster` and `partitions.requests` hold the control flow; `validation`, `topic_configs` and `partitions` hold
+the rules.
 
 A create is checked in this order: authorization, the request itself (duplicate, name, existing topic, collision,
 counts, assignment, configs, live brokers), policies (KIP-108). Policies run outside the machine, because they are
@@ -20,7 +20,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from controller.machine import observing, target_cluster, topics
-from controller.machine.access import credentials, permissions, quotas
+from controller.machine.access import requests as of_access
 from controller.machine.commands import access, commands
 from controller.machine.configs import changes
 from controller.machine.decision import Decision
@@ -80,8 +80,8 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.UnfenceBroker: observing.change_broker,
     commands.ReconcileTopics: observing.reconcile,
     commands.AlterPartition: requests.alter_partition,
-    access.AlterUserScramCredentials: credentials.alter_credentials,
-    access.DrawLoginSecret: credentials.draw_secret,
+    access.AlterUserScramCredentials: of_access.alter_credentials,
+    access.DrawLoginSecret: of_access.draw_secret,
     commands.AssignDirectories: requests.assign_directories,
     commands.AllocateProducerIds: requests.allocate_producer_ids,
     commands.ElectLeaders: requests.elect_leaders,
@@ -98,9 +98,9 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.ChangeSettings: observing.change_settings,
     commands.RecordHead: lambda state, command: Decision((command.head,)),
     access.ApplyRules: judging.apply_rules,
-    access.CreateAcls: permissions.create_acls,
-    access.DeleteAcls: permissions.delete_acls,
-    access.AlterClientQuotas: quotas.alter_client_quotas,
+    access.CreateAcls: of_access.create_acls,
+    access.DeleteAcls: of_access.delete_acls,
+    access.AlterClientQuotas: of_access.alter_client_quotas,
     access.RecordRefusals: lambda state, command: Decision(command.refusals),
     commands.BeginQuorumEpoch: observing.begin_epoch,
     commands.ChangeFeatures: observing.change_features,

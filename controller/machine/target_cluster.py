@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from controller.machine.commands import commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.readiness import answer_pending_create, complete
+from controller.machine.observing import answer_pending_create, complete
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.validation import BY_CLUSTER
 from events import catalog

@@ -13,10 +13,10 @@ from controller.machine.configs.changes import altered_topic_configs
 from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
 from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.observing import answer_pending_create
 from controller.machine.partitions import placement
 from controller.machine.partitions.blocks import extended
 from controller.machine.partitions.changes import Reconciliation
-from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.names import BrokerId, Offset, shard_key
