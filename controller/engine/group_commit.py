@@ -320,7 +320,7 @@ class Controller:
                 return
             except LeadLost:
                 return
-            self.reports.committed(
+            self.reports.figures.committed(
                 len(commands) - len(decided.deferred), len(decided.records), self._clock_s() - started_s
             )
         else:

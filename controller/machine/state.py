@@ -366,10 +366,7 @@ class DictTopics(dict[ShardKey, Topic]):
             self[key] = topic
 
     def counts(self, group: str) -> Counts:
-        return self.counted.get(group, _NONE)
-
-
-_NONE = Counts()
+        return self.counted.get(group, Counts())
 
 
 class State:

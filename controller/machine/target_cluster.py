@@ -105,12 +105,8 @@ def _steps(before: Topic, after: Topic) -> list[PartitionChanged]:
         return []
     pairs = zip(before.partitions, after.partitions, strict=True)
     steps = [PartitionChanged(before.name, n, old, new, OBSERVED) for n, (old, new) in enumerate(pairs) if new != old]
-    return steps if all(map(_is_one_step, steps)) else []
-
-
-def _is_one_step(step: PartitionChanged) -> bool:
-    by_one = step.after.leader_epoch == step.before.leader_epoch + step.has_new_leader
-    return by_one and step.after.replicas == step.before.replicas
+    by_one = (one.after.leader_epoch == one.before.leader_epoch + one.has_new_leader for one in steps)
+    return steps if all(by_one) and all(one.after.replicas == one.before.replicas for one in steps) else []
 
 
 def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decision:

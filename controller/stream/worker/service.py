@@ -148,7 +148,7 @@ class WorkerStatus:
 
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
         self._commands += commands
-        self._reports.committed(commands, len(records), seconds)
+        self._reports.figures.committed(commands, len(records), seconds)
         if records:
             publish(records, self._reports)
 
