@@ -29,7 +29,15 @@ from msgspec.structs import asdict
 
 from controller.access.authorizer import Requester
 from controller.machine.commands.access import RecordRefusals
-from controller.machine.commands.commands import AUTO_CREATION, TopicCommand
+from controller.machine.commands.commands import (
+    AUTO_CREATION,
+    AlterResourceConfigs,
+    AlterTopicConfigs,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    TopicCommand,
+)
 from controller.machine.decision import Decision
 from controller.machine.errors import Rejection
 from events.access import RequestsRefused
@@ -205,23 +213,18 @@ def _group(kind: _RefusalKey) -> _Group:
     return kind.principal, kind.api
 
 
-_OPERATIONS: Final = {
-    "CreateTopics": "Create",
-    "Metadata": "Create",
-    "CreatePartitions": "Alter",
-    "DeleteTopics": "Delete",
-    "AlterConfigs": "AlterConfigs",
-    "IncrementalAlterConfigs": "AlterConfigs",
+_OPERATIONS: Final[dict[type, str]] = {
+    CreateTopic: "Create",
+    CreatePartitions: "Alter",
+    DeleteTopic: "Delete",
+    AlterTopicConfigs: "AlterConfigs",
+    AlterResourceConfigs: "AlterConfigs",
 }
 
 
 def _operation(command: TopicCommand, rejection: Rejection) -> str:
-    """The denied operation. The API `HTTP` has several operations, so there the type of the command decides."""
-    if rejection.rule != AUTHORIZER and not command.denied:
-        return ""
-    return _OPERATIONS.get(command.api) or {"CreateTopic": "Create", "DeleteTopic": "Delete"}.get(
-        type(command).__name__, ""
-    )
+    is_denied = rejection.rule == AUTHORIZER or command.denied
+    return _OPERATIONS.get(type(command), "") if is_denied else ""
 
 
 def _event(kind: _RefusalKey, count: _Count) -> RequestsRefused:

@@ -217,10 +217,6 @@ def _on_discovered(topic: Topic | None, event: catalog.TopicDiscovered, record: 
     return replace(known, topic_id=event.topic_id, partitions=event.partitions, configs=event.configs)
 
 
-def _on_configs(topic: Topic | None, event: catalog.TopicConfigsChanged, record: Recorded) -> Topic:
-    return replace(_existing(topic, record), configs=event.configs)
-
-
 def _on_partition(topic: Topic | None, event: catalog.PartitionChanged, record: Recorded) -> Topic:
     known = _existing(topic, record)
     if not 0 <= event.partition < len(known.partitions):
@@ -269,7 +265,7 @@ _TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]]
     catalog.CreationRefused: _on_deleted,
     catalog.ChangeCarriedOut: _unchanged,
     catalog.TopicDiscovered: _on_discovered,
-    catalog.TopicConfigsChanged: _on_configs,
+    catalog.TopicConfigsChanged: lambda topic, event, record: replace(_existing(topic, record), configs=event.configs),
     catalog.PartitionChanged: _on_partition,
     catalog.MetadataPropagated: _on_propagated,
     catalog.TopicReady: _on_ready,

@@ -23,11 +23,12 @@ from controller.machine import observing, target_cluster, topics
 from controller.machine.access import requests as of_access
 from controller.machine.commands import access, commands
 from controller.machine.configs import changes
-from controller.machine.decision import Decision
+from controller.machine.decision import NOTHING, Decision
 from controller.machine.partitions import requests
 from controller.machine.rules import judging
 from controller.machine.rules.rule import RulesError
 from controller.machine.state import State
+from events.access import LoginSecretDrawn
 from events.catalog import CreateRequested, FilledDefault, Observation, RulesObserved
 
 
@@ -81,7 +82,9 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.ReconcileTopics: observing.reconcile,
     commands.AlterPartition: requests.alter_partition,
     access.AlterUserScramCredentials: of_access.alter_credentials,
-    access.DrawLoginSecret: of_access.draw_secret,
+    access.DrawLoginSecret: lambda state, command: (  # several gateways may send it at once
+        NOTHING if state.cluster.login_secret else Decision((LoginSecretDrawn(command.secret),))
+    ),
     commands.AssignDirectories: requests.assign_directories,
     commands.AllocateProducerIds: requests.allocate_producer_ids,
     commands.ElectLeaders: requests.elect_leaders,

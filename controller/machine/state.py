@@ -96,11 +96,6 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """True if the broker is unfenced and not in controlled shutdown."""
         return not self.fenced and not self.leaving
 
-    @property
-    def is_usable(self) -> bool:
-        """True if the broker is live and has a log directory that is not cordoned, so that it may get new replicas."""
-        return self.is_live and not are_cordoned(self.log_dirs, self.cordoned)
-
     def supports(self, feature: str, level: int) -> bool:
         """True if the broker supports this level of a feature. Level 0 means disabled."""
         return level == 0 or any(one.name == feature and one.lowest <= level <= one.highest for one in self.features)
@@ -198,7 +193,7 @@ class Cluster(msgspec.Struct, frozen=True):
     """Everything that concerns all topics: settings, brokers, ACLs and quotas.
 
     `live` are the sorted ids of brokers that are neither fenced nor in controlled shutdown; `usable` are the live
-    brokers that may get new replicas.
+    brokers that may get new replicas, because they have a log directory that is not cordoned.
     """
 
     settings: Settings = Settings()
@@ -278,7 +273,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def with_brokers(self, brokers: Mapping[BrokerId, Broker]) -> Cluster:
         live = tuple(sorted(key for key, broker in brokers.items() if broker.is_live))
-        usable = tuple(broker_id for broker_id in live if brokers[broker_id].is_usable)
+        usable = tuple(one for one in live if not are_cordoned(brokers[one].log_dirs, brokers[one].cordoned))
         racks = tuple(brokers[broker_id].rack for broker_id in usable)
         return replace(self, brokers=brokers, live=live, usable=usable, usable_racks=racks)
 

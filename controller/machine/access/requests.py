@@ -24,20 +24,18 @@ from controller.machine.commands.access import (
     AlterUserScramCredentials,
     CreateAcls,
     DeleteAcls,
-    DrawLoginSecret,
     QuotaAlteration,
     ScramRemoval,
     ScramUpsert,
 )
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, TopicCommand
-from controller.machine.decision import NOTHING, Answer, Decision, Detail, topic_named
+from controller.machine.decision import Answer, Decision, Detail, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
 from events.access import (
     Acl,
     AclsCreated,
     AclsDeleted,
-    LoginSecretDrawn,
     QuotaEntity,
     QuotasChanged,
     ScramCredentialRemoved,
@@ -162,11 +160,6 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
     events = tuple(_credential_event(command, change) for change in changes if not outcomes[change.user].code)
     details = tuple(outcomes[change.user] for change in changes)
     return Decision(events, (Answer(command.request_id, command.topic, 0, details=details),))
-
-
-def draw_secret(state: State, command: DrawLoginSecret) -> Decision:
-    """Records the secret for fake credentials, unless there is one: several gateways may send this command at once."""
-    return NOTHING if state.cluster.login_secret else Decision((LoginSecretDrawn(command.secret),))
 
 
 def _wrong_with_credential(cluster: Cluster, change: _CredentialChange) -> Detail:
