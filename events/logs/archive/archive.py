@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from events.logs.archive.manifest import Segment, Stored, archive_status, read_stored, segments_of
 from events.logs.archive.segment import SegmentFile, SegmentIndex
-from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, visits
+from events.logs.archive.store import ArchiveError, ArchiveStore, fetched, open_store
 from events.logs.log import StateKeys
 
 FILES_KEPT: Final = 8
@@ -121,7 +121,6 @@ class Archive:
         if self._store is None or self._store.url != url:
             self._store = open_store(url)
         content = read_stored(self._store, name, stored, start)
-        count = visits.get()
-        if count is not None:
-            count.count += 1
+        if (names := fetched.get()) is not None:
+            names.append(name)
         return content

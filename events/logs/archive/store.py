@@ -246,12 +246,5 @@ def _away(url: str, error: Exception) -> ArchiveAway:
     return ArchiveAway(f"the archive {url} cannot be used now: {error}")
 
 
-class Visits:
-    """Counts the archive objects that a query fetched."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-visits: ContextVar[Visits | None] = ContextVar("visits", default=None)
-"""The counter of the current HTTP query, if set; `controller.http.query_threads` sets it."""
+fetched: ContextVar[list[str] | None] = ContextVar("fetched", default=None)
+"""The names of the objects that the current HTTP query fetched, if set; `controller.http.query_threads` sets it."""
