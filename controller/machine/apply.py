@@ -97,7 +97,7 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
         case catalog.FeaturesChanged() as e:
             return replace(cluster, features=e.features)
         case catalog.ResourceConfigsChanged() as e:
-            return cluster.with_configs(e.kind, e.name, e.configs)
+            return cluster.with_configs(changed_entry(cluster.resource_configs, (e.kind, e.name), e.configs or None))
         case catalog.ProducerIdsAllocated() as e:
             return replace(cluster, next_producer_id=e.next_producer_id)
         case catalog.RulesApplied() as e:
@@ -137,7 +137,8 @@ def _with_access(cluster: Cluster, record: Recorded) -> Cluster:
                 raise CannotApply(record, f"{wrong} exists already" if created else f"{wrong} does not exist")
             return replace(cluster, acls=cluster.acls.with_all(e.acls) if created else cluster.acls.without(e.acls))
         case access.QuotasChanged() as e:
-            return cluster.with_quotas(e.entity, after_quotas(cluster.quotas.get(e.entity, ()), e))
+            values = after_quotas(cluster.quotas.get(e.entity, ()), e)
+            return replace(cluster, quotas=changed_entry(cluster.quotas, e.entity, values or None))
         case access.ScramCredentialSet() as e:
             credential = ScramCredential(e.iterations, e.salt, e.stored_key, e.server_key)
             return replace(cluster, scram=changed_entry(cluster.scram, (e.user, e.mechanism), credential))

@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from controller.machine.access.acls import Acls
-from controller.machine.access.bucket_map import changed
 from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
 from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition, QuorumEpochBegun, SupportedFeature
@@ -242,10 +241,7 @@ class Cluster(msgspec.Struct, frozen=True):
         settings = replace(settings_from_pairs(pairs), dynamic_defaults=self.configs_of(BROKERS, ""))
         return replace(self, settings=settings, settings_pairs=pairs)
 
-    def with_configs(self, kind: int, name: str, configs: Configs) -> Cluster:
-        return self.with_all_configs(changed(self.resource_configs, (kind, name), configs or None))
-
-    def with_all_configs(self, resource_configs: ResourceConfigs) -> Cluster:
+    def with_configs(self, resource_configs: ResourceConfigs) -> Cluster:
         after = replace(self, resource_configs=resource_configs)
         settings = replace(self.settings, dynamic_defaults=after.configs_of(BROKERS, ""))
         return replace(after, settings=settings)
@@ -259,10 +255,6 @@ class Cluster(msgspec.Struct, frozen=True):
         return tuple(
             sorted((name, configs) for (kind, name), configs in self.resource_configs.items() if kind == BROKERS)
         )
-
-    def with_quotas(self, entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> Cluster:
-        """Replaces the quotas of an entity; without values the entity is removed."""
-        return replace(self, quotas=changed(self.quotas, entity, values or None))
 
     def with_broker(self, broker: Broker) -> Cluster:
         epoch = max(self.last_broker_epoch, broker.broker_epoch)
