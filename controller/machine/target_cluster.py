@@ -69,14 +69,14 @@ def _discovered(
     return catalog.TopicDiscovered(command.topic, command.topic_id, partitions, configs, command.reason or OBSERVED)
 
 
-def _new(seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
+def _new(seen: Partition, cluster: Cluster) -> Partition:
     """A newly observed partition. Kafka may have an empty ISR (KIP-966); here the ISR always has a member."""
     isr = tuple(replica for replica in seen.replicas if replica in seen.isr) or seen.replicas[:1]
     leader = seen.leader if seen.leader in cluster.live and seen.leader in isr else NO_LEADER
     return Partition(seen.replicas, isr, leader, max(0, seen.leader_epoch), 0)
 
 
-def _as_seen(before: Partition, seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
+def _as_seen(before: Partition, seen: Partition, cluster: Cluster) -> Partition:
     """The partition as observed; the known partition if the observation is older, or names a leader that is not known
     to be live yet."""
     if seen.leader_epoch < before.leader_epoch or (seen.leader >= 0 and seen.leader not in cluster.live):

@@ -13,7 +13,7 @@ import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command, access
 from controller.machine.state import RulesVersion
-from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, HeadSigned, Verdict
+from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, HeadSigned, Partition, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
 from events.values import GroupCounts
 
@@ -311,17 +311,8 @@ class RecordHead(Command, frozen=True, kw_only=True, gc=False):
 # Observations of the target cluster.
 
 
-class ObservedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A partition in the cluster's metadata. `leader` is -1 if there is none."""
-
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    leader: BrokerId
-    leader_epoch: int
-
-
 class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
-    """The target cluster has this topic.
+    """The target cluster has this topic, with these partitions as in its metadata.
 
     `configs` are its explicit configs; None if they were not fetched. `known` is the partition count and the configs in
     Topicwright's state when the cluster was observed; None if it had no such topic. If the state has changed since,
@@ -330,7 +321,7 @@ class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
 
     topic: TopicName
     topic_id: TopicId
-    partitions: tuple[ObservedPartition, ...]
+    partitions: tuple[Partition, ...]
     configs: Configs | None = None
     known: tuple[int, Configs] | None = None
     reason: str = ""
