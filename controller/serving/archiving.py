@@ -198,12 +198,11 @@ def archiver_of(
     pause: Callable[[], None] = lambda: None,
 ) -> Archiver:
     """Returns the archiver of a log, with the columns of an export; without a `writer`, another process archives it."""
-    from events.logs.archive.writing import Archiver, Packing  # imports pyarrow
+    from events.logs.archive.writing import Archiver  # imports pyarrow
     from projections.replay.log.columns import COLUMNS, Columns
 
     columns, requests = (lambda: Columns(tuple(COLUMNS))), partial(requests_between, log)
-    packing = None if writer is None else Packing(writer, columns, requests, pause, segment_events)
-    return Archiver(log, store, root, packing, known)
+    return Archiver(log, store, root, writer, columns, requests, known, segment_events, pause)
 
 
 def archiving(
