@@ -81,7 +81,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.UnfenceBroker: observing.change_broker,
     commands.ReconcileTopics: observing.reconcile,
     commands.AlterPartition: requests.alter_partition,
-    access.AlterUserScramCredentials: of_access.alter_credentials,
+    commands.AlterUserScramCredentials: of_access.alter_credentials,
     access.DrawLoginSecret: lambda state, command: (  # several gateways may send it at once
         NOTHING if state.cluster.login_secret else Decision((LoginSecretDrawn(command.secret),))
     ),

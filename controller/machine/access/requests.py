@@ -15,20 +15,23 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from math import isfinite
-from typing import Final, TypeAlias
+from typing import Final
 
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import address_range, is_range
 from controller.machine.commands.access import (
     AlterClientQuotas,
-    AlterUserScramCredentials,
     CreateAcls,
     DeleteAcls,
     QuotaAlteration,
-    ScramRemoval,
-    ScramUpsert,
 )
-from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, TopicCommand
+from controller.machine.commands.commands import (
+    AlterTopicConfigs,
+    AlterUserScramCredentials,
+    CreatePartitions,
+    ScramChange,
+    TopicCommand,
+)
 from controller.machine.decision import Answer, Decision, Detail, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
@@ -143,46 +146,44 @@ MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """SCRAM mechanisms by Kafka's numbers."""
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 
-_CredentialChange: TypeAlias = ScramRemoval | ScramUpsert
 _TWICE = Detail(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 
 def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
-    """Removes and sets credentials of users. The answer has a detail for each removal, then for each upsert."""
-    changes: tuple[_CredentialChange, ...] = (*command.removals, *command.upserts)
+    """Sets and removes credentials of users. The answer has a detail for each change."""
     outcomes: dict[str, Detail] = {}
-    for change in changes:
+    for change in command.changes:
         before = outcomes.get(change.user)
         if before is None:
             outcomes[change.user] = _wrong_with_credential(state.cluster, change)
         elif not before.code:
             outcomes[change.user] = _TWICE
-    events = tuple(_credential_event(command, change) for change in changes if not outcomes[change.user].code)
-    details = tuple(outcomes[change.user] for change in changes)
+    events = tuple(_credential_event(command, change) for change in command.changes if not outcomes[change.user].code)
+    details = tuple(outcomes[change.user] for change in command.changes)
     return Decision(events, (Answer(command.request_id, command.topic, 0, details=details),))
 
 
-def _wrong_with_credential(cluster: Cluster, change: _CredentialChange) -> Detail:
+def _wrong_with_credential(cluster: Cluster, change: ScramChange) -> Detail:
     if not change.user:
         return Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in MECHANISMS:
         return Detail(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-    if isinstance(change, ScramRemoval):
+    if change.credential is None:
         if (change.user, MECHANISMS[change.mechanism]) not in cluster.scram:
             return Detail(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
-    elif not ITERATIONS_MIN <= change.iterations <= ITERATIONS_MAX:
-        how = "few" if change.iterations < ITERATIONS_MIN else "many"
+    elif not ITERATIONS_MIN <= change.credential.iterations <= ITERATIONS_MAX:
+        how = "few" if change.credential.iterations < ITERATIONS_MIN else "many"
         return Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {how} iterations")
     return Detail()
 
 
 def _credential_event(
-    command: AlterUserScramCredentials, change: _CredentialChange
+    command: AlterUserScramCredentials, change: ScramChange
 ) -> ScramCredentialSet | ScramCredentialRemoved:
     mechanism, who = MECHANISMS[change.mechanism], (command.principal, command.client_id, command.host)
-    if isinstance(change, ScramRemoval):
+    if (new := change.credential) is None:
         return ScramCredentialRemoved(command.request_id, change.user, mechanism, *who)
-    keys = (change.iterations, change.salt, change.stored_key, change.server_key)
+    keys = (new.iterations, new.salt, new.stored_key, new.server_key)
     return ScramCredentialSet(command.request_id, change.user, mechanism, *keys, *who)
 
 

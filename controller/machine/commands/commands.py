@@ -12,7 +12,7 @@ from typing import ClassVar
 import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command, access
-from controller.machine.state import RulesVersion
+from controller.machine.state import RulesVersion, ScramCredential
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, HeadSigned, Partition, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
 from events.values import GroupCounts
@@ -266,6 +266,21 @@ class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
     ops: tuple[ConfigOp, ...]
     incremental: bool = True
     verdict: Verdict | None = None
+
+
+class ScramChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A SCRAM credential to set, or None to remove it; `mechanism` is Kafka's number."""
+
+    user: str
+    mechanism: int
+    credential: ScramCredential | None = None
+
+
+class AlterUserScramCredentials(access.ClusterCommand, frozen=True, kw_only=True, gc=False):
+    """Set and remove SCRAM credentials (KIP-554), each user independently. A credential has keys that are derived from
+    a salted password, never the password (RFC 5802)."""
+
+    changes: tuple[ScramChange, ...]
 
 
 class CopyClusterState(Command, frozen=True, kw_only=True, gc=False):
