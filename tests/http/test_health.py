@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, get_args
 
@@ -180,6 +181,49 @@ async def test_when_all_brokers_stopped_status_names_the_last_in_sync_replica(on
     assert f"fenced since {since[:19]}Z (stopped)" in offline["cause"]
     assert offline["examples"] == ["pay.t0", "pay.t1", "pay.t2"]
     assert (down["kind"], down["waits_for"]) == ("no-live-broker", [1, 2, 3])
+
+
+OUTAGES = """
+[[1],[1]]           |                      | -1          | offline 1 of 2
+[[1,2,3]]           |                      | -1 -2 -3    | offline 3 of 1
+[[1,2,3]]           |                      | -3 -1 -2    | offline 2 of 1
+[[3,2]]             |                      | -2 -3       | offline 3 of 1
+[[1,2]]             |                      | -1 -2 +1    | offline 2 of 1
+[[1],[2]]           |                      | -1 -2       | offline 1 of 1, offline 2 of 1
+[[1,2],[2,3]]       |                      | -2          | at-min-isr 2 of 2
+[[1,2,3]]           |                      | -2 -3       | at-min-isr 2,3 of 1
+[[1,2,3]]           | min.insync.replicas=3 | -1         | under-min-isr 1 of 1
+[[1,2,3]]           | min.insync.replicas=2 | -1         | at-min-isr 1 of 1
+[[1,2,3]]           | min.insync.replicas=2 | -1 -2      | under-min-isr 1,2 of 1
+[[1,2,3]]           | min.insync.replicas=2 | -1 -2 +1   | at-min-isr 2 of 1
+[[1,2,3]]           | unclean.leader.election.enable=true | -2 -3    | unclean-risk 2,3 of 1
+[[1,2,3]]           | unclean.leader.election.enable=true | -1 -2 -3 | offline 3 of 1
+[[1,2],[3,2]]       |                      | -1 -3       | at-min-isr 1 of 1, at-min-isr 3 of 1
+[[1,2,3]]           |                      | -1 +1       |
+"""
+"""The replicas of each partition of a topic, its config, the brokers that stop and start, and the problems of
+partitions: kind, the brokers that they wait for, and the number of partitions."""
+
+
+@pytest.mark.parametrize("line", OUTAGES.strip().splitlines())
+async def test_an_outage_is_grouped_by_the_brokers_that_end_it(one: Service, line: str) -> None:
+    replicas, config, steps, expected = (column.strip() for column in line.split("|"))
+    configs = dict([config.split("=")]) if config else {}
+    await one.create("t", assignments=json.loads(replicas), configs=configs)
+    for step in steps.split():
+        if step.startswith("-"):
+            await _stopped(one, int(step[1:]))
+            continue
+        await one.request("POST", f"/v1/simulated/brokers/{step[1:]}/start")
+        await one.live(*sorted({*one.api.cluster.live, int(step[1:])}))
+        await one.until(one.controller.is_reconciled)
+    issues = [each for each in (await one.get("/v1/health"))["issues"] if each["partitions"]]
+    found = [f"{each['kind']} {','.join(map(str, each['waits_for']))} of {each['partitions']}" for each in issues]
+    assert ", ".join(found) == expected
+    for each in issues:
+        for broker in each["waits_for"]:
+            assert f"broker {broker}" in each["cause"]
+            assert str(broker) in each["resolution"]
 
 
 async def test_what_if_a_broker_is_lost(one: Service) -> None:
