@@ -250,7 +250,7 @@ def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
     at_once = READ_FIRST
     while some := list(islice(offsets, at_once)):
         yield from map(decode_event, some, part.log.read_many(some))
-        if at_once == EVENTS_PER_PAUSE:
+        if len(some) == EVENTS_PER_PAUSE:
             part.pause()
         at_once = EVENTS_PER_PAUSE
 
