@@ -233,6 +233,8 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     grow = _add_topic_action(actions, "grow", "add partitions to a topic")
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
     common.add_backend(grow, change, may_be_stopped=False)
+    for parser in (alter, grow):
+        parser.add_argument("--dry-run", action="store_true", help="validate, and show the values before and after")
 
 
 def _add_topic_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:

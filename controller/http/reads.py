@@ -39,7 +39,7 @@ from projections.queries.whatif import ALLOWED, WhatIf
 from projections.text.names import Outcome, is_pattern
 from projections.views import overviews as cluster_views
 from projections.views.brokers import BrokersView
-from projections.views.events import ChangesView, EventsView, ExplanationView, TimelineView
+from projections.views.events import EventsView, ExplanationView, RecordedChangesView, TimelineView
 from projections.views.requests import RequestsView, RequestView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
@@ -254,7 +254,7 @@ async def changes(
     at: parameters.At = None,
     limit: parameters.Limit = 100,
     cursor: parameters.Cursor = None,
-) -> Response[ChangesView]:
+) -> Response[RecordedChangesView]:
     """Changes of topics, configs, rules, permissions, quotas and users, newest first: who changed what, with the values
     before and after."""
     reader.require(None if is_pattern(topic) else topic)

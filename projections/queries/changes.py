@@ -9,7 +9,7 @@ from events.logs.log import read_one
 from projections.queries.events import EventFilter, Listing, Window, next_cursor, starts
 from projections.queries.query import Queries, Query
 from projections.text.names import is_pattern
-from projections.views.events import ChangesView, ChangeView, change_view
+from projections.views.events import RecordedChangesView, RecordedChangeView, change_view
 
 KINDS: tuple[type, ...] = (
     catalog.TopicCreated, catalog.PartitionsAdded, catalog.TopicConfigsChanged, catalog.TopicDeleted,
@@ -23,7 +23,9 @@ AFTER_CHANGE = 3
 """The rules that a change breaks are in one of so many events after it, in the same decision."""
 
 
-def changes_page(query: Queries, window: Window, topic: str | None = None, principal: str | None = None) -> ChangesView:
+def changes_page(
+    query: Queries, window: Window, topic: str | None = None, principal: str | None = None
+) -> RecordedChangesView:
     """A page of changes, the newest first. `topic` and `principal` may be patterns. Raises InvalidPointInTime,
     BadPlace."""
     end, until = window.ends(query)
@@ -32,16 +34,16 @@ def changes_page(query: Queries, window: Window, topic: str | None = None, princ
     page = Listing(query.parts, which).newest(until, window.limit, starts(query, window.since))
     parts = {part.partition: part for part in query.parts}
     views = tuple(_change(parts[partition], record) for partition, record in page.events)
-    return ChangesView(views, next_cursor(page.next_place), query.as_of(end))
+    return RecordedChangesView(views, next_cursor(page.next_place), query.as_of(end))
 
 
-def newest_changes(part: Query, name: str, start: int, end: int, limit: int) -> tuple[ChangeView, ...]:
+def newest_changes(part: Query, name: str, start: int, end: int, limit: int) -> tuple[RecordedChangeView, ...]:
     """The newest changes of a topic between two offsets."""
     page = Listing((part,), EventFilter(name, types=CHANGES)).newest((end,), limit, (start,))
     return tuple(_change(part, record) for _, record in page.events)
 
 
-def _change(part: Query, record: Recorded) -> ChangeView:
+def _change(part: Query, record: Recorded) -> RecordedChangeView:
     after = range(record.offset + 1, min(record.offset + 1 + AFTER_CHANGE, part.end()))
     followed = [decode_event(offset, read_one(part.log, offset)).event for offset in after]
     observed = (one for one in followed if isinstance(one, catalog.RulesObserved))

@@ -22,7 +22,7 @@ from projections.queries.past import EVENTS_PER_PAUSE, KEYS_AT_ONCE, SCANNED_MAX
 from projections.queries.query import Ends, Queries, Query
 from projections.text.wording import acls_text, changed
 from projections.views.brokers import BrokerView
-from projections.views.events import ChangeView, ValueView, event_view
+from projections.views.events import RecordedChangeView, ValueView, event_view
 from projections.views.overviews import (
     BrokerDifferenceView,
     ClusterDifferenceView,
@@ -188,7 +188,7 @@ def change_of(before: TopicRow | None, after: TopicRow | None) -> TopicChange:
 
 
 def _topic(
-    name: str, before: TopicRow | None, after: TopicRow | None, changes: tuple[ChangeView, ...]
+    name: str, before: TopicRow | None, after: TopicRow | None, changes: tuple[RecordedChangeView, ...]
 ) -> TopicDifferenceView:
     old, new = () if before is None else before.partitions, () if after is None else after.partitions
     both = list(zip(old, new, strict=False))

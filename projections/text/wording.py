@@ -223,7 +223,7 @@ def changed_values(event: Event) -> list[Value]:
 
 def _changes_text(event: Event) -> str:
     """The changed values after a colon; empty if they are unknown."""
-    texts = [f"{name} {_value(before)} -> {_value(after)}" for name, before, after in changed_values(event)]
+    texts = [f"{name} {unset(before)} -> {unset(after)}" for name, before, after in changed_values(event)]
     return f": {', '.join(texts)}" if texts else ""
 
 
@@ -232,7 +232,7 @@ def _values_text(event: catalog.TopicConfigsChanged | catalog.ResourceConfigsCha
     return _changes_text(event) or f"; now set: {_configs(without_secrets(event).configs)}"  # type: ignore[attr-defined]
 
 
-def _value(text: str | None) -> str:
+def unset(text: str | None) -> str:
     return "unset" if text is None else text
 
 

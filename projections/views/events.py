@@ -54,7 +54,7 @@ class ValueView(msgspec.Struct, frozen=True):
     after: str | None
 
 
-class ChangeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecordedChangeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change of a topic, a config, a rule or a permission, with its principal (empty if no client requested it) and
     request (empty if none is recorded). `values` are present if the event has the values before. `rules` are those
     that the change breaks in the modes `warn` and `observe`, and those that filled its defaults."""
@@ -74,10 +74,10 @@ class ChangeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     partition: int | None = None
 
 
-class ChangesView(msgspec.Struct, frozen=True):
+class RecordedChangesView(msgspec.Struct, frozen=True):
     """A page of changes, the newest first; `next_cursor` is the `cursor` of the next page, null on the last."""
 
-    changes: tuple[ChangeView, ...]
+    changes: tuple[RecordedChangeView, ...]
     next_cursor: str | None
     as_of: AsOfView
 
@@ -137,7 +137,9 @@ class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
     omitted: int
 
 
-def change_view(record: Recorded, observed: catalog.RulesObserved | None, partition: int | None = None) -> ChangeView:
+def change_view(
+    record: Recorded, observed: catalog.RulesObserved | None, partition: int | None = None
+) -> RecordedChangeView:
     """A change; `observed` has the rules that were recorded with it."""
     event: Any = record.event
     verdict: catalog.Verdict | None = getattr(event, "verdict", None)
@@ -145,7 +147,7 @@ def change_view(record: Recorded, observed: catalog.RulesObserved | None, partit
     if observed is not None:
         noted += (*observed.warned, *observed.observed, *observed.defaults)
     return view_of(
-        ChangeView,
+        RecordedChangeView,
         record,
         type=type(event).__name__,
         text=recorded_text(record),

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from projections.views.brokers import BrokerView, RulesVersionView, RuleView
-from projections.views.events import ChangeView, EventView, ValueView
+from projections.views.events import EventView, RecordedChangeView, ValueView
 from projections.views.requests import RequestSummary
 from projections.views.view import AsOfView
 
@@ -177,7 +177,7 @@ class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     other_replicas: int
     other_leaders: int
     other_isr: int
-    changes: tuple[ChangeView, ...]
+    changes: tuple[RecordedChangeView, ...]
 
 
 class BrokerDifferenceView(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,10 +48,14 @@ async def test_topic_create_and_topic_delete(run: Run) -> None:
         code, out, _ = await topic("create", "-o", "json")
         assert (code, json.loads(out)["rule"]) == (1, "validation:exists")
         before = one.log.durable_offset - 1
-        code, out, _ = await topic("grow", "--partitions", 3)
-        assert (code, "partitions  3, factor 3" in out) == (0, True)
-        code, out, _ = await topic("alter", "--config", "cleanup.policy=compact", "--delete-config", "retention.ms")
-        assert (code, "configs     cleanup.policy=compact" in out, "retention.ms" in out) == (0, True, False)
+        for dry, told in ((("--dry-run",), "would change"), ((), "is changed")):
+            code, out, _ = await topic("grow", "--partitions", 3, *dry)
+            assert (code, out) == (0, f"pay.orders {told}:\n  partitions: 2 -> 3\n")
+        for dry, told in ((("--dry-run",), "would change"), ((), "is changed")):
+            words = ("--config", "cleanup.policy=compact", "--delete-config", "retention.ms", *dry)
+            code, out, _ = await topic("alter", *words)
+            values = "  cleanup.policy: unset -> compact\n  retention.ms: 5 -> unset\n"
+            assert (code, out) == (0, f"pay.orders {told}:\n{values}")
         code, out, _ = await topic("alter", "--config", "retention.ms=x")
         assert (code, out.startswith("pay.orders is not changed: Invalid value x")) == (1, True)
         for name, code in (("retention.mss", 2), ("cleaner.unknown.to.kafka", 2), ("retention.ms", 0)):

@@ -53,7 +53,8 @@ def brokers(options: argparse.Namespace, backend: Backend) -> int:
         answer = replace(answer, brokers=found)
     view = {"brokers": answer.brokers, "live": answer.live, "as_of": answer.as_of}
     ids = (one.broker_id for one in answer.brokers)
-    return show(options, view, lambda style: _broker_lines(answer, style), lambda: ids)
+    is_past = options.at is not None
+    return show(options, view, lambda style: _broker_lines(answer, style, is_past=is_past), lambda: ids)
 
 
 def settings(options: argparse.Namespace, backend: Backend) -> int:
@@ -186,10 +187,12 @@ def _examples(one: overviews.TopicsWhatIfView) -> str:
     )
 
 
-def _broker_lines(answer: BrokersView, style: Style) -> Iterator[str]:
+def _broker_lines(answer: BrokersView, style: Style, *, is_past: bool) -> Iterator[str]:
     if not answer.brokers:
         yield f"There are no brokers{when(answer.as_of)}."
         return
+    if is_past:
+        yield f"State{when(answer.as_of)}:"
     more = ("EPOCH", "REGISTERED", "INCARNATION") if style.wide else ()
     header = ("BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS", *more)
     yield from style.table(header, (_broker_row(one, style.wide) for one in answer.brokers))

@@ -26,7 +26,7 @@ from controller.cli.output import Style, as_json, as_yaml, harmless, show, show_
 from controller.cli.reads import common
 from projections.text.points_in_time import parse_point_in_time
 from projections.text.wording import many
-from projections.views.events import ChangesView, ChangeView, EventsView, EventView
+from projections.views.events import EventsView, EventView, RecordedChangesView, RecordedChangeView
 from projections.views.lines import place, when
 from projections.views.view import AsOfView
 
@@ -230,8 +230,8 @@ def changes(options: argparse.Namespace, backend: Backend) -> int:
     """Print who changed what, the newest first."""
     which = {"topic": options.name, "principal": options.principal, "from": options.since, "to": options.until}
     which |= {"at": options.at, "limit": min(options.limit, common.PAGE)}
-    found: list[ChangeView] = []
-    for page in common.pages(backend, ChangesView, "/changes", **which):
+    found: list[RecordedChangeView] = []
+    for page in common.pages(backend, RecordedChangesView, "/changes", **which):
         found += page.changes
         if len(found) >= options.limit:
             break
@@ -240,7 +240,7 @@ def changes(options: argparse.Namespace, backend: Backend) -> int:
     return show(options, answer, lambda style: _change_lines(found, page.as_of, style), lambda: offsets)
 
 
-def _change_lines(found: list[ChangeView], as_of: AsOfView, style: Style) -> Iterator[str]:
+def _change_lines(found: list[RecordedChangeView], as_of: AsOfView, style: Style) -> Iterator[str]:
     if not found:
         yield f"Nothing was changed{when(as_of)}."
         return

@@ -16,11 +16,19 @@ from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
 from projections.text.names import is_pattern
-from projections.text.wording import client_text, many
+from projections.text.wording import changed, client_text, many, unset
 from projections.views import lines
 from projections.views.events import ExplanationView
 from projections.views.requests import RequestSummary, RequestsView, RequestView
-from projections.views.topics import CreatedView, DeletedView, PartitionView, TopicSummary, TopicsView, TopicView
+from projections.views.topics import (
+    AlteredView,
+    CreatedView,
+    DeletedView,
+    PartitionView,
+    TopicSummary,
+    TopicsView,
+    TopicView,
+)
 from projections.views.view import AsOfView
 
 
@@ -34,7 +42,10 @@ def topics(options: argparse.Namespace, backend: Backend) -> int:
     matching = [one for one in found if _matches(options, one)]
     which = " that match" if found else ""
     answer, names = {"topics": matching, "as_of": as_of}, (one.name for one in matching)
-    return show(options, answer, lambda style: _topic_lines(matching, as_of, style, which), lambda: names)
+    is_past = options.at is not None
+    return show(
+        options, answer, lambda style: _topic_lines(matching, as_of, style, which, is_past=is_past), lambda: names
+    )
 
 
 def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
@@ -80,8 +91,7 @@ def _alter(options: argparse.Namespace, backend: Backend) -> int:
         raise common.Misuse("nothing to change: give --config KEY=VALUE or --delete-config KEY")
     _check_known(options.delete_config, options, backend)
     configs = {**dict(options.config), **dict.fromkeys(options.delete_config)}
-    backend.send("PATCH", "/topics", dict[str, object], options.name, {"configs": configs})
-    return _show_topic(options, backend)
+    return _patch(options, backend, {"configs": configs})
 
 
 def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
@@ -97,9 +107,24 @@ def _check_known(names: list[str], options: argparse.Namespace, backend: Backend
 
 
 def _grow(options: argparse.Namespace, backend: Backend) -> int:
-    body = {"num_partitions": options.partitions}
-    backend.send("PATCH", "/topics", dict[str, object], options.name, body)
-    return _show_topic(options, backend)
+    return _patch(options, backend, {"num_partitions": options.partitions})
+
+
+def _patch(options: argparse.Namespace, backend: Backend, body: dict[str, object]) -> int:
+    """Change a topic, and print the values before and after; with --dry-run as they would be."""
+    try:
+        before: TopicView | None = backend.get(TopicView, "/topics", options.name)
+    except Refusal:  # this login may change the topic, and not describe it
+        before = None
+    dry = "true" if options.dry_run else None
+    after = backend.send("PATCH", "/topics", AlteredView, options.name, body, validate_only=dry)
+    told = []
+    if before is not None:
+        counts = [[("partitions", str(one.num_partitions))] for one in (before, after)]
+        values = changed(before.configs.items(), after.configs.items()) + changed(*counts)
+        told = [f"  {name}: {unset(old)} -> {unset(new)}" for name, old, new in values] or ["  nothing"]
+    heading = f"{after.name} {'would change' if after.validate_only else 'is changed'}:"
+    return show(options, after, lambda _: [heading, *told], lambda: [after.name])
 
 
 _CHANGES: Final = {
@@ -151,11 +176,15 @@ def requests(options: argparse.Namespace, backend: Backend) -> int:
 TOPICS_MAX = 3
 
 
-def _topic_lines(summaries: Sequence[TopicSummary], as_of: AsOfView, style: Style, which: str = "") -> Iterator[str]:
+def _topic_lines(
+    summaries: Sequence[TopicSummary], as_of: AsOfView, style: Style, which: str = "", *, is_past: bool = False
+) -> Iterator[str]:
     """A list of topics; `which` completes the sentence that is printed if there are none."""
     if not summaries:
         yield f"There are no topics{which}{lines.when(as_of)}."
         return
+    if is_past:
+        yield f"State{lines.when(as_of)}:"
     header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "BY")
     if style.wide:
         yield from style.table((*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), map(_wide_topic, summaries))

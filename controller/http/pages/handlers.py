@@ -29,7 +29,7 @@ from events.logs.tree_heads import Head
 from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
-from projections.views.events import ChangesView, EventsView, ExplanationView, TimelineView
+from projections.views.events import EventsView, ExplanationView, RecordedChangesView, TimelineView
 from projections.views.overviews import (
     BrokerDetailView,
     ClusterHealthView,
@@ -130,7 +130,9 @@ async def topic_page(
     configs: TopicConfigsView | None = None
     if site.allows(request, "DescribeConfigs", topic=name):
         configs = await site.call(topic_lists.topic_configs, request, name=name, at=at)
-    history: ChangesView = await site.call(reads.changes, request, topic=name, at=at, limit=CHANGES_MAX, cursor=cursor)
+    history: RecordedChangesView = await site.call(
+        reads.changes, request, topic=name, at=at, limit=CHANGES_MAX, cursor=cursor
+    )
     first = min(partition, max(0, one.num_partitions - 1)) // PARTITIONS_MAX * PARTITIONS_MAX
     worst_first = sorted(one.partitions, key=_is_healthy)[first : first + PARTITIONS_MAX]
     healthy = [each for each in worst_first if _is_healthy(each)]
@@ -231,7 +233,9 @@ async def events(found: EventsView, topic: str | None, given: dict[str, Any]) ->
 
 
 @page("/changes", reads.changes, "changes.html", limit=50)
-async def changes(site: Site, request: HttpRequest, found: ChangesView, given: dict[str, Any]) -> dict[str, Any]:
+async def changes(
+    site: Site, request: HttpRequest, found: RecordedChangesView, given: dict[str, Any]
+) -> dict[str, Any]:
     topic = given["topic"]
     filters = flags(principal=given["principal"], since=given["since"], until=given["until"])
     is_first = site.allows(request, "Describe") and given["cursor"] is None
