@@ -25,7 +25,7 @@ from controller.quorum.log.batches import RecordBatch
 from controller.quorum.log.metadata_codec import decode_record
 from controller.quorum.log.metadata_records import RegisterControllerRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
-from controller.quorum.segment import FilePart
+from controller.quorum.log_files import FilePart
 
 KRAFT_VERSION: Final = "kraft.version"
 PRIORITY: Final = "topicwright.priority"

@@ -18,9 +18,9 @@ from controller.quorum.files import QuorumFiles
 from controller.quorum.log.batches import BrokenBatch
 from controller.quorum.log.image import MetadataImage, RecordMismatch, snapshot_batches
 from controller.quorum.log.metadata_codec import MalformedRecord
+from controller.quorum.log_files import FilePart
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.log import SnapshotId
-from controller.quorum.segment import FilePart
 from events.logs.log import LogError
 
 logger = structlog.get_logger("topicwright.quorum")

@@ -28,8 +28,7 @@ from controller.serving.archiving import archive_store
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable
 from controller.stream.log.transport import Transport
-from controller.stream.worker.context import WorkerContext
-from controller.stream.worker.owner_tasks import PartitionLeader
+from controller.stream.worker.owner_tasks import PartitionLeader, WorkerContext
 from controller.stream.worker.partition_decider import PartitionBatch, Sourced
 from events.catalog import EVENT_VERSION, Cause, SettingsChanged
 from events.codec import encode_event

@@ -24,7 +24,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
+from typing import Protocol
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
@@ -32,7 +35,7 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster
-from controller.brokers.port import publish, stamp
+from controller.brokers.port import Brokers, publish, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
@@ -40,6 +43,7 @@ from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, CreateTopic, DryRunResult, TopicCommand
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
+from controller.policy.chain import PolicyJudge
 from controller.serving.archiving import Archiving, archive_store, sign_heads
 from controller.serving.reach_cluster import ReachedCluster, log_readers
 from controller.settings.load import ServeSettings
@@ -49,12 +53,55 @@ from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
 from controller.stream.log.transport import Transport
-from controller.stream.worker.context import WorkerContext
-from events.catalog import Recorded, TopicCreated
+from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
+from events.catalog import Configs, Recorded, TopicCreated
 from events.logs.archive.manifest import Base, ManifestWriter, Writer
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import partition_of
+from events.logs.tree_heads import HeadSigner
 from events.names import Offset, TopicName, shard_key
+
+MakeBrokers = Callable[[PartitionState], Brokers]
+"""The brokers of one partition, as its owner sees them."""
+
+
+class Watcher(Protocol):
+    """Receives the engine's reports, for log lines and metrics."""
+
+    def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None: ...
+    def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None: ...
+    def skipped(self, fault: Fault) -> None: ...
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None: ...
+    def lost(self, why: str) -> None: ...
+
+
+class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The dependencies of a worker's engine, and of the leaders of its partitions."""
+
+    data: Path
+    topics: Topics
+    writer: str
+    """Unique to the process."""
+    release: str
+    where: str
+    """The name of the process in messages for people."""
+    settings: ServeSettings
+    decision_settings: Configs
+    """The settings that decisions depend on."""
+    connect: Callable[[], Transport]
+    clock: Callable[[], float]
+    clock_ms: Callable[[], int]
+    stamps: Stamps
+    """The source of request ids."""
+    watcher: Watcher
+    on_failure: Callable[[BaseException], None]
+    """Called with the exception after a bug: the process must end."""
+    make_brokers: MakeBrokers
+    judge: PolicyJudge | None = None
+    signer: HeadSigner | None = None
+    """Signs tree heads and archives; None without a key."""
+    rules: str | None = None
+    """The text of the rules file; None without one."""
 
 
 class PartitionHistory(Archiving):

@@ -48,10 +48,15 @@ from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
-from controller.stream.worker.context import MakeBrokers, WorkerContext
 from controller.stream.worker.driver import Driver, DriverEnded, Group, PlainDriver
 from controller.stream.worker.engine import Engine, PartitionsLost
-from controller.stream.worker.owner_tasks import PartitionBrokers, PartitionLeader, partition_clusters
+from controller.stream.worker.owner_tasks import (
+    MakeBrokers,
+    PartitionBrokers,
+    PartitionLeader,
+    WorkerContext,
+    partition_clusters,
+)
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 
@@ -83,7 +88,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus:
-    """The log lines, metrics and readiness of a worker. Implements `context.Watcher`.
+    """The log lines, metrics and readiness of a worker. Implements `owner_tasks.Watcher`.
 
     `idle_reason` is the reason why the worker decides nothing; None while it owns its partitions. `poll` requests the
     end offsets of the commands partitions regularly, and so detects that Kafka does not answer.

@@ -17,8 +17,7 @@ from unittest.mock import AsyncMock
 import msgspec
 import pytest
 
-from controller.brokers.kraft.adopting import Adopted, adopted
-from controller.brokers.kraft.kafka_folder import read_folder
+from controller.brokers.kraft.adopting import Adopted, adopted, read_folder
 from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector, acl_ids
 from controller.cli.main import main
