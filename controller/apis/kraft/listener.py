@@ -41,13 +41,21 @@ from controller.controller_api import ControllerApi
 from controller.kafka.codec import codec
 from controller.kafka.codec.primitives import MalformedRequest, read_string_length, too_long
 from controller.kafka.codec.reader import READ_FAILURES
-from controller.kafka.handling import NO_RESPONSE, ApiHandler, ClientConnection, Disconnect, Handler, RequestContext
+from controller.kafka.handling import (
+    NO_RESPONSE,
+    ApiHandler,
+    ClientConnection,
+    Disconnect,
+    Handler,
+    RequestContext,
+    Session,
+    normal_host,
+)
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.access import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
 from controller.kafka.sasl_gate import UNEXPECTED_SASL
 from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX
-from controller.kafka.session import Session, normal_host
 from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode

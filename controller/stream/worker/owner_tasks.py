@@ -10,8 +10,7 @@ behind a snapshot are dropped from the worker's folder at once. Only the newest 
 deciding needs no older ones. After each such drop the next base is written to the archive, so a base holds the
 state and some hundred thousand events at most. Snapshots are copied there too, for gateways.
 
-Brokers. Simulated brokers live in no process. The partition's own events say which brokers exist, so every owner has
-the same brokers. The owner registers missing brokers, and reports the applied topics and the in-sync sets.
+Brokers. Simulated brokers belong to no process: each owner has the same ones, without addresses, in its partition.
 
 Each owner watches the target cluster, applies decisions for its own partition's topics alone, and reports live brokers
 to its own partition: the next owner starts from that partition and the cluster, and no owner depends on another. (If
@@ -36,7 +35,7 @@ from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.port import Brokers, publish, stamp
-from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
+from controller.brokers.simulated import SimulatedBrokers
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
 from controller.machine.commands.access import ApplyRules
@@ -45,7 +44,7 @@ from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
 from controller.policy.chain import PolicyJudge
 from controller.serving.archiving import Archiving, archive_store, sign_heads
-from controller.serving.reach_cluster import ReachedCluster, log_readers
+from controller.serving.reach_cluster import log_readers
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import too_many, with_pauses
 from controller.store.store import TopicStore
@@ -118,7 +117,7 @@ class PartitionHistory(Archiving):
         """The first event in the newest base; None until it is known."""
         self._interval = settings.log_snapshot_interval_events
         self._snapshots = partition.snapshots(self._interval)
-        self.decided_further, self.end = self._snapshots.reached, self._snapshots.close
+        self.decided_further, self.end = self._snapshots.take_if_due, self._snapshots.close
 
     def _next_base(self) -> Callable[[], None] | None:
         log = self._partition.log
@@ -267,24 +266,12 @@ class PartitionLeader:
 
 
 class PartitionBrokers(SimulatedBrokers):
-    """Simulated brokers 1 to `count`, and all other brokers in the partition's events, without a response delay."""
+    """Simulated brokers 1 to `count`, without addresses, which report on one partition."""
 
     def __init__(self, count: int, partition: PartitionState) -> None:
         super().__init__(count)
         self.default_endpoints = ()
         self._partition = partition
-
-    def resume(self) -> None:
-        """Register the brokers that are not live, and report again for all topics."""
-        known = self._controller.store.durable_cluster.brokers
-        for broker_id, registered in known.items():
-            self.by_id.setdefault(broker_id, SimulatedBroker(broker_id, registered.rack or rack_of(broker_id)))
-        for broker_id, broker in self.by_id.items():
-            broker.confirmed = Offset(-1)
-            if broker_id not in known or known[broker_id].fenced:
-                self._join(broker, "started")
-        self._applied_by_all(self._controller.last_offset)
-        self._sweep()
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """The command that reports a created topic as applied by the live brokers; none if no topic was created."""
@@ -335,10 +322,10 @@ def dry_run_within_s(commands: Iterable[TopicCommand]) -> float:
 
 
 def partition_clusters(
-    cluster: ReachedCluster, topics: Topics, settings: ServeSettings
+    cluster: ClusterLink, topics: Topics, settings: ServeSettings
 ) -> Callable[[PartitionState], PartitionCluster]:
     """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
     is_same = cluster.cluster_id == topics.cluster_id
     hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
     log = structlog.get_logger("topicwright")
-    return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, settings, log, hidden)
+    return lambda partition: PartitionCluster(cluster, partition, topics.partitions, settings, log, hidden)
