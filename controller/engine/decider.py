@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas, Quotas
-from controller.access.refusals import RefusalRecords
+from controller.access.refusals import LogRateLimiter, RefusalRecords
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.engine.requests import Replies
@@ -261,8 +261,6 @@ CONTROLLER: Final = "(controller)"
 """The principal of commands without a client."""
 _INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
 """If one of these commands fails, the process must exit: it would use wrong settings, or lead without an epoch."""
-INTERVAL_S: Final = 60.0
-KINDS_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 249
 """Kafka's limit for a topic name."""
 TRACE_CHARS_MAX: Final = 8000
@@ -276,25 +274,6 @@ class Failed(msgspec.Struct, frozen=True):
     api: str
     host: str = ""
     roles: frozenset[str] = frozenset()
-
-
-class LogRateLimiter:
-    """Passes the first line of a kind in an interval, and counts the others."""
-
-    def __init__(self) -> None:
-        self._since_s: dict[Hashable, float] = {}
-        self._others: dict[Hashable, int] = {}
-
-    def admit(self, kind: Hashable) -> int | None:
-        """The number of lines suppressed since the last line of this kind; None if this line is suppressed too."""
-        now_s = asyncio.get_running_loop().time()
-        if kind not in self._since_s and len(self._since_s) >= KINDS_MAX:
-            kind = None
-        if now_s - self._since_s.get(kind, -INTERVAL_S) < INTERVAL_S:
-            self._others[kind] = self._others.get(kind, 0) + 1
-            return None
-        self._since_s[kind] = now_s
-        return self._others.pop(kind, 0)
 
 
 class Faults:

@@ -206,7 +206,7 @@ def kraft_listener(
         },
         "Describe": {ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api)},
     }
-    of_quorum = quorum_handler(api, node, brokers.replication, brokers.clock)
+    of_quorum = quorum_handler(api, node, brokers.replication)
 
     def led(key: int, operation: Operation | None, handle: Handler) -> Handler:
         return _guarded(api, key, operation, handle, lambda: brokers.replication.leads)

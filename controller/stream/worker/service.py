@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
+from controller.access.refusals import LogRateLimiter
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.port import publish
-from controller.engine.decider import LogRateLimiter, place_of, trace_of
+from controller.engine.decider import place_of, trace_of
 from controller.engine.reports import Reports
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background
