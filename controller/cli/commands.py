@@ -41,6 +41,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "brokers": Command("flags", "list live and fenced brokers, with the reason for each state"),
         "settings": Command("flags", "list the settings that decisions depend on"),
         "rules": Command("flags", "show, test, backtest, apply and compare the rules for changes of topics"),
+        "changes": Command("flags", "show who changed what, with the values before and after, newest first"),
         "diff": Command("flags", "compare the cluster at two points in time"),
         "quorum": Command("flags", "show the voters of a KRaft quorum and how far behind they are"),
     },

@@ -38,6 +38,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     _register_topics(commands)
     _register_topic(commands)
     _register_events(commands)
+    _register_changes(commands)
     _register_requests(commands)
     _register_cluster(commands)
     _register_rules(commands)
@@ -263,6 +264,25 @@ def _register_events(commands: Parsers[argparse.ArgumentParser]) -> None:
     common.add_backend(parser, later("reads.events", "events"))
 
 
+def _register_changes(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "changes", description=COMMANDS["changes"].description, epilog="Example: topicwright changes 'pay.*' --since 1h"
+    )
+    what = "only changes of this topic, or of topics that match a pattern such as 'pay.*'"
+    completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
+    what = "only changes by this user, such as User:alice or 'User:a*'"
+    parser.add_argument("--principal", metavar="PATTERN", help=what)
+    common.add_span(parser)
+    common.add_at(parser)
+    _add_limit(parser, "changes")
+    common.add_backend(parser, later("reads.events", "changes"))
+
+
+def _add_limit(parser: argparse.ArgumentParser, things: str) -> None:
+    what = f"maximum number of {things}; default %(default)s"
+    parser.add_argument("--limit", type=count_within(1, LIMIT_MAX), default=LIMIT, metavar="N", help=what)
+
+
 def _type(text: str) -> str:
     known = list(event_types())
     if text not in known:
@@ -281,8 +301,7 @@ def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--host", metavar="ADDRESS", help="only requests from this client address")
     common.add_span(parser)
     common.add_at(parser)
-    of_limit = "maximum number of requests; default %(default)s"
-    parser.add_argument("--limit", type=count_within(1, LIMIT_MAX), default=LIMIT, metavar="N", help=of_limit)
+    _add_limit(parser, "requests")
     common.add_backend(parser, later("reads.topics", "requests"))
 
 

@@ -25,7 +25,7 @@ from controller.policy.loading import checked_file, rules_text
 from projections.text.wording import many
 from projections.views.backtests import BacktestView, RedecideView, RulesTestView
 from projections.views.brokers import BrokersView, BrokerView, RuleView
-from projections.views.events import EventsView, EventView
+from projections.views.events import EventsView, EventView, ValueView
 from projections.views.lines import mark, when, wrapped
 from projections.views.overviews import (
     ClusterDifferenceView,
@@ -35,7 +35,6 @@ from projections.views.overviews import (
     PoliciesView,
     TopicDifferenceView,
     TopicsWhatIfView,
-    ValueView,
     WhatIfView,
 )
 
@@ -95,7 +94,7 @@ def _difference_lines(first: DifferenceView, topics: Sequence[TopicDifferenceVie
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
     if topics:
         yield ""
-        header = ("TOPIC", "CHANGE", "PARTITIONS", "OTHER REPLICAS", "OTHER LEADERS", "OTHER IN SYNC", "CONFIGS")
+        header = ("TOPIC", "CHANGE", "PARTITIONS", "OTHER REPLICAS", "OTHER LEADERS", "OTHER IN SYNC", "BY", "CONFIGS")
         yield from style.table(header, map(_topic_row, topics))
     if first.cluster is not None:
         yield from _cluster_lines(first.cluster, style)
@@ -108,7 +107,8 @@ def _topic_row(one: TopicDifferenceView) -> tuple[object, ...]:
     partitions = before if before == after else f"{before} -> {after}"
     configs = ", ".join(map(_value, one.configs)) or "-"
     change = Marked(one.change, mark(one.change))
-    return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, configs
+    by = ", ".join(dict.fromkeys(each.principal for each in one.changes if each.principal)) or "-"
+    return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, by, configs
 
 
 def _value(one: ValueView) -> str:
