@@ -31,6 +31,8 @@ BACKOFF_S_MAX: Final = 1.0
 """Kafka's reconnect.backoff.ms and reconnect.backoff.max.ms."""
 RESPONSE_BYTES_MAX: Final = 64 << 20
 """A fetch requests at most 8 MB, but a single batch may be larger."""
+PEERS_MAX: Final = 64
+"""The least recently used peer is forgotten first. Voters are few, but over years they change."""
 _API_VERSIONS_VERSION: Final = 3
 API_VERSIONS: Final = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
 OnVersions = Callable[[Address, Mapping[int, int], tuple[SupportedFeatureKey, ...]], None]
@@ -61,9 +63,12 @@ class Peers(Connections):
     async def send(self, address: Address, request: Message, timeout_s: float) -> Message | None:
         """Send a request in the newest common version; returns its response, or None on a failure or timeout."""
         api, (host, port) = _API_OF[type(request)], address
+        self._idle[address] = self._idle.pop(address, [])  # at the end: the dict is in the order of use
+        while len(self._idle) > PEERS_MAX:
+            self._forget(next(iter(self._idle)))
         try:
             async with asyncio.timeout(timeout_s), self.borrowed(address) as connection:
-                version = self._versions[address].get(api.key)
+                version = self._versions.get(address, {}).get(api.key)
                 if version is None:
                     raise ClusterUnreachable(f"{host}:{port} and this release have no common version of {api.name}")
                 response = await connection.call(api.key, version, request, api.response)
@@ -77,6 +82,12 @@ class Peers(Connections):
         if self.failing.pop(address, None) is not None:
             self._on_failure(address, None)
         return response
+
+    def _forget(self, address: Address) -> None:
+        for connection in self._idle.pop(address):
+            connection.close()
+        for known in (self._versions, self._next_try, self.failing):
+            known.pop(address, None)
 
     def _failed(self, address: Address, reason: str) -> None:
         backoff_s = min(max(2 * self._next_try.get(address, (0.0, 0.0))[1], BACKOFF_S), BACKOFF_S_MAX)

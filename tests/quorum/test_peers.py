@@ -19,6 +19,7 @@ from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 from controller.kafka.messages.quorum import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.tls import Tls, TlsSettings
+from controller.quorum import peers as peers_of
 from controller.quorum.peers import BACKOFF_S_MAX, Peers
 from tests.kafka.sasl_users import rules
 from tests.kafka.server.listener import serving
@@ -189,6 +190,17 @@ async def test_a_peer_that_sends_invalid_bytes_is_reported(said: list[bytes], wh
         peers.close()
     assert len(noted.troubles) == 1
     assert why in str(noted.troubles[0])
+
+
+async def test_the_least_recently_used_peer_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_of, "PEERS_MAX", 1)
+    noted = Noted()
+    async with serving({ApiKey.VOTE: _granted}) as one, serving({ApiKey.VOTE: _granted}) as other:
+        peers = noted.peers()
+        for server in (one, other, one):
+            assert await peers.send(("127.0.0.1", server.port), VOTE, PATIENCE_S) is not None
+        assert len(noted.spoken) == 3, "its connection was closed"
+        peers.close()
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
