@@ -51,14 +51,10 @@ class CommandsMissing(LogCorrupted):
     """Undecided commands were deleted."""
 
 
-Lead = Callable[[WorkerContext, PartitionState, Callable[[], Transport], Callable[[str], None]], PartitionLeader]
-"""Starts the owner tasks of a claimed partition; the arguments are those of `PartitionLeader`."""
-
-
 class Engine:
     """Owns the claimed partitions: decides and commits their commands."""
 
-    def __init__(self, context: WorkerContext, lead: Lead = PartitionLeader) -> None:
+    def __init__(self, context: WorkerContext, lead: Callable[..., PartitionLeader] = PartitionLeader) -> None:
         self.context = context
         self._lead = lead
         self.leaders: dict[int, PartitionLeader] = {}
