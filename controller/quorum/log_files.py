@@ -16,6 +16,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -58,6 +59,11 @@ class FilePart(NamedTuple):
                     raise BrokenBatch(f"{self.path}, byte {at}: not a complete batch")
                 yield from decode_batches(whole, str(self.path))
                 at, size = at + len(whole), _PIECE_BYTES if whole else 2 * size
+
+
+def batches_of(parts: Iterable[FilePart]) -> Iterator[RecordBatch]:
+    """The batches of several parts, in order. Raises BrokenBatch and OSError."""
+    return chain.from_iterable(each.batches() for each in parts)
 
 
 class Segment:

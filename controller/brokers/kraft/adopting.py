@@ -28,7 +28,7 @@ from controller.brokers.kraft.importing_cluster import EventCollector, Imported
 from controller.brokers.kraft.membership import controller_record
 from controller.brokers.kraft.projector import MARK, MetadataMark, ProtocolIds, acl_keys
 from controller.machine.state import QuorumLeader
-from controller.quorum.features import limits, read_registered, unsupported_feature, without_limits
+from controller.quorum.features import fold, limits, unsupported_feature, without_limits
 from controller.quorum.files import SEGMENT, QuorumFiles
 from controller.quorum.folder import (
     LOCK,
@@ -61,7 +61,7 @@ from controller.quorum.log.batches import (
 from controller.quorum.log.image import MetadataImage, RecordMismatch
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, encode_record
 from controller.quorum.log.record_kinds import Author
-from controller.quorum.log_files import CHECKPOINT
+from controller.quorum.log_files import CHECKPOINT, batches_of
 from controller.quorum.raft.log import QuorumState, SnapshotId
 from events import catalog
 from events.files import sync_folder
@@ -345,7 +345,7 @@ def write_folder(
 def clear_removed_controllers(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
     """Clear the supported feature ranges that removed controllers registered, so that they do not block upgrades.
     The node must be the only voter of the log. Returns their ids. Raises MalformedRecord, BrokenBatch, OSError."""
-    registered = read_registered((*files.newest_snapshot(), *files.since_snapshot(files.end)))
+    registered = fold({}, batches_of((*files.newest_snapshot(), *files.since_snapshot(files.end))))
     left = {node_id: found for node_id, each in registered.items() if node_id != me and (found := limits(each, ()))}
     if left:
         freed = (controller_record(without_limits(node_id, found)) for node_id, found in left.items())
