@@ -19,8 +19,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
-from controller.brokers.kraft import kafka_folder
-from controller.brokers.kraft.adopting import COMMAND, Adopted, adopted
+from controller.brokers.kraft.adopting import (
+    COMMAND,
+    HAND_BACK,
+    Adopted,
+    KafkaFolder,
+    adopted,
+    clear_removed_controllers,
+    copy_metadata_log,
+    read_folder,
+    refuse_if_in_use,
+    write_folder,
+)
 from controller.brokers.kraft.kraft_brokers import UnreadableConfigs
 from controller.cli.arguments import DONE
 from controller.cli.folder import NO_LOG
@@ -46,8 +56,8 @@ from projections.text.wording import many
 
 def adopt(options: argparse.Namespace) -> int:
     """Take over a cluster from Kafka's controller, whose metadata folder is copied; returns the exit code."""
-    folder = kafka_folder.read_folder(options.source, ignore_torn_tail=options.cut_torn_tail)
-    kafka_folder.refuse_if_in_use(folder.path)
+    folder = read_folder(options.source, ignore_torn_tail=options.cut_torn_tail)
+    refuse_if_in_use(folder.path)
     _check_cluster(folder, options.cluster_id)
     taken = adopted(folder, _request_id("adopt"))
     if taken.quorum.node_id != folder.node_id:
@@ -61,7 +71,7 @@ def adopt(options: argparse.Namespace) -> int:
 
 def restore(options: argparse.Namespace) -> int:
     """Rebuild a lost controller from a broker's copy of the metadata log; returns the exit code."""
-    folders = [kafka_folder.read_folder(source, ignore_torn_tail=options.cut_torn_tail) for source in options.sources]
+    folders = [read_folder(source, ignore_torn_tail=options.cut_torn_tail) for source in options.sources]
     for each in folders:
         _check_cluster(each, options.cluster_id or folders[0].cluster_id)
     folder = max(folders, key=lambda each: (each.epoch, each.end_offset))
@@ -84,8 +94,8 @@ def handback(options: argparse.Namespace) -> int:
         opened = NodeFolder(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
         with closing(opened) as node, closing(QuorumFiles(node.partition)) as files:
             _check_alone(options.data, files, quorum)
-            left = kafka_folder.clear_removed_controllers(files, quorum.node_id, wall_ms())
-            kafka_folder.write_folder(
+            left = clear_removed_controllers(files, quorum.node_id, wall_ms())
+            write_folder(
                 options.to,
                 node,
                 files,
@@ -120,19 +130,19 @@ def _record_handback(log: EventLog, folder: Path, files: QuorumFiles) -> None:
     the same brokers. This is durable before the folder is written; after a crash the same command resumes.
     """
     event = MetadataHandedBack(str(folder), files.last_epoch, files.end)
-    _write(log, Cause(kafka_folder.HAND_BACK, _request_id("handback")), (event,), {})
+    _write(log, Cause(HAND_BACK, _request_id("handback")), (event,), {})
 
 
-def _check_cluster(folder: kafka_folder.KafkaFolder, cluster_id: str | None) -> None:
+def _check_cluster(folder: KafkaFolder, cluster_id: str | None) -> None:
     if cluster_id is not None and folder.cluster_id != cluster_id:
         raise FolderError(f"{folder.path} belongs to cluster {folder.cluster_id}, not to {cluster_id}")
 
 
-def _take(options: argparse.Namespace, folder: kafka_folder.KafkaFolder, taken: Adopted) -> None:
+def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
     with closing(RocksDbLog(options.data, cluster_id=folder.cluster_id)) as log:
         if log.next_offset:
             raise FolderError(f"{options.data} already has a log of {log.next_offset} events: name an empty folder")
-        kafka_folder.copy_metadata_log(folder, options.data, taken.quorum)
+        copy_metadata_log(folder, options.data, taken.quorum)
         settings = SettingsChanged(load_settings().decision_settings(), RELEASE)
         _write(log, Cause(COMMAND, taken.request_id), (settings, *taken.events), taken.state)
     _report_adopted(options, folder, taken)
@@ -147,7 +157,7 @@ def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[b
     log.flush()
 
 
-def _report_adopted(options: argparse.Namespace, folder: kafka_folder.KafkaFolder, taken: Adopted) -> None:
+def _report_adopted(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
     image, quorum = taken.image, taken.quorum
     counts = (
         (len(image.all(TopicRecord)), "topic"),
