@@ -125,7 +125,9 @@ async def test_a_timeline_has_changes_refusals_offline_partitions_and_fenced_bro
     await one.create("b", num_partitions=1)
     for broker in (1, 2, 3):
         await one.request("POST", f"/v1/simulated/brokers/{broker}/stop")
-    await one.until(lambda: one.api.store.durable_tallies.health.offline == 4)
+        await one.live(*range(broker + 1, 4))
+        await one.until(one.controller.is_reconciled)
+    assert one.api.store.durable_tallies.health.offline == 4
     await one.request("DELETE", "/v1/topics/a")
     (whole,) = (await one.get("/v1/timeline?spans=1"))["spans"]
     assert (whole["changes"], whole["refused"], whole["fenced"]) == (4, 1, [1, 2, 3]), "settings, two creates, a delete"

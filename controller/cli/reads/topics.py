@@ -118,13 +118,13 @@ def _patch(options: argparse.Namespace, backend: Backend, body: dict[str, object
         before = None
     dry = "true" if options.dry_run else None
     after = backend.send("PATCH", "/topics", AlteredView, options.name, body, validate_only=dry)
-    told = []
+    changes: list[str] = []
     if before is not None:
         counts = [[("partitions", str(one.num_partitions))] for one in (before, after)]
         values = changed(before.configs.items(), after.configs.items()) + changed(*counts)
-        told = [f"  {name}: {unset(old)} -> {unset(new)}" for name, old, new in values] or ["  nothing"]
+        changes = [f"  {name}: {unset(old)} -> {unset(new)}" for name, old, new in values] or ["  nothing"]
     heading = f"{after.name} {'would change' if after.validate_only else 'is changed'}:"
-    return show(options, after, lambda _: [heading, *told], lambda: [after.name])
+    return show(options, after, lambda _: [heading, *changes], lambda: [after.name])
 
 
 _CHANGES: Final = {
