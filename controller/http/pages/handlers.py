@@ -23,6 +23,7 @@ from controller.http.errors import HttpRequest, Refused, answer_error, invalid
 from controller.http.pages.frame import AGO, flags
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.requests import At, Cursor, From, Limit, To, body_of, caller_of, read_form
+from controller.machine.configs.topic_configs import BY_NAME
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
 from events.logs.tree_heads import Head
@@ -152,6 +153,7 @@ async def topic_page(
         folded=folded,
         shown_max=PARTITIONS_MAX,
         configs=configs,
+        documented=BY_NAME,
         history=history,
         may=may,
         deletable=may["Delete"] or site.allows(request, "Delete"),
