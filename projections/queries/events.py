@@ -23,7 +23,7 @@ from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_PAUSE
 from projections.queries.query import Ends, Queries, Query
-from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_point_in_time, time_at
+from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, parse_point_in_time, time_at
 from projections.text.wording import event_text
 from projections.views.events import (
     EventGroupView,
@@ -33,6 +33,7 @@ from projections.views.events import (
     TopicTimelineView,
     event_view,
 )
+from projections.views.view import times, view_of
 
 DIGITS = len(str(OFFSET_END))
 BYTES_PER_PAGE = 4 << 20
@@ -291,15 +292,15 @@ def spans(query: Queries, start: Ends, end: Ends, count: int) -> tuple[SpanView,
     A binary search finds each boundary: about twenty reads, whatever the size of the log.
     """
     parts = [(part.log, low, high) for part, low, high in zip(query.parts, start, end, strict=True)]
-    times = [time for log, low, high in parts if low < high for time in (time_at(log, low + 1), time_at(log, high))]
-    known = [time for time in times if time is not None]
+    stamps = [time for log, low, high in parts if low < high for time in (time_at(log, low + 1), time_at(log, high))]
+    known = [time for time in stamps if time is not None]
     if not known:
         return ()
     first, last = min(known), max(known) + 1
     edges = sorted({first + (last - first) * number // count for number in range(count + 1)})
     passed = [sum(max(low, min(_end_before(log, edge), high)) - low for log, low, high in parts) for edge in edges]
     return tuple(
-        SpanView(start_at=iso(low), start_at_ms=low, end_at=iso(high), end_at_ms=high, events=after - before)
+        SpanView(events=after - before, **times(start=low, end=high))
         for (low, high), (before, after) in zip(pairwise(edges), pairwise(passed), strict=True)
     )
 
@@ -352,15 +353,14 @@ def grouped(records: Iterable[Recorded]) -> list[tuple[str, list[Recorded]]]:
 def _group(cause: str, records: Sequence[Recorded]) -> EventGroupView:
     first, last = records[0], records[-1]
     who = next((record.event for record in records if hasattr(record.event, "principal")), None)
-    return EventGroupView(
+    return view_of(
+        EventGroupView,
+        first,
         cause=cause,
         command=first.cause.command,
         principal=getattr(who, "principal", None),
         client_id=getattr(who, "client_id", None),
-        at=iso(first.at_ms),
-        at_ms=first.at_ms,
-        until_at=iso(last.at_ms),
-        until_at_ms=last.at_ms,
+        **times(until=last.at_ms),
         first_offset=first.offset,
         last_offset=last.offset,
         num_events=len(records),

@@ -76,11 +76,14 @@ def _delete(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _alter(options: argparse.Namespace, backend: Backend) -> int:
-    if not options.config and not options.delete_config:
+    if options.action == "grow":
+        body: dict[str, object] = {"num_partitions": options.partitions}
+    elif options.config or options.delete_config:
+        _check_known(options.delete_config, options, backend)
+        body = {"configs": {**dict(options.config), **dict.fromkeys(options.delete_config)}}
+    else:
         raise common.Misuse("nothing to change: give --config KEY=VALUE or --delete-config KEY")
-    _check_known(options.delete_config, options, backend)
-    configs = {**dict(options.config), **dict.fromkeys(options.delete_config)}
-    backend.send("PATCH", "/topics", dict[str, object], options.name, {"configs": configs})
+    backend.send("PATCH", "/topics", dict[str, object], options.name, body)
     return _show_topic(options, backend)
 
 
@@ -96,17 +99,11 @@ def _check_known(names: list[str], options: argparse.Namespace, backend: Backend
                 raise common.Misuse(f"--delete-config {name}: there is no such topic config{suggestion(name, BY_NAME)}")
 
 
-def _grow(options: argparse.Namespace, backend: Backend) -> int:
-    body = {"num_partitions": options.partitions}
-    backend.send("PATCH", "/topics", dict[str, object], options.name, body)
-    return _show_topic(options, backend)
-
-
 _CHANGES: Final = {
     "create": (_create, "is refused"),
     "delete": (_delete, "is not deleted"),
     "alter": (_alter, "is not changed"),
-    "grow": (_grow, "is not changed"),
+    "grow": (_alter, "is not changed"),
 }
 
 
