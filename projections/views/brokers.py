@@ -14,8 +14,7 @@ from controller.machine.rules.rule import Rule, RulesError
 from events import catalog
 from events.catalog import Recorded
 from events.names import BrokerId
-from projections.text.points_in_time import iso
-from projections.views.view import AsOfView, view_of
+from projections.views.view import AsOfView, times, view_of
 
 
 class EndpointView(msgspec.Struct, frozen=True, gc=False):
@@ -108,8 +107,8 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
         case catalog.SettingsChanged() as event:
             return replace(row, settings=event.settings, release=event.release)
         case catalog.RulesApplied() as event:
-            at = {"applied_at": iso(record.at_ms), "applied_at_ms": record.at_ms}
-            return replace(row, rules=view_of(RulesVersionView, event, **at, offset=record.offset))
+            version = view_of(RulesVersionView, event, offset=record.offset, **times(applied=record.at_ms))
+            return replace(row, rules=version)
         case event if concerns_topic(event):
             raise CannotApply(record, "it concerns no broker and no setting")
         case _:
@@ -117,21 +116,10 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
 
 
 def _registered(record: Recorded, event: catalog.BrokerRegistered) -> BrokerView:
-    at = iso(record.at_ms)
-    return BrokerView(
-        broker_id=event.broker_id,
-        fenced=True,
-        rack=event.rack,
-        endpoints=tuple(view_of(EndpointView, one) for one in event.endpoints),
-        broker_epoch=event.broker_epoch,
-        incarnation=event.incarnation,
-        registered_at=at,
-        registered_at_ms=record.at_ms,
-        changed_at=at,
-        changed_at_ms=record.at_ms,
-        changed_offset=record.offset,
-        reason="registered",
-    )
+    endpoints = tuple(view_of(EndpointView, one) for one in event.endpoints)
+    state = {"fenced": True, "leaving": False, "cordoned": False, "reason": "registered"}
+    at = times(registered=record.at_ms, changed=record.at_ms)
+    return view_of(BrokerView, event, endpoints=endpoints, changed_offset=record.offset, **state, **at)
 
 
 def _known(row: ClusterRow, record: Recorded, broker_id: BrokerId) -> BrokerView:
@@ -142,7 +130,7 @@ def _known(row: ClusterRow, record: Recorded, broker_id: BrokerId) -> BrokerView
 
 
 def _changed(row: ClusterRow, record: Recorded, broker_id: BrokerId, reason: str, **changes: bool) -> ClusterRow:
-    newest = {"changed_at": iso(record.at_ms), "changed_at_ms": record.at_ms, "changed_offset": record.offset}
+    newest = {"changed_offset": record.offset, **times(changed=record.at_ms)}
     return _with(row, replace(_known(row, record, broker_id), reason=reason, **newest, **changes))
 
 

@@ -121,14 +121,13 @@ FOLD_SHOWN_MAX = 3
 
 def folds(chain: ExplanationView) -> Iterator[tuple[int, Sequence[StepView]]]:
     """Consecutive steps of one type with the same cause, with the number of steps before them. None spans the gap."""
-    numbered = enumerate(chain.steps)
-    for _, some in groupby(numbered, lambda one: _fold_key(chain, *one)):
+
+    def key(one: tuple[int, StepView]) -> tuple[object, ...]:
+        return one[1].event, one[1].because or one[1].cause, bool(chain.omitted) and one[0] < STEPS_BEFORE_GAP
+
+    for _, some in groupby(enumerate(chain.steps), key):
         fold = tuple(some)
         yield fold[0][0], tuple(step for _, step in fold)
-
-
-def _fold_key(chain: ExplanationView, number: int, step: StepView) -> tuple[object, ...]:
-    return step.event, step.because or step.cause, bool(chain.omitted) and number < STEPS_BEFORE_GAP
 
 
 TEXT_MIN = 30

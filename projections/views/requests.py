@@ -18,10 +18,9 @@ from events.catalog import Recorded
 from events.external_decision import FOLLOW, external_decision
 from events.names import TopicName
 from projections.text.names import RequestStatus, error_name, topic_id_text
-from projections.text.points_in_time import iso
 from projections.text.wording import change_text, create_text
 from projections.views.topics import PolicyView, policy_view
-from projections.views.view import AsOfView, maybe_iso
+from projections.views.view import AsOfView, times
 
 
 class RequestedView(msgspec.Struct, frozen=True):
@@ -144,12 +143,9 @@ def _header(record: Recorded) -> RequestView:
         principal=who[0],
         client_id=who[1],
         host=who[2],
-        requested_at=iso(record.at_ms),
-        requested_at_ms=record.at_ms,
         requested_offset=record.offset,
         timeout_ms=timeout_ms,
-        deadline_at=maybe_iso(deadline_ms),
-        deadline_at_ms=deadline_ms,
+        **times(requested=record.at_ms, deadline=deadline_ms),
     )
 
 
@@ -187,15 +183,8 @@ def fold_request_topic(view: RequestTopicView | None, record: Recorded) -> Reque
 
 
 def _answered(view: RequestTopicView, record: Recorded, code: int, message: str) -> RequestTopicView:
-    return replace(
-        view,
-        offset=record.offset,
-        error=error_name(code),
-        code=code,
-        message=message,
-        answered_at=iso(record.at_ms),
-        answered_at_ms=record.at_ms,
-    )
+    answered = {"error": error_name(code), "code": code, "message": message, **times(answered=record.at_ms)}
+    return replace(view, offset=record.offset, **answered)
 
 
 def _changed(record: Recorded, event: Any) -> RequestTopicView:

@@ -7,7 +7,7 @@ ISO-8601 in UTC, and under `…_ms` in ms since the epoch.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,6 +31,12 @@ def view_of(kind: type[_View], source: object, /, **given: object) -> _View:
             is_time = name == "at" or name.endswith("_at")
             given[name] = maybe_iso(getattr(source, f"{name}_ms")) if is_time else getattr(source, name)
     return kind(**given)
+
+
+def times(**at_ms: int | None) -> dict[str, Any]:
+    """The fields of some times, given by their names without the ending: `…_at` as text, and `…_at_ms`."""
+    texts = {f"{name}_at": maybe_iso(time) for name, time in at_ms.items()}
+    return {**texts, **{f"{name}_at_ms": time for name, time in at_ms.items()}}
 
 
 class AsOfView(msgspec.Struct, frozen=True, omit_defaults=True):

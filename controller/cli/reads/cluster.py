@@ -63,8 +63,13 @@ def settings(options: argparse.Namespace, backend: Backend) -> int:
     if not chosen:
         known = ", ".join(sorted(answer.settings)) or "none"
         return print_error(f"no setting matches {options.key!r}; there are: {known}", NEGATIVE)
+    decided = f"Decided by release {answer.release or '-'},{when(answer.as_of)}"
+
+    def lines(style: Style) -> list[str]:
+        return [decided, "", *style.table(("SETTING", "VALUE"), sorted(chosen.items()))]
+
     view = {"settings": chosen, "release": answer.release, "as_of": answer.as_of}
-    return show(options, view, lambda style: _setting_lines(answer, chosen, style), lambda: sorted(chosen))
+    return show(options, view, lines, lambda: sorted(chosen))
 
 
 def diff(options: argparse.Namespace, backend: Backend) -> int:
@@ -204,12 +209,6 @@ def _broker_row(one: BrokerView, wide: bool) -> tuple[object, ...]:
     listeners = ",".join(f"{each.name}://{each.host}:{each.port}" for each in one.endpoints) or "-"
     row = (one.broker_id, state, one.changed_at, one.reason, one.rack or "-", listeners)
     return (*row, one.broker_epoch, one.registered_at, one.incarnation) if wide else row
-
-
-def _setting_lines(answer: BrokersView, matching: dict[str, str], style: Style) -> Iterator[str]:
-    yield f"Decided by release {answer.release or '-'},{when(answer.as_of)}"
-    yield ""
-    yield from style.table(("SETTING", "VALUE"), sorted(matching.items()))
 
 
 # --- rules

@@ -87,11 +87,14 @@ def _delete(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _alter(options: argparse.Namespace, backend: Backend) -> int:
-    if not options.config and not options.delete_config:
+    if options.action == "grow":
+        body: dict[str, object] = {"num_partitions": options.partitions}
+    elif options.config or options.delete_config:
+        _check_known(options.delete_config, options, backend)
+        body = {"configs": {**dict(options.config), **dict.fromkeys(options.delete_config)}}
+    else:
         raise common.Misuse("nothing to change: give --config KEY=VALUE or --delete-config KEY")
-    _check_known(options.delete_config, options, backend)
-    configs = {**dict(options.config), **dict.fromkeys(options.delete_config)}
-    return _patch(options, backend, {"configs": configs})
+    return _patch(options, backend, body)
 
 
 def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
@@ -104,10 +107,6 @@ def _check_known(names: list[str], options: argparse.Namespace, backend: Backend
         for name in unknown:
             if name not in of_topic:
                 raise common.Misuse(f"--delete-config {name}: there is no such topic config{suggestion(name, BY_NAME)}")
-
-
-def _grow(options: argparse.Namespace, backend: Backend) -> int:
-    return _patch(options, backend, {"num_partitions": options.partitions})
 
 
 def _patch(options: argparse.Namespace, backend: Backend, body: dict[str, object]) -> int:
@@ -131,7 +130,7 @@ _CHANGES: Final = {
     "create": (_create, "is refused"),
     "delete": (_delete, "is not deleted"),
     "alter": (_alter, "is not changed"),
-    "grow": (_grow, "is not changed"),
+    "grow": (_alter, "is not changed"),
 }
 
 
