@@ -6,6 +6,7 @@ import asyncio
 import html
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,74 @@ async def test_a_backtest_that_takes_too_long_or_fails(stored: Service, monkeypa
     monkeypatch.setattr(rules, "_MODULE", "tests.http.no_such_module")
     answer = await stored.client.post("/v1/rules/backtest", json={"text": SMALL})
     assert (answer.status_code, answer.json()["message"]) == (500, "the trial failed; the service's log has the cause")
+
+
+FAILING = "[[rule]]\nname = 'halves'\ncheck = '100 / (partitions - 2) > 0'\nmessage = 'odd'\n"
+EXPIRING = """[[rule]]
+name = "small"
+partitions = {{ max = 3 }}
+
+[[rule.exception]]
+topics = "big.*"
+reason = "moves"
+until = {}
+"""
+UNACCEPTABLE = (
+    ("[[rule]]\nname = 'a'\npartitions = 3\n[[rule]]\nname = 'b'\npartitions = 5\n",
+     "line 4: rule 'b': contradicts other rules, which allow 3 for partitions, not 5"),
+    ("[[rule]]\nname = 'a'\ncheck = 'config.all(a, config.all(b, config.all(c, true)))'\n",
+     "line 3: rule 'a': check = 'config.all(a, config.all(b, config.all(c, true)))': has 3 macros"),
+    ("[[rule]]\nname = 'a'\ncheck = 'a.b'\n", "line 3: rule 'a': check = 'a.b': unknown variable 'a'"),
+)  # fmt: skip
+
+
+async def test_contradicting_and_unbounded_rules_are_not_applied(one: Service) -> None:
+    for text, words in UNACCEPTABLE:
+        answer = await one.client.post("/v1/rules", json={"text": text})
+        assert (answer.status_code, answer.json()["error"], words in answer.text) == (400, "INVALID_CONFIG", True)
+    assert (await one.get("/v1/policies"))["version"] is None
+
+
+async def test_expressions_that_fail_are_refused_or_recorded_and_counted(one: Service) -> None:
+    async def failures() -> float:
+        metrics = (await one.client.get("/metrics")).text
+        return float(metrics.partition("\ntopicwright_rules_failed_total ")[2].partition("\n")[0])
+
+    await one.request("POST", "/v1/rules", json={"text": FAILING})
+    await one.create("three", num_partitions=3)
+    for name in ("a", "b"):
+        refused = await one.client.post("/v1/topics", json={"name": name, "num_partitions": 2})
+        assert (refused.status_code, "` failed: " in refused.json()["message"]) == (403, True), refused.text
+    assert await failures() == 2
+    assert "policy:rules/halves:failed" in await page(one, "/policies")
+    await one.request("POST", "/v1/rules", json={"text": f"{FAILING}fail = 'open'\n"})
+    await one.create("two", num_partitions=2)
+    assert await failures() == 3
+    assert "policy:rules/halves:failed" in await page(one, "/explain/two")
+
+
+async def test_exceptions_end_after_their_day(one: Service) -> None:
+    for until, codes in (("2020-01-01", (403, 403)), ("2999-01-01", (201, 403))):
+        await one.request("POST", "/v1/rules", json={"text": EXPIRING.format(until)})
+        for name, code in zip(("big.a", "small.a"), codes, strict=True):
+            await one.create(name, code, num_partitions=9)
+        (rule,) = (await one.get("/v1/policies"))["rules"]
+        assert [each["is_expired"] for each in rule["exceptions"]] == [until == "2020-01-01"]
+
+
+async def test_rules_applied_at_once_get_versions_in_order_or_a_conflict(one: Service) -> None:
+    def apply(number: int, **after: int) -> Any:
+        return one.client.post("/v1/rules", json={"text": f"{SMALL}# {number}", **after})
+
+    both = await asyncio.gather(*(apply(number, after=0) for number in range(4)))
+    assert sorted(each.status_code for each in both) == [200, 409, 409, 409]
+    lost = next(each.json() for each in both if each.status_code == 409)
+    assert lost["message"] == "Version 1 of the rules was applied meanwhile, after version 0."
+    both = await asyncio.gather(*(apply(number) for number in range(4, 8)))
+    assert sorted(each.json()["number"] for each in both) == [2, 3, 4, 5]
+    newest = (await one.get("/v1/policies"))["version"]
+    (last,) = [number for number, each in enumerate(both, 4) if each.json()["number"] == 5]
+    assert (newest["number"], newest["text"]) == (5, f"{SMALL}# {last}")
 
 
 async def test_backtests_need_describe_and_applying_needs_alter() -> None:

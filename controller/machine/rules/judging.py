@@ -27,7 +27,7 @@ from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import Rules, read_rules
-from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts
+from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
 from events import catalog
 from events.errors import shortened
@@ -45,6 +45,8 @@ KIND_OF: Mapping[type, Kind] = {
 """The commands that rules judge."""
 DEFAULTS_TRIED_MAX = 50_000
 """Pairs of a topic and a default that one request may compare: this takes 50 ms at most."""
+FAILED = ":failed"
+"""Follows the name of a rule in the log if its expression failed."""
 RECORDED_CHARS_MAX = 50_000
 """Characters of all messages about one change: they are one event, which must fit in a record of a Kafka topic."""
 
@@ -80,18 +82,20 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     variables = _variables(change)
     before = change.before
     unchanged = None if before is None else _variables(replace(change, after=before))
-    violations: list[tuple[Rule, str]] = []
+    violations: list[tuple[Rule, Violation]] = []
     for rule in rules:
-        message = rule.violation(change, variables, unchanged)
-        if message is not None:
-            violations.append((rule, shortened(message, catalog.MESSAGE_CHARS_MAX)))
+        found = rule.violation(change, variables, unchanged)
+        if found is not None:
+            violations.append((rule, found))
     if not violations:
         return ALLOWED
+    violations.sort(key=lambda one: not one[1].failed)  # the first one names the refusal in the log
     chars_max = min(catalog.MESSAGE_CHARS_MAX, RECORDED_CHARS_MAX // len(violations))
     broken: dict[str, list[catalog.Observation]] = {mode: [] for mode in MODES}
-    for rule, text in violations:
-        mode = "observe" if change.kind == "discovered" else rule.mode
-        broken[mode].append(catalog.Observation(f"policy:rules/{rule.name}", shortened(text, chars_max)))
+    for rule, found in violations:
+        mode = "observe" if change.kind == "discovered" or (found.failed and rule.is_open) else rule.mode
+        name = f"policy:rules/{rule.name}{FAILED if found.failed else ''}"
+        broken[mode].append(catalog.Observation(name, shortened(found.message, chars_max)))
     return Judgement(*map(tuple, broken.values()))
 
 
@@ -303,9 +307,9 @@ def wrong_defaults(rules: Rules, at_ms: int) -> Iterator[str]:
                     change = Change(
                         kind="create", topic=topic, before=None, after=after, principal=principal, at_ms=at_ms
                     )
-                    message = values.violation(change, _variables(change), None)
-                    if message is not None:
-                        yield f"default '{default.name}' for topic {topic} of {principal}: {message}"
+                    found = values.violation(change, _variables(change), None)
+                    if found is not None:
+                        yield f"default '{default.name}' for topic {topic} of {principal}: {found.message}"
                         break
 
 

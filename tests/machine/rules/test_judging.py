@@ -310,7 +310,14 @@ def test_a_failing_rule_expression_refuses_unless_fail_open() -> None:
     rig = ready(rule)
     assert refusal(create(rig, "a")).startswith("rule 'r': `before.partitions > 0` failed: No such overload")
     assert refusal(create(ready("[[rule]]\nname = 'r'\ncheck = 'partitions'"), "a")).endswith("not true or false")
-    assert not create(ready(rule + "fail = 'open'"), "a").refusal
+    assert create(rig, "b").refusal.rule == "policy:rules/r:failed"  # type: ignore[union-attr]
+    opened = create(ready(rule + "fail = 'open'\nmessage = 'not seen'"), "a")
+    assert not opened.refusal
+    (observed,) = opened.events[-1].observed  # type: ignore[union-attr]
+    assert observed.rule == "policy:rules/r:failed"
+    assert observed.message.startswith("rule 'r': `before.partitions > 0` failed: No such overload")
+    both = create(ready(rule + "fail = 'open'\npartitions = 1"), "a", partitions=2)
+    assert (both.refusal.rule, "failed" in both.refusal.message) == ("policy:rules/r", False)  # type: ignore[union-attr]
 
 
 def test_applying_changed_rules_increments_their_version() -> None:

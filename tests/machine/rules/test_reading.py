@@ -256,3 +256,32 @@ def test_the_calls_of_matches_in_all_expressions_are_bounded() -> None:
     with pytest.raises(RulesError, match="the expressions call matches 27 times; allowed: at most 25"):
         read_rules("".join(one.format(number) for number in range(9)))
     assert read_rules("".join(one.format(number) for number in range(8)))
+
+
+CONTRADICTIONS = """
+partitions = { max = 3 } | partitions = 5 | which allow at most 3 for partitions, not 5
+configs = { 'retention.ms' = -1 } | configs = { 'retention.ms' = { max = 5 } } | which allow '-1' for retention.ms, not at most 5
+configs = { 'cleanup.policy' = ['delete', 'compact'] } | configs = { 'cleanup.policy' = 'compact,delete' } | allow 'delete' or 'compact'
+required_configs = ['retention.ms'] | forbidden_configs = ['retention.ms'] | which allow 'true' for 'retention.ms is set', not 'false'
+topics = 'pay.*'; replication_factor = 2 | replication_factor = 3 | line 1: rule 'a': contradicts other rules, which allow 3
+topics = 'pay.*'; partitions = 2 | topics = 'pay.*'; partitions = 3 | which allow 2 for partitions
+topics = 'pay.*'; partitions = 2 | topics = 'web.*'; partitions = 3 |
+except_topics = 'pay.*'; partitions = 2 | topics = 'pay.*'; partitions = 3 |
+partitions = { min = 1, max = 5 } | partitions = { min = 5 } |
+mode = 'warn'; partitions = 1 | partitions = 2 |
+on = 'grow'; partitions = 1 | partitions = 2 |
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("row", CONTRADICTIONS.strip().splitlines())
+def test_rules_that_no_topic_can_satisfy_together_are_rejected(row: str) -> None:
+    *rules, problem = (part.strip().replace("; ", "\n") for part in row.split("|"))
+    text = "".join(f"[[rule]]\nname = '{name}'\n{keys}\n" for name, keys in zip("ab", rules, strict=True))
+    if not problem:
+        assert len(read_rules(text).rules) == 2
+        return
+    with pytest.raises(RulesError, match=re.escape(problem)):
+        read_rules(text)
+    assert len(read_rules(f"mode = 'observe'\n{text}").rules) == 2
+    exception = "[[rule.exception]]\ntopics = 'x'\nreason = 'r'\nuntil = 2030-01-01\n"
+    assert len(read_rules(text + exception).rules) == 2
