@@ -258,3 +258,37 @@ async def test_a_refused_form_has_the_error_and_its_input(one: Service) -> None:
         assert 'aria-describedby="rules-error"' in refused.text
     assert (await send(one, "/policies", 403, token="x", do="apply", text=SMALL)).status_code == 403
     assert (await one.get("/v1/policies"))["version"] is None
+
+
+async def test_every_read_of_the_past_uses_the_rules_of_that_time(stored: Service) -> None:
+    """Version 1 allows four partitions and version 2 three; each refuses a topic with one more."""
+    texts = [f"[[rule]]\nname = 'most'\npartitions = {{ max = {most} }}\n" for most in (4, 3)]
+    offsets = []
+    for most, text in zip((4, 3), texts, strict=True):
+        await stored.request("POST", "/v1/rules", json={"text": text})
+        offsets.append((await stored.get("/v1/policies"))["version"]["offset"])
+        for partitions in (most, most + 1):
+            code = 201 if partitions == most else 403
+            await stored.create(f"of{most}.with{partitions}", code, num_partitions=partitions)
+    end = (await stored.get("/v1/policies"))["as_of"]["offset"]
+    one, two = offsets
+    for at, text in ((one - 1, None), (one, texts[0]), (two - 1, texts[0]), (two, texts[1]), (end, texts[1])):
+        shown = await stored.get(f"/v1/policies?at={at}")
+        assert (shown["version"] and shown["version"]["text"]) == text
+        assert [each["definition"] for each in shown["rules"]] == (
+            [] if text is None else [{"partitions": f"max: {text[-4]}"}]
+        )
+    changes = await stored.get(f"/v1/diff?from={one}&to={end}")
+    assert [event["fields"]["number"] for event in changes["cluster"]["changes"]] == [2]
+    for number, most in ((1, 4), (2, 3)):
+        name = f"of{most}.with{most + 1}"
+        missing = await stored.get(f"/v1/topics/{name}", 404)
+        assert f"partitions is {most + 1}, allowed is at most {most}" in missing["message"]
+        explained = await stored.get(f"/v1/explain/{name}?at={end}")
+        (because,) = {step["because"] for step in explained["steps"] if step["event"] == "CreateRejected"}
+        assert f" applies version {number} of the rules, sha256 " in because
+        assert because.endswith(f" at offset {offsets[number - 1]}")
+    again = await stored.request("POST", "/v1/rules/redecide", json={"since": str(one)})
+    assert (again["requests"], again["otherwise"]) == (4, 0)
+    tried = await stored.request("POST", "/v1/rules/backtest", json={"text": texts[1], "since": str(one)})
+    assert [each["topic"] for group in tried["groups"] for each in group["requests"]] == ["of4.with4"]
