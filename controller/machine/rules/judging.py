@@ -26,7 +26,7 @@ from controller.machine.configs.values import Bad, Value
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
-from controller.machine.rules.reading import Rules, read_rules
+from controller.machine.rules.reading import Rules, new_rules, read_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
 from events import catalog
@@ -275,7 +275,7 @@ def apply_rules(state: State, command: ApplyRules) -> Decision:
         return _answered(command, number, ErrorCode.INVALID_UPDATE_VERSION, message)
     try:
         if command.text:
-            read_rules(command.text)
+            new_rules(command.text)
     except RulesError as error:
         return _answered(command, number, ErrorCode.INVALID_CONFIG, str(error))
     digest = sha256(command.text.encode()).hexdigest()

@@ -78,9 +78,18 @@ class Rules(msgspec.Struct, frozen=True):
     examples: tuple[Example, ...] = ()
 
 
+def new_rules(text: str) -> Rules:
+    """Reads rules to apply, whose patterns together must be fast, so that a decision does not block the event loop.
+    Recorded rules are not measured again: RE2 of another release may measure otherwise, and every voter must use the
+    same rules. Raises RulesError."""
+    rules = read_rules(text)
+    _check_cost(rules.rules)
+    return rules
+
+
 @lru_cache(maxsize=16)
 def read_rules(text: str) -> Rules:
-    """Reads rules. Raises RulesError."""
+    """Reads recorded rules; use `new_rules` for others. Raises RulesError."""
     if len(text.encode("utf-8", "replace")) > BYTES_MAX:
         raise RulesError("the rules are too long", f"at most {BYTES_MAX} bytes")
     if text.count("*") > STARS_MAX:
@@ -124,7 +133,6 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
         places = [Place(text=text, table=kind, number=n, line=next(lines)) for n in range(1, len(tables[kind]) + 1)]
         read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=True)]
         lines_of[kind] = places
-    _check_cost(read["rule"])
     # The mode of the whole text can only weaken the mode of a rule, in the order enforce, warn, observe.
     rules = [msgspec.structs.replace(one, mode=max(one.mode, mode, key=MODES.index)) for one in read["rule"]]
     _check_together(list(zip(rules, lines_of["rule"], strict=True)))
@@ -132,7 +140,6 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
 
 
 def _check_cost(rules: Sequence[Rule]) -> None:
-    """A decision must not block the event loop, so all patterns together must be fast."""
     size = sum(rule.name_pattern.size for rule in rules if rule.name_pattern is not None)
     if size > PATTERNS_SIZE_MAX:
         problem = f"all name_pattern together are too complex: RE2 makes {size} instructions of them"

@@ -14,6 +14,7 @@ from controller.machine.configs.changes import OpType
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
+from controller.machine.rules import reading
 from controller.machine.rules.judging import wrong_defaults, wrong_examples
 from controller.machine.rules.reading import read_rules
 from controller.machine.state import BROKERS
@@ -318,6 +319,16 @@ def test_a_failing_rule_expression_refuses_unless_fail_open() -> None:
     assert observed.message.startswith("rule 'r': `before.partitions > 0` failed: No such overload")
     both = create(ready(rule + "fail = 'open'\npartitions = 1"), "a", partitions=2)
     assert (both.refusal.rule, "failed" in both.refusal.message) == ("policy:rules/r", False)  # type: ignore[union-attr]
+
+
+def test_the_cost_of_recorded_rules_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RE2 of another voter may make more instructions of the same patterns."""
+    text = "[[rule]]\nname = 'r'\nname_pattern = '^a{9}$'\n"
+    rig = ready(text)
+    monkeypatch.setattr(reading, "PATTERNS_SIZE_MAX", 1)
+    reading.read_rules.cache_clear()
+    assert refusal(create(rig, "a")) == "rule 'r': topic name 'a' does not match '^a{9}$'"
+    assert "too complex" in apply(rig, f"{text}# again").answers[0].message
 
 
 def test_applying_changed_rules_increments_their_version() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.machine.rules.place import Place
-from controller.machine.rules.reading import read_rules
+from controller.machine.rules.reading import new_rules, read_rules
 from controller.machine.rules.rule import RulesError
 from controller.policy.loading import checked_file, rules_text
 from tests.policy.requests import rows
@@ -245,17 +245,17 @@ def test_a_deeply_nested_rule_expression_raises_no_recursion_error(nested: str) 
 def test_the_cost_of_all_name_patterns_is_bounded() -> None:
     costly = "".join(f"[[rule]]\nname = 'r{number}'\nname_pattern = 'x{{900}}{number}'\n" for number in range(6))
     with pytest.raises(RulesError, match=r"too complex: RE2 makes 5\d\d\d instructions of them; allowed: at most 5000"):
-        read_rules(costly)
+        new_rules(costly)
     usual = "".join(f"[[rule]]\nname = 'r{number}'\nname_pattern = '^team{number}\\.'\n" for number in range(250))
-    assert len(read_rules(usual).rules) == 250
+    assert len(new_rules(usual).rules) == 250
 
 
 def test_the_calls_of_matches_in_all_expressions_are_bounded() -> None:
     check = 'check = \'name.matches("a") || matches(name, "matches(")\''
     one = f"[[rule]]\nname = 'r{{}}'\n{check}\nmessage = '{{{{name.matches(\"a\")}}}}'\n"
     with pytest.raises(RulesError, match="the expressions call matches 27 times; allowed: at most 25"):
-        read_rules("".join(one.format(number) for number in range(9)))
-    assert read_rules("".join(one.format(number) for number in range(8)))
+        new_rules("".join(one.format(number) for number in range(9)))
+    assert new_rules("".join(one.format(number) for number in range(8)))
 
 
 CONTRADICTIONS = """
