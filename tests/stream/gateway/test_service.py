@@ -146,16 +146,6 @@ def test_the_query_commands_read_from_a_gateway(running: Stream) -> None:
     assert "for.commands" in command("explain", "for.commands", "--http", gateway.http).stdout
 
 
-def test_a_simulated_broker_stops_and_starts_through_any_gateway(running: Stream) -> None:
-    one, other = running.gateways[:2]
-    one.stop_broker(2)
-    until("the other gateway has the change", lambda: get(other, "/v1/brokers")["live"] == [1, 3])
-    name = "while-one-is-down"
-    assert create(other.kafka, name) == {name: 0}
-    assert fetch(other.http, "/v1/simulated/brokers/2/start", method="POST")[0] == 200
-    until("the broker is live again", lambda: get(one, "/v1/brokers")["live"] == [1, 2, 3])
-
-
 def test_a_killed_gateway_is_removed_from_metadata_and_returns(running: Stream) -> None:
     doomed = running.start_gateway(folder="doomed")
     one = running.gateways[0]
