@@ -80,9 +80,8 @@ def test_examples_of_the_rules_pack_pass() -> None:
     rules = read_rules((ROOT / "examples/rules/pack.toml").read_text())
     assert list(wrong_examples(rules, 0)) == []
     assert {name for one in rules.examples for name in one.violates} == {one.name for one in rules.rules}
-    named = re.findall(
-        r"^\| [^|`]+ \| `([a-z-]+)` \|$", DOCUMENT.partition("| policy there")[2].partition("\n\n")[0], re.M
-    )
+    table = DOCUMENT.partition("| policy there")[2].partition("\n\n")[0]
+    named = re.findall(r"^\| [^|`]+ \| `([a-z-]+)` \|$", table, re.MULTILINE)
     assert len(named) == 8
     assert {*named} <= {name for one in rules.examples for name in one.violates}
 
