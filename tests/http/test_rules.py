@@ -272,11 +272,11 @@ async def test_every_read_of_the_past_uses_the_rules_of_that_time(stored: Servic
             await stored.create(f"of{most}.with{partitions}", code, num_partitions=partitions)
     end = (await stored.get("/v1/policies"))["as_of"]["offset"]
     one, two = offsets
-    for at, text in ((one - 1, None), (one, texts[0]), (two - 1, texts[0]), (two, texts[1]), (end, texts[1])):
+    for at, expected in ((one - 1, None), (one, texts[0]), (two - 1, texts[0]), (two, texts[1]), (end, texts[1])):
         shown = await stored.get(f"/v1/policies?at={at}")
-        assert (shown["version"] and shown["version"]["text"]) == text
+        assert (shown["version"] and shown["version"]["text"]) == expected
         assert [each["definition"] for each in shown["rules"]] == (
-            [] if text is None else [{"partitions": f"max: {text[-4]}"}]
+            [] if expected is None else [{"partitions": f"max: {expected[-4]}"}]
         )
     changes = await stored.get(f"/v1/diff?from={one}&to={end}")
     assert [event["fields"]["number"] for event in changes["cluster"]["changes"]] == [2]

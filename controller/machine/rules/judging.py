@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
-from itertools import islice, product
 from typing import Any
 
 import msgspec
@@ -288,36 +287,7 @@ def _answered(command: ApplyRules, number: int, code: int = 0, message: str = ""
     return Decision((), (Answer(command.request_id, command.topic, int(code), message, number=number),))
 
 
-# Examples and defaults.
-
-
-def wrong_defaults(rules: Rules, at_ms: int) -> Iterator[str]:
-    """Yields a message for each default with a value that a rule refuses. The names tried are the patterns of both,
-    with a letter for each wildcard."""
-    for default in rules.defaults:
-        absent = {key: None for key in ("partitions", "replication_factor") if not getattr(default, key)}
-        after = TopicFacts(default.partitions, (default.replication_factor,), dict(default.configs))
-        for rule in rules.rules:
-            values = replace(rule, name_pattern=None, check=None, limit=None, refuse="", required_configs=(), **absent)
-            for topic, principal in islice(product(*(_samples(key, default, rule) for key in _SAMPLES)), SAMPLES_MAX):
-                if topic in default.topics and principal in default.principals:
-                    change = Change(
-                        kind="create", topic=topic, before=None, after=after, principal=principal, at_ms=at_ms
-                    )
-                    found = values.violation(change, _variables(change), None)
-                    if found is not None:
-                        yield f"default '{default.name}' for topic {topic} of {principal}: {found.message}"
-                        break
-
-
-_SAMPLES = {"topics": "x", "principals": "User:x"}
-SAMPLES_MAX = 100
-
-
-def _samples(key: str, default: TopicDefaults, rule: Rule) -> list[str]:
-    """Returns a text for each pattern of a default's and a rule's scope."""
-    patterns = [pattern for one in (default, rule) for pattern in one.written.get(key, "").split(", ") if pattern]
-    return [re.sub(r"\[(.)[^]]*\]", r"\1", re.sub(r"[*?]", "x", pattern)) for pattern in patterns or [_SAMPLES[key]]]
+# Examples.
 
 
 def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
