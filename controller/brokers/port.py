@@ -74,6 +74,11 @@ class Replication(Protocol):
         """True if this process may decide: it leads and has applied everything committed before."""
         ...
 
+    @property
+    def leader(self) -> str:
+        """Who decides while this process does not, as a sentence for clients."""
+        ...
+
     def reload(self) -> None:
         """Continue from the end of the event log."""
         ...

@@ -255,7 +255,7 @@ class Controller:
         if self._inbox.closed.is_set():
             return ErrorCode.NOT_CONTROLLER, requests.CONTROLLER_STOPS
         if not self._storage.leads:
-            return ErrorCode.NOT_CONTROLLER, requests.ANOTHER_LEADS
+            return ErrorCode.NOT_CONTROLLER, self._storage.leader
         return None
 
     async def _expire(self, pending: PendingRequest, deadline_ms: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from controller.brokers.port import EventTypes
+from controller.machine.rules.judging import FAILED
 from controller.policy.chain import PolicyJudge
 from events import access, catalog
 from events.catalog import Recorded
@@ -34,6 +35,7 @@ class Figures(Protocol):
 
     def answered(self, api: str, code: int, waited_ms: int) -> None: ...
     def command_failed(self, command: str) -> None: ...
+    def rules_failed(self, count: int) -> None: ...
 
 
 def line_time(at_ms: int) -> str:
@@ -103,13 +105,22 @@ _LINES: dict[type, MakeLine] = {
 }
 
 
+def _failed_rules(event: catalog.Event) -> int:
+    """The number of changes on which expressions of rules failed."""
+    if isinstance(event, catalog.RulesObserved):
+        return sum(one.rule.endswith(FAILED) for one in (*event.warned, *event.observed))
+    if isinstance(event, catalog.CreateRejected | catalog.ChangeRejected | access.RequestsRefused):
+        return event.rule.endswith(FAILED) * getattr(event, "count", 1)
+    return 0
+
+
 class Reports:
     """Writes log lines of decisions, in the JSON that structlog writes elsewhere, and metrics.
 
     The lines of one commit are written together: a logging call for each would cost more than the decision.
     """
 
-    handles: EventTypes = frozenset({*_LINES, catalog.CreateRejected})
+    handles: EventTypes = frozenset({*_LINES, catalog.CreateRejected, catalog.RulesObserved, access.RequestsRefused})
 
     def __init__(self, log: Any, lines: Callable[[bytes], object], figures: Figures, *, decisions: bool = True) -> None:
         """`lines` writes log lines as bytes, each with a newline."""
@@ -123,8 +134,11 @@ class Reports:
         out: list[bytes] = []
         for record in records:
             event = record.event
+            if failed := _failed_rules(event):
+                self.figures.rules_failed(failed)
             if isinstance(event, catalog.CreateRejected):
                 rules[event.request_id, event.topic] = event.rule
+            if type(event) not in _LINES:
                 continue
             if isinstance(event, catalog.CreateAnswered):
                 self.figures.answered("CreateTopics", event.error_code, event.waited_ms)

@@ -30,7 +30,6 @@ MS_MAX: Final = 2**31 - 1
 STORAGE_FAILED = "The controller cannot write its log. It is unknown whether this was done. Try again later."
 CONTROLLER_FAILED = "The controller failed. It is unknown whether this was done. Its log has the cause."
 LEAD_LOST = "This controller lost leadership. It is unknown whether this was done. The new leader knows."
-ANOTHER_LEADS = "Another controller is the leader."
 CONTROLLER_STOPS = "This controller is stopping and accepts no more requests."
 STILL_JUDGED = "The create-topic policies have not returned a verdict in time. The topic may be created later."
 STILL_CARRIED_OUT = "The target cluster has not completed this in time. It may be done later."

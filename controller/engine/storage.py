@@ -78,6 +78,11 @@ class Storage:
         """True if this process may decide."""
         return self._replication is None or self._replication.leads
 
+    @property
+    def leader(self) -> str:
+        """Who decides while this process does not; see `Replication.leader`."""
+        return "" if self._replication is None else self._replication.leader
+
     async def write(self, alone: bool) -> None:
         """Make the recorded events durable; `alone` if no other work waits. After LogError the caller must call
         `recover`, after LeadLost `load`."""

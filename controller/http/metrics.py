@@ -123,6 +123,7 @@ class Metrics(Collector):
         http = histogram("http_request_seconds", "Duration of HTTP requests.", ("method", "route", "status"))
         self._http = cache(http.labels)
         self._failed = counter("commands_failed", "Commands that raised an exception.", ("command",))
+        self._rules_failed = counter("rules_failed", "Recorded failures of expressions in rules.")
         text = "Longest time that the event loop was blocked."
         self._blocked = prometheus_client.Gauge(
             "topicwright_loop_blocked_seconds_max", text, ("cause",), registry=registry
@@ -160,6 +161,10 @@ class Metrics(Collector):
     def command_failed(self, command: str) -> None:
         """Deciding a command of this type raised."""
         self._failed.labels(command).inc()
+
+    def rules_failed(self, count: int) -> None:
+        """Expressions of rules failed on changes, which the log has recorded."""
+        self._rules_failed.inc(count)
 
     def loop_blocked(self, cause: str, seconds: float) -> None:
         """A function of the project blocked the event loop; see `controller.serving.process`."""

@@ -25,7 +25,7 @@ from controller.http.query_threads import TooBusy
 from controller.http.requests import takes
 from controller.machine.commands.access import ApplyRules
 from controller.machine.errors import ErrorCode
-from controller.machine.rules.reading import read_rules
+from controller.machine.rules.reading import new_rules
 from controller.machine.rules.rule import RulesError
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.events import starts
@@ -120,7 +120,7 @@ async def check_text(text: str) -> None:
     """Raise Refused for invalid rules."""
     try:  # in a thread, because it may take seconds; deciding finds the result in the cache, but no error
         if text:
-            await asyncio.to_thread(read_rules, text)
+            await asyncio.to_thread(new_rules, text)
     except RulesError as error:
         raise refused(400, ErrorCode.INVALID_CONFIG, str(error)) from None
 

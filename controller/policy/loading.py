@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import cast
 
-from controller.machine.rules.reading import BYTES_MAX, read_rules
+from controller.machine.rules.reading import BYTES_MAX, new_rules
 from controller.machine.rules.rule import RulesError
 from controller.machine.state import POLICY_HASH_PREFIX
 from controller.policy.chain import LoadedPolicy, PolicyChain, close_all, error_text
@@ -227,7 +227,7 @@ def checked_file(path: Path) -> str:
     """Returns the text of a file after checking its rules. Raises RulesError, which names the file."""
     text = rules_text(path)
     try:
-        read_rules(text)
+        new_rules(text)
     except RulesError as error:
         raise error.in_file(path) from None
     return text

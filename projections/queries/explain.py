@@ -200,24 +200,32 @@ _OUT = (
     catalog.LogDirsChanged,
 )
 _CHANGES = (*_OUT, catalog.BrokerUnfenced)
+BY_RULES = "policy:rules/"
 _NOBODY: frozenset[BrokerId] = frozenset()
 
 
 class Because:
-    """Finds the broker change that led to an event."""
+    """Finds the broker change or the version of the rules that led to an event."""
 
     def __init__(self, part: Query, end: int) -> None:
         self.partition = part.partition
         self._all: list[Recorded] = []
         self._of_broker: dict[BrokerId, list[Recorded]] = {}
+        self._versions: list[Recorded] = []
         for record in part.cluster_events(0, end):
             event = record.event
             if isinstance(event, _CHANGES) and _is_change(event):
                 self._all.append(record)
                 self._of_broker.setdefault(event.broker_id, []).append(record)
+            elif isinstance(event, catalog.RulesApplied):
+                self._versions.append(record)
 
     def of(self, record: Recorded) -> str:
         """The change as a sentence; "" if there is none."""
+        if isinstance(record.event, catalog.RulesObserved) or getattr(record.event, "rule", "").startswith(BY_RULES):
+            applied = bisect_left(self._versions, record.offset, key=lambda one: one.offset)
+            version, *_ = self._versions[applied - 1 : applied] or (None,)
+            return "" if version is None else f"{event_text(version.event)} at offset {version.offset}"
         if record.cause.command not in (_RECONCILE, _REPORT):
             return ""
         removed, added = _moved(record.event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.rules.judging import wrong_defaults, wrong_examples
+from controller.machine.rules.judging import wrong_examples
 from controller.machine.rules.reading import Rules
 from projections.text.wording import many
 from projections.views.view import AsOfView
@@ -40,24 +40,17 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class RulesTestView(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of rules, defaults and examples in a text, and a message for each example that does not hold and for
-    each default that a rule refuses."""
+    """The numbers of rules, defaults and examples in a text, and a message for each example that does not hold."""
 
     rules: int
     defaults: int
     examples: int
     wrong: tuple[str, ...]
-    refused_defaults: tuple[str, ...]
 
     @classmethod
     def of(cls, read: Rules, at_ms: int) -> RulesTestView:
-        wrong, refused = tuple(wrong_examples(read, at_ms)), tuple(wrong_defaults(read, at_ms))
         counts = {name: len(getattr(read, name)) for name in ("rules", "defaults", "examples")}
-        return cls(**counts, wrong=wrong, refused_defaults=refused)
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        return self.wrong + self.refused_defaults
+        return cls(**counts, wrong=tuple(wrong_examples(read, at_ms)))
 
     @property
     def summary(self) -> str:

@@ -109,8 +109,8 @@ class TimelineView(msgspec.Struct, frozen=True):
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event of an explanation, `after_ms` after the first. `because` names the broker change that led to it, if
-    any."""
+    """One event of an explanation, `after_ms` after the first. `because` names the broker change, or the version of the
+    rules, that led to it, if any."""
 
     offset: int
     at: str

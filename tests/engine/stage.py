@@ -67,6 +67,9 @@ class Heard:
     def command_failed(self, command: str) -> None:
         self.failed.append(command)
 
+    def rules_failed(self, count: int) -> None:
+        return None
+
     def of(self, event: str) -> list[dict[str, Any]]:
         """Returns the log lines with this event."""
         return [line for line in self.lines if line["event"] == event]

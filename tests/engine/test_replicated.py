@@ -18,6 +18,7 @@ from controller.controller_api import Reply
 from controller.engine import group_commit
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
+from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import ChangeSettings, CreateTopic
 from controller.machine.errors import ErrorCode
 from events.catalog import Recorded, SettingsChanged
@@ -70,6 +71,10 @@ class Process:
             replication_factor=1,
         )
         return controller.submit([command], 60_000)
+
+    def rules(self, text: str) -> ApplyRules:
+        controller = self.controller
+        return ApplyRules(request_id=controller.new_request_id("r"), at_ms=controller.now_ms(), text=text, after=0)
 
     def shows(self, name: str) -> bool:
         return self.controller.store.durable_named(name) is not None
@@ -136,6 +141,11 @@ async def test_followers_reject_requests_and_serve_committed_events(tmp_path: Pa
         for each in others:
             refused = await each.create("refused")
             assert codes(refused.answers) == [ErrorCode.NOT_CONTROLLER]
+            (ruled,) = (await each.controller.submit([each.rules(RULES)])).answers
+            me = leader.node.quorum.me
+            (host, port) = each.node.quorum.leader_address or ("", 0)
+            assert f"Another controller is the leader: node {me.id} at {host}:{port}." == ruled.message
+            assert ruled.code == ErrorCode.NOT_CONTROLLER
             each.controller.submit_internal(
                 ChangeSettings(request_id=each.controller.new_request_id("x"), at_ms=1, settings=(), release="dropped")
             )

@@ -44,6 +44,7 @@ request("Metadata", 7, "ok", 0.001); request("Metadata", 5, "ok", 1) \
 policy_judged("my.Policy", "refused", 0.3)         | policy_seconds_bucket le=0.5 outcome=refused policy=my.Policy = 1
 policy_judged("my.Policy", "refused", 0.3)         | policy_seconds_bucket le=0.25 outcome=refused policy=my.Policy = 0
 command_failed("DeleteTopic")                      | commands_failed_total command=DeleteTopic = 1
+rules_failed(2); rules_failed(1)                   | rules_failed_total = 3
 clock_jumped()                                     | clock_jumps_total = 1
 loop_blocked("a", 0.3); loop_blocked("a", 0.2); loop_blocked("b", 0.5) | loop_blocked_seconds_max cause=a = 0.3
 """

@@ -6,6 +6,7 @@ import asyncio
 import html
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,74 @@ async def test_a_backtest_that_takes_too_long_or_fails(stored: Service, monkeypa
     assert (answer.status_code, answer.json()["message"]) == (500, "the trial failed; the service's log has the cause")
 
 
+FAILING = "[[rule]]\nname = 'halves'\ncheck = '100 / (partitions - 2) > 0'\nmessage = 'odd'\n"
+EXPIRING = """[[rule]]
+name = "small"
+partitions = {{ max = 3 }}
+
+[[rule.exception]]
+topics = "big.*"
+reason = "moves"
+until = {}
+"""
+UNACCEPTABLE = (
+    ("[[rule]]\nname = 'a'\npartitions = 3\n[[rule]]\nname = 'b'\npartitions = 5\n",
+     "line 4: rule 'b': contradicts other rules, which allow 3 for partitions, not 5"),
+    ("[[rule]]\nname = 'a'\ncheck = 'config.all(a, config.all(b, config.all(c, true)))'\n",
+     "line 3: rule 'a': check = 'config.all(a, config.all(b, config.all(c, true)))': has 3 macros"),
+    ("[[rule]]\nname = 'a'\ncheck = 'a.b'\n", "line 3: rule 'a': check = 'a.b': unknown variable 'a'"),
+)  # fmt: skip
+
+
+async def test_contradicting_and_unbounded_rules_are_not_applied(one: Service) -> None:
+    for text, words in UNACCEPTABLE:
+        answer = await one.client.post("/v1/rules", json={"text": text})
+        assert (answer.status_code, answer.json()["error"], words in answer.text) == (400, "INVALID_CONFIG", True)
+    assert (await one.get("/v1/policies"))["version"] is None
+
+
+async def test_expressions_that_fail_are_refused_or_recorded_and_counted(one: Service) -> None:
+    async def failures() -> float:
+        metrics = (await one.client.get("/metrics")).text
+        return float(metrics.partition("\ntopicwright_rules_failed_total ")[2].partition("\n")[0])
+
+    await one.request("POST", "/v1/rules", json={"text": FAILING})
+    await one.create("three", num_partitions=3)
+    for name in ("a", "b"):
+        refused = await one.client.post("/v1/topics", json={"name": name, "num_partitions": 2})
+        assert (refused.status_code, "` failed: " in refused.json()["message"]) == (403, True), refused.text
+    assert await failures() == 2
+    assert "policy:rules/halves:failed" in await page(one, "/policies")
+    await one.request("POST", "/v1/rules", json={"text": f"{FAILING}fail = 'open'\n"})
+    await one.create("two", num_partitions=2)
+    assert await failures() == 3
+    assert "policy:rules/halves:failed" in await page(one, "/explain/two")
+
+
+async def test_exceptions_end_after_their_day(one: Service) -> None:
+    for until, codes in (("2020-01-01", (403, 403)), ("2999-01-01", (201, 403))):
+        await one.request("POST", "/v1/rules", json={"text": EXPIRING.format(until)})
+        for name, code in zip(("big.a", "small.a"), codes, strict=True):
+            await one.create(name, code, num_partitions=9)
+        (rule,) = (await one.get("/v1/policies"))["rules"]
+        assert [each["is_expired"] for each in rule["exceptions"]] == [until == "2020-01-01"]
+
+
+async def test_rules_applied_at_once_get_versions_in_order_or_a_conflict(one: Service) -> None:
+    def apply(number: int, **after: int) -> Any:
+        return one.client.post("/v1/rules", json={"text": f"{SMALL}# {number}", **after})
+
+    both = await asyncio.gather(*(apply(number, after=0) for number in range(4)))
+    assert sorted(each.status_code for each in both) == [200, 409, 409, 409]
+    lost = next(each.json() for each in both if each.status_code == 409)
+    assert lost["message"] == "Version 1 of the rules was applied meanwhile, after version 0."
+    both = await asyncio.gather(*(apply(number) for number in range(4, 8)))
+    assert sorted(each.json()["number"] for each in both) == [2, 3, 4, 5]
+    newest = (await one.get("/v1/policies"))["version"]
+    (last,) = [number for number, each in enumerate(both, 4) if each.json()["number"] == 5]
+    assert (newest["number"], newest["text"]) == (5, f"{SMALL}# {last}")
+
+
 async def test_backtests_need_describe_and_applying_needs_alter() -> None:
     async with service(authorizer=Half()) as one:
         for path in ("rules/test", "rules/backtest", "rules/redecide", "rules"):
@@ -189,3 +258,37 @@ async def test_a_refused_form_has_the_error_and_its_input(one: Service) -> None:
         assert 'aria-describedby="rules-error"' in refused.text
     assert (await send(one, "/policies", 403, token="x", do="apply", text=SMALL)).status_code == 403
     assert (await one.get("/v1/policies"))["version"] is None
+
+
+async def test_every_read_of_the_past_uses_the_rules_of_that_time(stored: Service) -> None:
+    """Version 1 allows four partitions and version 2 three; each refuses a topic with one more."""
+    texts = [f"[[rule]]\nname = 'most'\npartitions = {{ max = {most} }}\n" for most in (4, 3)]
+    offsets = []
+    for most, text in zip((4, 3), texts, strict=True):
+        await stored.request("POST", "/v1/rules", json={"text": text})
+        offsets.append((await stored.get("/v1/policies"))["version"]["offset"])
+        for partitions in (most, most + 1):
+            code = 201 if partitions == most else 403
+            await stored.create(f"of{most}.with{partitions}", code, num_partitions=partitions)
+    end = (await stored.get("/v1/policies"))["as_of"]["offset"]
+    one, two = offsets
+    for at, expected in ((one - 1, None), (one, texts[0]), (two - 1, texts[0]), (two, texts[1]), (end, texts[1])):
+        shown = await stored.get(f"/v1/policies?at={at}")
+        assert (shown["version"] and shown["version"]["text"]) == expected
+        assert [each["definition"] for each in shown["rules"]] == (
+            [] if expected is None else [{"partitions": f"max: {expected[-4]}"}]
+        )
+    changes = await stored.get(f"/v1/diff?from={one}&to={end}")
+    assert [event["fields"]["number"] for event in changes["cluster"]["changes"]] == [2]
+    for number, most in ((1, 4), (2, 3)):
+        name = f"of{most}.with{most + 1}"
+        missing = await stored.get(f"/v1/topics/{name}", 404)
+        assert f"partitions is {most + 1}, allowed is at most {most}" in missing["message"]
+        explained = await stored.get(f"/v1/explain/{name}?at={end}")
+        (because,) = {step["because"] for step in explained["steps"] if step["event"] == "CreateRejected"}
+        assert f" applies version {number} of the rules, sha256 " in because
+        assert because.endswith(f" at offset {offsets[number - 1]}")
+    again = await stored.request("POST", "/v1/rules/redecide", json={"since": str(one)})
+    assert (again["requests"], again["otherwise"]) == (4, 0)
+    tried = await stored.request("POST", "/v1/rules/backtest", json={"text": texts[1], "since": str(one)})
+    assert [each["topic"] for group in tried["groups"] for each in group["requests"]] == ["of4.with4"]

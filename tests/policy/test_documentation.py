@@ -80,6 +80,10 @@ def test_examples_of_the_rules_pack_pass() -> None:
     rules = read_rules((ROOT / "examples/rules/pack.toml").read_text())
     assert list(wrong_examples(rules, 0)) == []
     assert {name for one in rules.examples for name in one.violates} == {one.name for one in rules.rules}
+    table = DOCUMENT.partition("| policy there")[2].partition("\n\n")[0]
+    named = re.findall(r"^\| [^|`]+ \| `([a-z-]+)` \|$", table, re.MULTILINE)
+    assert len(named) == 8
+    assert {*named} <= {name for one in rules.examples for name in one.violates}
 
 
 def test_the_documented_table_has_every_rule_key_in_order() -> None:

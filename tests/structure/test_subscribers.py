@@ -38,7 +38,7 @@ IGNORED = {
     f" {_ACCESS}",
     "Reconciler": f"{_ANSWERS} {_TOPICS} {_PARTITIONS} {_OBSERVED} QuorumEpochBegun ProducerIdsAllocated {_HISTORY}"
     f" {_ACCESS}",
-    "Reports": f"CreateRequested RulesObserved RequestsRefused TopicCreated {_PARTITIONS} ResourceConfigsChanged"
+    "Reports": f"CreateRequested TopicCreated {_PARTITIONS} ResourceConfigsChanged"
     f" ProducerIdsAllocated {_HISTORY} LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged",
     "SimulatedBrokers": f"{_ANSWERS} {_TOPICS} MetadataPropagated TopicReady {_OBSERVED} {_CONFIGS}"
     f" BrokerRegistered {_OF_KRAFT} {_HISTORY} {_ACCESS}",

@@ -27,7 +27,7 @@ from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import NotLeader, Role, RoleChanged
-from controller.quorum.raft.log import SnapshotId
+from controller.quorum.raft.log import NOBODY, SnapshotId
 from controller.store.recorder import Recorder
 from events.catalog import Recorded, SettingsChanged
 from events.logs.log import Commit, LogDiskFull, LogError
@@ -76,6 +76,16 @@ class QuorumReplication(BatchApplier):
     @property
     def leads(self) -> bool:
         return self._led_epoch == self.quorum.epoch and self._is_leader
+
+    @property
+    def leader(self) -> str:
+        quorum = self.quorum
+        host, port = quorum.leader_address or ("", 0)
+        if quorum.leader_id == NOBODY or not host:
+            return "The quorum has no leader now: try again."
+        if quorum.leader_id == quorum.me.id:
+            return "This controller becomes the leader: try again."
+        return f"Another controller is the leader: node {quorum.leader_id} at {host}:{port}."
 
     @property
     def _is_leader(self) -> bool:

@@ -258,9 +258,9 @@ def test_rules(options: argparse.Namespace) -> int:
 
     rules = read_rules(checked_file(options.file))
     view = RulesTestView.of(rules, wall_ms())
-    for line in (*view.problems, view.summary):
+    for line in (*view.wrong, view.summary):
         print(harmless(line))
-    return NEGATIVE if view.problems else DONE
+    return NEGATIVE if view.wrong else DONE
 
 
 def backtest_rules(options: argparse.Namespace, backend: Backend) -> int:

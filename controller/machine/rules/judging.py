@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
-from itertools import islice, product
 from typing import Any
 
 import msgspec
@@ -27,8 +26,8 @@ from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.rules.expression import Variables
-from controller.machine.rules.reading import Rules, read_rules
-from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts
+from controller.machine.rules.reading import Rules, new_rules, read_rules
+from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
 from events import catalog
 from events.errors import shortened
@@ -46,6 +45,8 @@ KIND_OF: Mapping[type, Kind] = {
 """The commands that rules judge."""
 DEFAULTS_TRIED_MAX = 50_000
 """Pairs of a topic and a default that one request may compare: this takes 50 ms at most."""
+FAILED = ":failed"
+"""Follows the name of a rule in the log if its expression failed."""
 RECORDED_CHARS_MAX = 50_000
 """Characters of all messages about one change: they are one event, which must fit in a record of a Kafka topic."""
 
@@ -81,18 +82,20 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     variables = _variables(change)
     before = change.before
     unchanged = None if before is None else _variables(replace(change, after=before))
-    violations: list[tuple[Rule, str]] = []
+    violations: list[tuple[Rule, Violation]] = []
     for rule in rules:
-        message = rule.violation(change, variables, unchanged)
-        if message is not None:
-            violations.append((rule, shortened(message, catalog.MESSAGE_CHARS_MAX)))
+        found = rule.violation(change, variables, unchanged)
+        if found is not None:
+            violations.append((rule, found))
     if not violations:
         return ALLOWED
+    violations.sort(key=lambda one: not one[1].failed)  # the first one names the refusal in the log
     chars_max = min(catalog.MESSAGE_CHARS_MAX, RECORDED_CHARS_MAX // len(violations))
     broken: dict[str, list[catalog.Observation]] = {mode: [] for mode in MODES}
-    for rule, text in violations:
-        mode = "observe" if change.kind == "discovered" else rule.mode
-        broken[mode].append(catalog.Observation(f"policy:rules/{rule.name}", shortened(text, chars_max)))
+    for rule, found in violations:
+        mode = "observe" if change.kind == "discovered" or (found.failed and rule.is_open) else rule.mode
+        name = f"policy:rules/{rule.name}{FAILED if found.failed else ''}"
+        broken[mode].append(catalog.Observation(name, shortened(found.message, chars_max)))
     return Judgement(*map(tuple, broken.values()))
 
 
@@ -268,7 +271,7 @@ def apply_rules(state: State, command: ApplyRules) -> Decision:
         return _answered(command, number, ErrorCode.INVALID_UPDATE_VERSION, message)
     try:
         if command.text:
-            read_rules(command.text)
+            new_rules(command.text)
     except RulesError as error:
         return _answered(command, number, ErrorCode.INVALID_CONFIG, str(error))
     digest = sha256(command.text.encode()).hexdigest()
@@ -284,36 +287,7 @@ def _answered(command: ApplyRules, number: int, code: int = 0, message: str = ""
     return Decision((), (Answer(command.request_id, command.topic, int(code), message, number=number),))
 
 
-# Examples and defaults.
-
-
-def wrong_defaults(rules: Rules, at_ms: int) -> Iterator[str]:
-    """Yields a message for each default with a value that a rule refuses. The names tried are the patterns of both,
-    with a letter for each wildcard."""
-    for default in rules.defaults:
-        absent = {key: None for key in ("partitions", "replication_factor") if not getattr(default, key)}
-        after = TopicFacts(default.partitions, (default.replication_factor,), dict(default.configs))
-        for rule in rules.rules:
-            values = replace(rule, name_pattern=None, check=None, limit=None, refuse="", required_configs=(), **absent)
-            for topic, principal in islice(product(*(_samples(key, default, rule) for key in _SAMPLES)), SAMPLES_MAX):
-                if topic in default.topics and principal in default.principals:
-                    change = Change(
-                        kind="create", topic=topic, before=None, after=after, principal=principal, at_ms=at_ms
-                    )
-                    message = values.violation(change, _variables(change), None)
-                    if message is not None:
-                        yield f"default '{default.name}' for topic {topic} of {principal}: {message}"
-                        break
-
-
-_SAMPLES = {"topics": "x", "principals": "User:x"}
-SAMPLES_MAX = 100
-
-
-def _samples(key: str, default: TopicDefaults, rule: Rule) -> list[str]:
-    """Returns a text for each pattern of a default's and a rule's scope."""
-    patterns = [pattern for one in (default, rule) for pattern in one.written.get(key, "").split(", ") if pattern]
-    return [re.sub(r"\[(.)[^]]*\]", r"\1", re.sub(r"[*?]", "x", pattern)) for pattern in patterns or [_SAMPLES[key]]]
+# Examples.
 
 
 def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:

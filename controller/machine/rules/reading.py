@@ -27,7 +27,15 @@ from controller.machine.rules.reading_values import (
     scoped,
     table_values,
 )
-from controller.machine.rules.rule import MODES, Kind, Rule, RulesError, TopicDefaults
+from controller.machine.rules.rule import (
+    MODES,
+    RULE_FOR_ALL,
+    ConfigRequirement,
+    Kind,
+    Rule,
+    RulesError,
+    TopicDefaults,
+)
 from controller.machine.state import Counts
 
 BYTES_MAX = 256 * 1024
@@ -70,9 +78,18 @@ class Rules(msgspec.Struct, frozen=True):
     examples: tuple[Example, ...] = ()
 
 
+def new_rules(text: str) -> Rules:
+    """Reads rules to apply, whose patterns together must be fast, so that a decision does not block the event loop.
+    Recorded rules are not measured again: RE2 of another release may measure otherwise, and every voter must use the
+    same rules. Raises RulesError."""
+    rules = read_rules(text)
+    _check_cost(rules.rules)
+    return rules
+
+
 @lru_cache(maxsize=16)
 def read_rules(text: str) -> Rules:
-    """Reads rules. Raises RulesError."""
+    """Reads recorded rules; use `new_rules` for others. Raises RulesError."""
     if len(text.encode("utf-8", "replace")) > BYTES_MAX:
         raise RulesError("the rules are too long", f"at most {BYTES_MAX} bytes")
     if text.count("*") > STARS_MAX:
@@ -108,20 +125,21 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
     mode = mode_of(Place(text=text, key="mode"), document.get("mode", "enforce"))
     taken: set[str] = set()
     read: dict[str, list[Any]] = {}
+    lines_of: dict[str, list[Place]] = {}
     for kind, reader in (("rule", _rule), ("default", _default), ("example", _example)):
         header = table_header(kind)
         headers = (place for place, line in enumerate(text.split("\n"), 1) if header.match(line))
         lines = chain(headers, repeat(0))
-        places = (Place(text=text, table=kind, number=number, line=line) for number, line in enumerate(lines, 1))
-        read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=False)]
-    _check_cost(read["rule"])
+        places = [Place(text=text, table=kind, number=n, line=next(lines)) for n in range(1, len(tables[kind]) + 1)]
+        read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=True)]
+        lines_of[kind] = places
     # The mode of the whole text can only weaken the mode of a rule, in the order enforce, warn, observe.
     rules = [msgspec.structs.replace(one, mode=max(one.mode, mode, key=MODES.index)) for one in read["rule"]]
+    _check_together(list(zip(rules, lines_of["rule"], strict=True)))
     return Rules(tuple(rules), tuple(read["default"]), tuple(read["example"]))
 
 
 def _check_cost(rules: Sequence[Rule]) -> None:
-    """A decision must not block the event loop, so all patterns together must be fast."""
     size = sum(rule.name_pattern.size for rule in rules if rule.name_pattern is not None)
     if size > PATTERNS_SIZE_MAX:
         problem = f"all name_pattern together are too complex: RE2 makes {size} instructions of them"
@@ -131,6 +149,26 @@ def _check_cost(rules: Sequence[Rule]) -> None:
     matches = sum(one.matches for one in expressions)
     if matches > MATCHES_MAX:
         raise RulesError(f"the expressions call matches {matches} times", f"at most {MATCHES_MAX} times together")
+
+
+def _check_together(rules: Sequence[tuple[Rule, Place]]) -> None:
+    """Refuses enforced rules without exceptions that no new topic can satisfy together: two with the same scope, or one
+    without a scope and any other."""
+    known: dict[tuple[object, str], ConfigRequirement] = {}
+    for rule, place in sorted(rules, key=lambda one: one[0].scope != RULE_FOR_ALL):
+        if rule.mode != "enforce" or "create" not in rule.on or rule.exceptions:
+            continue
+        for one in rule.allows():
+            together = one
+            for scope in (RULE_FOR_ALL, rule.scope):
+                other = known.get((scope, one.name), one)
+                both = together.common(other)
+                if both is None:
+                    problem = f"contradicts other rules, which allow {other.allowed} for {one.name}, not {one.allowed}"
+                    allowed = "rules for other topics or principals, an exception, or the mode warn or observe"
+                    msgspec.structs.replace(place, name=rule.name).fail(None, problem, allowed)
+                together = both
+            known[rule.scope, one.name] = together
 
 
 def _named(place: Place, table: dict[str, object], taken: set[str]) -> Place:

@@ -18,6 +18,7 @@ from controller.machine.rules.rule import (
     KINDS,
     MODES,
     NO_LIMIT_AT_MINUS_ONE,
+    SCOPE_KEYS,
     Choice,
     ConfigRequirement,
     Exemption,
@@ -299,7 +300,7 @@ def _rule_names(place: Place, value: object) -> tuple[str, ...]:
 
 _Reader = Callable[[Place, object], Any]
 mode_of: _Reader = _one_of(MODES, "is not a mode", ", ".join(MODES))
-_GLOBS: dict[str, _Reader] = dict.fromkeys(("principals", "except_principals", "topics", "except_topics"), _globs)
+_GLOBS: dict[str, _Reader] = dict.fromkeys(SCOPE_KEYS, _globs)
 REQUIREMENT_READERS: dict[str, _Reader] = {
     "refuse": _text,
     "name_pattern": _regex,

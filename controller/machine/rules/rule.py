@@ -9,10 +9,10 @@ table of topic configs, so that `+5` is 5, `TRUE` is true, and `delete,compact` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from pathlib import PurePath
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -128,6 +128,16 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
     name: str
     allowed: Range | Choice
 
+    def common(self, other: ConfigRequirement) -> ConfigRequirement | None:
+        """The values that both allow; None if there are none."""
+        if isinstance(other.allowed, Choice):
+            values = tuple(value for value in other.allowed.values if self._allows(value))
+            return ConfigRequirement(self.name, Choice(values)) if values else None
+        if isinstance(self.allowed, Choice):
+            return other.common(self)
+        both = Range(max(self.allowed.low, other.allowed.low), min(self.allowed.high, other.allowed.high))
+        return ConfigRequirement(self.name, both) if both.low <= both.high else None
+
     def violation(self, topic: TopicFacts) -> str | None:
         """Returns the error if the topic sets the config to a value that is not allowed, or None."""
         value = topic.value(self.name)
@@ -193,6 +203,11 @@ ALL = Scope()
 less than a tenth of a create."""
 
 
+SCOPE_KEYS = ("principals", "except_principals", "topics", "except_topics")
+RULE_FOR_ALL = ("",) * len(SCOPE_KEYS)
+"""The scope of a rule without any of these keys."""
+
+
 class Exemption(msgspec.Struct, frozen=True, kw_only=True):
     """Topics or principals that a rule does not apply to, with the reason, until a time (exclusive)."""
 
@@ -212,6 +227,13 @@ class Exemption(msgspec.Struct, frozen=True, kw_only=True):
         return self.topics is ALL if change.kind == "defaults" else change.topic in self.topics
 
 
+class Violation(NamedTuple):
+    """A violation of a rule; `failed` if the rule's expression failed on the change."""
+
+    message: str
+    failed: bool
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """A rule of a file; see docs/policies.md for each key."""
 
@@ -221,7 +243,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     message: Message | None = None
     is_open: bool = False
-    """True if an expression that fails allows the change (`fail = "open"`)."""
+    """True if an expression that fails only leaves an observation (`fail = "open"`)."""
     principals: Scope = ALL
     topics: Scope = ALL
     exceptions: tuple[Exemption, ...] = ()
@@ -238,8 +260,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     written: dict[str, str] = {}
     """The keys and values as written in the rules, without name and mode."""
 
-    def violation(self, change: Change, variables: Variables, unchanged: Variables | None) -> str | None:
-        """Returns the message for a change that violates the rule, or None.
+    def violation(self, change: Change, variables: Variables, unchanged: Variables | None) -> Violation | None:
+        """Returns the violation of the rule by a change, or None.
 
         `variables` are those of the change. `unchanged` has the topic before the change; it is None for a new topic.
         """
@@ -249,15 +271,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if self.exceptions and any(exemption.covers(change) for exemption in self.exceptions):
             return None
-        found = self._requirements(change)
-        if self.check is not None and change.kind != "defaults":
-            found += self._check(self.check, change, variables, unchanged)
+        found, failed = self._requirements(change), False
         if self.limit is not None:
             found += self.limit.violations(change)
+        if self.check is not None and change.kind != "defaults":
+            checked = self._check(self.check, change, variables, unchanged)
+            if checked is not None and not (checked.failed and self.is_open and found):
+                found, failed = [*found, checked.message], checked.failed
         if not found:
             return None
-        text = ", ".join(found) if self.message is None else self.message.text(variables)
-        return f"rule '{self.name}': {text}" + (f" ({self.hint})" if self.hint else "")
+        text = ", ".join(found) if self.message is None or failed else self.message.text(variables)
+        return Violation(f"rule '{self.name}': {text}" + (f" ({self.hint})" if self.hint else ""), failed)
 
     def _requirements(self, change: Change) -> list[str]:
         topic, before = change.after, change.before
@@ -271,22 +295,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             found = [one for one in found if one not in already]
         return found
 
-    def _check(self, check: Expression, change: Change, variables: Variables, unchanged: Variables | None) -> list[str]:
-        violation = self._check_violation(check, variables)
+    def _check(
+        self, check: Expression, change: Change, variables: Variables, unchanged: Variables | None
+    ) -> Violation | None:
+        violation = _check_violation(check, variables)
         if violation is None:
-            return []
+            return None
         before, after = change.before, change.after
         if before is not None and after is not None and unchanged is not None and check.is_of_topic:
             is_fresh = before.partitions != after.partitions and "partitions" in check.names
-            if not is_fresh and self._check_violation(check, unchanged):
-                return []
-        return [violation]
-
-    def _check_violation(self, check: Expression, variables: Variables) -> str | None:
-        try:
-            return None if check.is_true(variables) else f"`{check.text}` is false"
-        except ExpressionFailed as error:
-            return None if self.is_open else f"`{check.text}` failed: {error}"
+            if not is_fresh and _check_violation(check, unchanged):
+                return None
+        return violation
 
     def _topic_violations(self, change: Change, topic: TopicFacts) -> list[str]:
         found: list[str] = []
@@ -315,6 +335,20 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             found += [f"{name} may not be set" for name in self.forbidden_configs if name in configs]
         return found
 
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """The requesters and topics that the rule applies to, as written in the rules."""
+        return tuple(self.written.get(key, "") for key in SCOPE_KEYS)
+
+    def allows(self) -> Iterator[ConfigRequirement]:
+        """The values that a new topic may have, as far as they do not depend on others."""
+        for name, allowed in (("partitions", self.partitions), ("replication_factor", self.replication_factor)):
+            if allowed is not None:
+                yield ConfigRequirement(name, allowed)
+        yield from self.configs
+        for names, is_set in ((self.required_configs, True), (self.forbidden_configs, False)):
+            yield from (ConfigRequirement(f"'{name} is set'", Choice((is_set,))) for name in names)
+
     def _missing(self, name: str) -> str:
         value = next((f" to {one.allowed}" for one in self.configs if one.name == name), "")
         return f"{name} must be set{value}"
@@ -335,6 +369,13 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
     replication_factor: int = 0
     configs: tuple[tuple[str, str], ...] = ()
     written: dict[str, str] = {}
+
+
+def _check_violation(check: Expression, variables: Variables) -> Violation | None:
+    try:
+        return None if check.is_true(variables) else Violation(f"`{check.text}` is false", False)
+    except ExpressionFailed as error:
+        return Violation(f"`{check.text}` failed: {error}", True)
 
 
 def _unordered(value: Value) -> Value | frozenset[str]:

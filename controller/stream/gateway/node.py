@@ -41,7 +41,7 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.controller_api import ControllerStatus, Reply
-from controller.engine.decider import Faults, Limits
+from controller.engine.decider import SECONDS_PER_COMMIT_MAX, Faults, Limits
 from controller.engine.requests import PendingRequest, Replies, Stamps
 from controller.machine.commands.access import ApplyRules, ClusterCommand
 from controller.machine.commands.commands import (
@@ -207,15 +207,27 @@ class GatewayNode:
             return pending.future
         wait_s = timeout_ms / 1000 + GRACE_S if timeout_ms > 0 else self._answer_timeout_s
         pending.when_late(wait_s, lambda: self._time_is_up(pending))
-        for command in commands:
+        self._send_slice(pending, commands)
+        if any(isinstance(command, AlterResourceConfigs | ApplyRules) for command in commands):
+            return asyncio.ensure_future(self._in_all_partitions(pending.future))
+        return pending.future
+
+    def _send_slice(self, pending: PendingRequest, commands: Sequence[ClientCommand]) -> None:
+        """Send commands for a bounded time, then let the event loop run before the others. Nothing more is sent once
+        the request is answered, because its time is up."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + SECONDS_PER_COMMIT_MAX
+        for place, command in enumerate(commands):
+            if pending.future.done():
+                return
+            if place and loop.time() >= end_s:
+                loop.call_soon(self._send_slice, pending, commands[place:])
+                return
             assert isinstance(command, TopicCommand | ClusterCommand), "brokers do not report to gateways"
             try:
                 self._send(command)
             except Exception as error:
                 self.replies.resolve(self._faults.record(command, error))
-        if any(isinstance(command, AlterResourceConfigs | ApplyRules) for command in commands):
-            return asyncio.ensure_future(self._in_all_partitions(pending.future))
-        return pending.future
 
     async def _in_all_partitions(self, decided: asyncio.Future[Reply]) -> Reply:
         """The reply to a change of broker configs, returned once every partition has the change."""

@@ -14,7 +14,8 @@ from controller.machine.configs.changes import OpType
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
-from controller.machine.rules.judging import wrong_defaults, wrong_examples
+from controller.machine.rules import reading
+from controller.machine.rules.judging import wrong_examples
 from controller.machine.rules.reading import read_rules
 from controller.machine.state import BROKERS
 from controller.policy.chain import request_of
@@ -272,9 +273,6 @@ def test_a_refusal_names_the_default_whose_value_breaks_a_rule() -> None:
     message = "rule 'small': partitions is 6, allowed is at most 4"
     assert refusal(create(rig, "team.a", -1)) == f"{message}; partitions 6 comes from default 'team'"
     assert refusal(create(rig, "team.a", 6)) == message
-    (found,) = wrong_defaults(read_rules(DEFAULTS + small), 0)
-    assert found == f"default 'team' for topic team.x of User:x: {message}"
-    assert list(wrong_defaults(read_rules(DEFAULTS + small.replace("'t*'", "'a*'")), 0)) == []
 
 
 EXCEPTED = """
@@ -311,7 +309,24 @@ def test_a_failing_rule_expression_refuses_unless_fail_open() -> None:
     rig = ready(rule)
     assert refusal(create(rig, "a")).startswith("rule 'r': `before.partitions > 0` failed: No such overload")
     assert refusal(create(ready("[[rule]]\nname = 'r'\ncheck = 'partitions'"), "a")).endswith("not true or false")
-    assert not create(ready(rule + "fail = 'open'"), "a").refusal
+    assert create(rig, "b").refusal.rule == "policy:rules/r:failed"  # type: ignore[union-attr]
+    opened = create(ready(rule + "fail = 'open'\nmessage = 'not seen'"), "a")
+    assert not opened.refusal
+    (observed,) = opened.events[-1].observed  # type: ignore[union-attr]
+    assert observed.rule == "policy:rules/r:failed"
+    assert observed.message.startswith("rule 'r': `before.partitions > 0` failed: No such overload")
+    both = create(ready(rule + "fail = 'open'\npartitions = 1"), "a", partitions=2)
+    assert (both.refusal.rule, "failed" in both.refusal.message) == ("policy:rules/r", False)  # type: ignore[union-attr]
+
+
+def test_the_cost_of_recorded_rules_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RE2 of another voter may make more instructions of the same patterns."""
+    text = "[[rule]]\nname = 'r'\nname_pattern = '^a{9}$'\n"
+    rig = ready(text)
+    monkeypatch.setattr(reading, "PATTERNS_SIZE_MAX", 1)
+    reading.read_rules.cache_clear()
+    assert refusal(create(rig, "a")) == "rule 'r': topic name 'a' does not match '^a{9}$'"
+    assert "too complex" in apply(rig, f"{text}# again").answers[0].message
 
 
 def test_applying_changed_rules_increments_their_version() -> None:

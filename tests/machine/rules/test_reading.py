@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.machine.rules.place import Place
-from controller.machine.rules.reading import read_rules
+from controller.machine.rules.reading import new_rules, read_rules
 from controller.machine.rules.rule import RulesError
 from controller.policy.loading import checked_file, rules_text
 from tests.policy.requests import rows
@@ -245,14 +245,43 @@ def test_a_deeply_nested_rule_expression_raises_no_recursion_error(nested: str) 
 def test_the_cost_of_all_name_patterns_is_bounded() -> None:
     costly = "".join(f"[[rule]]\nname = 'r{number}'\nname_pattern = 'x{{900}}{number}'\n" for number in range(6))
     with pytest.raises(RulesError, match=r"too complex: RE2 makes 5\d\d\d instructions of them; allowed: at most 5000"):
-        read_rules(costly)
+        new_rules(costly)
     usual = "".join(f"[[rule]]\nname = 'r{number}'\nname_pattern = '^team{number}\\.'\n" for number in range(250))
-    assert len(read_rules(usual).rules) == 250
+    assert len(new_rules(usual).rules) == 250
 
 
 def test_the_calls_of_matches_in_all_expressions_are_bounded() -> None:
     check = 'check = \'name.matches("a") || matches(name, "matches(")\''
     one = f"[[rule]]\nname = 'r{{}}'\n{check}\nmessage = '{{{{name.matches(\"a\")}}}}'\n"
     with pytest.raises(RulesError, match="the expressions call matches 27 times; allowed: at most 25"):
-        read_rules("".join(one.format(number) for number in range(9)))
-    assert read_rules("".join(one.format(number) for number in range(8)))
+        new_rules("".join(one.format(number) for number in range(9)))
+    assert new_rules("".join(one.format(number) for number in range(8)))
+
+
+CONTRADICTIONS = """
+partitions = { max = 3 } | partitions = 5 | which allow at most 3 for partitions, not 5
+configs = { 'retention.ms' = -1 } | configs = { 'retention.ms' = { max = 5 } } | which allow '-1' for retention.ms, not at most 5
+configs = { 'cleanup.policy' = ['delete', 'compact'] } | configs = { 'cleanup.policy' = 'compact,delete' } | allow 'delete' or 'compact'
+required_configs = ['retention.ms'] | forbidden_configs = ['retention.ms'] | which allow 'true' for 'retention.ms is set', not 'false'
+topics = 'pay.*'; replication_factor = 2 | replication_factor = 3 | line 1: rule 'a': contradicts other rules, which allow 3
+topics = 'pay.*'; partitions = 2 | topics = 'pay.*'; partitions = 3 | which allow 2 for partitions
+topics = 'pay.*'; partitions = 2 | topics = 'web.*'; partitions = 3 |
+except_topics = 'pay.*'; partitions = 2 | topics = 'pay.*'; partitions = 3 |
+partitions = { min = 1, max = 5 } | partitions = { min = 5 } |
+mode = 'warn'; partitions = 1 | partitions = 2 |
+on = 'grow'; partitions = 1 | partitions = 2 |
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("row", CONTRADICTIONS.strip().splitlines())
+def test_rules_that_no_topic_can_satisfy_together_are_rejected(row: str) -> None:
+    *rules, problem = (part.strip().replace("; ", "\n") for part in row.split("|"))
+    text = "".join(f"[[rule]]\nname = '{name}'\n{keys}\n" for name, keys in zip("ab", rules, strict=True))
+    if not problem:
+        assert len(read_rules(text).rules) == 2
+        return
+    with pytest.raises(RulesError, match=re.escape(problem)):
+        read_rules(text)
+    assert len(read_rules(f"mode = 'observe'\n{text}").rules) == 2
+    exception = "[[rule.exception]]\ntopics = 'x'\nreason = 'r'\nuntil = 2030-01-01\n"
+    assert len(read_rules(text + exception).rules) == 2

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from controller.machine.commands.access import ApplyRules
-from controller.machine.commands.commands import CreatePartitions, DeleteTopic
+from controller.machine.commands.commands import CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.errors import ErrorCode
+from controller.stream.log.codec import decode_command
 from events.logs.events_topic import partition_of
 from events.names import RequestId, TopicName, shard_key
 from tests.simulation.virtual_time import on_virtual_time
@@ -106,3 +109,28 @@ async def test_another_gateway_exceeds_a_limit_by_its_undecided_requests_at_most
         worker.partition.close()
     rig.close()
     other.node.close()
+
+
+async def test_a_request_for_many_topics_under_many_rules_lets_the_event_loop_run(tmp_path: Path) -> None:
+    """CPU time between two turns of the event loop, because other processes share the machine."""
+    rig = Rig(tmp_path)
+    rig.begin()
+    rules = "".join(
+        f"[[rule]]\nname = 'r{number}'\ncheck = 'partitions < 1000 + {number}'\n"
+        "limit = { topics = 100000, per = 'principal' }\n"
+        for number in range(50)
+    )
+    rig.request(ApplyRules(request_id=RequestId("r"), at_ms=BORN_MS, text=rules))
+    rig.work()
+    rig.put.clear()
+    count, turns = 10_000, [time.thread_time()]
+    rig.request(*creates("many", count))
+    async with asyncio.timeout(240):
+        while len(rig.put) < count:
+            turns.append(time.thread_time())
+            await asyncio.sleep(0)
+    turns.append(time.thread_time())
+    assert max(map(float.__sub__, turns[1:], turns)) < 0.1
+    sent = [decode_command(value) for _, _, _, value, _ in rig.put]
+    assert [command.topic for command in sent if isinstance(command, CreateTopic)] == [f"many{n}" for n in range(count)]
+    rig.close()
