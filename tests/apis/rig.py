@@ -16,7 +16,7 @@ from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.kafka.codec import codec
-from controller.kafka.handling import ClientConnection, RequestContext
+from controller.kafka.handling import ClientConnection, RequestContext, Session
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.configs import (
     AlterableConfig,
@@ -26,7 +26,6 @@ from controller.kafka.messages.configs import (
     IncrementalAlterConfigsRequest,
 )
 from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.session import Session
 from controller.machine.configs.changes import OpType
 from events.catalog import Endpoint
 from events.codec import decode_event
@@ -57,8 +56,8 @@ class Rig:
         self.controller = controller
         self.api = api
         self.brokers = brokers
-        self.listener: HandlerTable = controller_listener(api, {})
-        self.broker: HandlerTable = broker_listener(api, {}, 1)
+        self.listener: HandlerTable = controller_listener(api)
+        self.broker: HandlerTable = broker_listener(api, 1)
 
     async def call(self, key: int, version: int, request: Message, principal: str = "User:ANONYMOUS") -> Any:
         """Returns the response, or raises the handler's error."""

@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import asdict, astuple
 
 from controller.machine.access.bucket_map import differing
-from controller.machine.access.credentials import MECHANISMS
-from controller.machine.access.quotas import canonical_entity
+from controller.machine.access.requests import MECHANISMS, canonical_entity
 from controller.machine.state import Cluster, ScramCredential
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_records import MetadataRecord
@@ -116,7 +115,12 @@ _ACL_FIELDS: Final = (
 def acl_record(acl_id: bytes, _: str, acl: Acl | None) -> MetadataRecord:
     if acl is None:
         return kinds.RemoveAccessControlEntryRecord(id=acl_id)
-    return kinds.AccessControlEntryRecord(id=acl_id, **dict(zip(_ACL_FIELDS, astuple(acl), strict=True)))
+    return kinds.AccessControlEntryRecord(id=acl_id, **acl_fields(acl))
+
+
+def acl_fields(acl: Acl) -> dict[str, Any]:
+    """The fields of an ACL by Kafka's names."""
+    return dict(zip(_ACL_FIELDS, astuple(acl), strict=True))
 
 
 def acl_of(record: kinds.AccessControlEntryRecord) -> Acl:

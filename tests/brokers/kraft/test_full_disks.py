@@ -11,8 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from controller.apis.kraft.features import update_features
-from controller.apis.kraft.quorum import register_controller
+from controller.apis.kraft.quorum import register_controller, update_features
 from controller.brokers.kraft import projector
 from controller.brokers.kraft.membership import controller_registration
 from controller.brokers.port import LeadLost
@@ -22,7 +21,7 @@ from controller.kafka.messages.cluster import FeatureUpdateKey, UpdateFeaturesRe
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster
 from controller.quorum.log.batches import RecordBatch
-from controller.quorum.segment import Segment
+from controller.quorum.log_files import Segment
 from events.logs.log import LogDiskFull, LogWriteError
 from tests.brokers.kraft.desks import Desk, alone, leader_of, steps, three
 from tests.brokers.kraft.logs import access_history
