@@ -39,7 +39,7 @@ from events.logs.events_topic import PartitionReader
 from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
-from projections.replay.checks.checking import OPEN, Checkpoint, Shards, check_growth, ends_of_runs, joined
+from projections.replay.checks.checking import Checkpoint, Shards, check_again, ends_of_runs, joined
 from projections.replay.checks.history import COLUMNS
 from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import COLUMNS as VIOLATION
@@ -305,14 +305,14 @@ def follow(
     ref: Ref, alerts: Alerts, out: TextIO, every_s: float, stop: threading.Event, *, as_json: bool = False
 ) -> None:
     """Check the existing and the new events until stopped. Raises ReplayError, LogError and EventDecodeError."""
-    before = Checkpoint((), (), OPEN.empty_table())
+    before = Checkpoint((), ())
     with followed(ref) as log:
         while True:
             new = log.new()
             first = next(new, None)
             if first is not None:
                 ends = ends_of_runs(before.runs)
-                checked = check_growth(chain([first], new), partial(log.before, ends), before, settle_ms=None)
+                checked = check_again(chain([first], new), partial(log.before, ends), before, settle_ms=None)
                 for row in checked.rows:
                     if alerts.add(row):
                         line = f"ALERT {row['check']}: {violation_line(row, has_partitions(ref))}"

@@ -6,10 +6,11 @@ buckets there are two passes over the events. In the first, each task summarizes
 and the events that concern every topic. This process computes `OF_THE_LOG` from them. In the second, all events of a
 shard go to one task, which checks its bucket with those views. This is the only shuffle, and an export needs none.
 
-A checkpoint stores the result of a check, so that the next check reads only the shards with new events. The violations
-of a topic without new events stay valid, and a topic with new events is checked again from its first event on. So a
-checkpoint has the ranges of offsets that were read (runs), the violations of topics, and the partitions that existed at
-its end, which the checks of the log's end need.
+A checkpoint stores the result of a check, so that the next check reads only new events. It has the ranges of offsets
+that were read (runs), the violations, and the view `carried_events`: a few events that stand for all earlier ones. New
+events are checked after those. This finds each violation at least as a suspicion: a violation by which the carried
+events may be misleading, a new event of an earlier request, or a topic that violated an invariant before. If there is a
+suspicion, all topics with new events are checked again from their first event on.
 
 Memory: a task has the columns of one bucket, about 500 bytes an event. A shard is never divided.
 """
@@ -33,14 +34,12 @@ from projections.replay.checks import rules
 from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, history_of, text_of
 from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log.columns import arrow_schema
-from projections.replay.runner import Batches, Runner, Source
+from projections.replay.runner import PLACE, SHARD, Batches, Runner, Source
 
 Shards = Mapping[int, set[str]]
 """Shard keys by log partition."""
 Run = Mapping[str, Any]
 """A row of the view `offset_runs`."""
-OPEN = arrow_schema(("log_partition", "shard", "offset", "topic", "partition", "replicas", "leader", "isr"))
-"""The columns of the view `open_partitions`."""
 RUNS = pa.schema(
     [("log_partition", pa.int32()), ("first", pa.int64()), ("last", pa.int64()), ("events", pa.int64()),
      ("end_ms", pa.int64()), ("reconciled_ms", pa.int64()), ("kafka_brokers", pa.bool_())]
@@ -53,12 +52,12 @@ _ABOUT = b"topicwright"
 
 class Checkpoint(NamedTuple):
     """The result of a check that the next check continues from: the offset ranges that it read (`runs`), the violations
-    that are final (`found`: those of single topics, without those that later events may resolve), and the partitions
-    that existed at its end."""
+    that are final (`found`: those that later events do not resolve), and the view `carried_events` (None: all topics
+    with new events are checked again from their first event on)."""
 
     runs: tuple[Run, ...]
     found: tuple[Mapping[str, Any], ...]
-    partitions: pa.Table
+    carried: pa.Table | None = None
 
 
 def rules_hash(cluster_id: str) -> str:
@@ -67,48 +66,27 @@ def rules_hash(cluster_id: str) -> str:
 
 
 def write_checkpoint(
-    file: Path, rules: str, runs: Iterable[Run], rows: Iterable[Mapping[str, Any]], partitions: pa.Table
+    file: Path, rules: str, runs: Iterable[Run], rows: Iterable[Mapping[str, Any]], carried: pa.Table
 ) -> None:
     """Write the checkpoint of a check by the rules with the hash `rules`. Remove it instead if the check found more
     than FOUND_MAX violations."""
-    found = tuple({**row, "times": 1} for row in rows if row["shard"] and not row["at_end"])
+    found = tuple({**row, "times": 1} for row in rows if not row["at_end"])
     if len(found) > FOUND_MAX:
         file.unlink(missing_ok=True)
         return
     about = msgspec.json.encode((rules, joined(runs), found))
     with replacing(file) as new:
-        pq.write_table(partitions.replace_schema_metadata({_ABOUT: about}), new)
+        pq.write_table(carried.replace_schema_metadata({_ABOUT: about}), new)
 
 
 def read_checkpoint(file: Path, rules: str) -> Checkpoint | None:
     """The checkpoint in a file; None if the file is missing or was written with other rules."""
     if not file.exists():
         return None
-    partitions = pq.read_table(file)
-    about = (partitions.schema.metadata or {})[_ABOUT]
+    carried = pq.read_table(file)
+    about = (carried.schema.metadata or {})[_ABOUT]
     of_rules, runs, found = msgspec.json.decode(about, type=tuple[str, tuple[Run, ...], tuple[Mapping[str, Any], ...]])
-    return Checkpoint(runs, found, partitions) if of_rules == rules else None
-
-
-def complete(
-    history: duckdb.DuckDBPyConnection,
-    before: Iterable[Run],
-    earlier: Callable[[Shards], Batches],
-    more: Iterable[tuple[int, str]],
-) -> Shards:
-    """Insert the earlier events of all shards that have new events, and of the shards `more`, into `stored_events`, and
-    create the view `offset_runs` of all events. Returns these shards."""
-    create_views(history, only=("offset_runs",))
-    runs = (*before, *history.sql("from offset_runs").to_arrow_table().to_pylist())
-    history.execute("drop view offset_runs")
-    shards: dict[int, set[str]] = {run["log_partition"]: {""} for run in runs}
-    new = history.execute("select distinct log_partition, shard from stored_events").fetchall()
-    for partition, shard in (*new, *more):
-        shards[partition].add(shard)
-    history.register("earlier", pa.RecordBatchReader.from_batches(arrow_schema(COLUMNS), earlier(shards)))
-    history.execute("insert into stored_events by name from earlier")
-    history.register("offset_runs", pa.Table.from_pylist(list(joined(runs)), RUNS))
-    return shards
+    return Checkpoint(runs, found, carried) if of_rules == rules else None
 
 
 def ends_of_runs(runs: Iterable[Run]) -> dict[int, int]:
@@ -149,13 +127,41 @@ _CLUSTER = arrow_schema(
 )  # fmt: skip
 """The columns of the events of which `broker_spans` and `cluster_spans` are made."""
 _SUMMARIZED = pa.unify_schemas([RUNS, _CLUSTER])
+_SCHEMA = arrow_schema(COLUMNS)
+_NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
 _FOUND = pa.unify_schemas(
-    [OPEN, pa.schema([("check", pa.string()), ("seen", pa.string()), ("expected", pa.string()), ("times", pa.int64()),
-                      ("at_end", pa.bool_())])]
+    [_SCHEMA, pa.schema([("check", pa.string()), ("seen", pa.string()), ("expected", pa.string()),
+                                       ("times", pa.int64()), ("at_end", pa.bool_())])]
 )  # fmt: skip
-"""The rows that a bucket returns: violations, and the partitions that exist at the end (`check` is null)."""
-_OPEN = f"""select {", ".join(f'"{name}"' for name in OPEN.names)},
-  {", ".join(f'null as "{name}"' for name in _FOUND.names[len(OPEN) :])} from open_partitions"""
+"""The rows that a bucket returns: violations, and `carried_events` (`check` is null)."""
+_UNTOUCHED = "anti join stored_events using (log_partition, shard)"
+_OTHER_PARTITIONS = f"""
+insert into open_partitions by name
+select log_partition, shard, "offset", topic, generate_subscripts(partitions, 1) - 1 as "partition",
+       unnest(partitions, recursive := true)
+from carried {_UNTOUCHED} where type in ('TopicCreated', 'TopicDiscovered')
+"""
+_CONTINUED = f"""
+insert into stored_events by name
+from carried where shard = '' or (log_partition, shard) in (
+  select ({", ".join(SHARD)}) from stored_events
+  union select ({", ".join(SHARD)}) from carried where type = 'CreateRequested')
+"""
+"""The carried events of brokers and settings, of shards with new events, and of requests without an answer."""
+_SUSPECTS = """
+select distinct log_partition, shard from stored_events semi join violated using (log_partition, shard)
+union
+select log_partition, shard from stored_events n
+semi join earlier using (log_partition, shard, request_id)
+anti join (from carried where type = 'CreateRequested') using (log_partition, shard, request_id)
+where type in ('CreateRequested', 'CreateRejected', 'TopicCreated', 'CreateAnswered', 'RulesObserved')
+union
+select e.log_partition, e.shard from newest e
+join stored_events n on n.log_partition = e.log_partition and n."offset" = e."offset" + 1
+where (n.at_ms, n.cause_command, n.cause_id) = (e.at_ms, e.cause_command, e.cause_id)
+"""
+"""Shards whose new events may violate an invariant in a way that only their earlier events show: they violated one
+before, a request continues that was answered, or the earlier check ended in the middle of a decision."""
 _WHOLE = re.compile(rf"\b({'|'.join(OF_THE_LOG)})\b")
 
 
@@ -166,15 +172,15 @@ Events = Callable[[Sequence[str]], Source]
 class Result(NamedTuple):
     """The violations, the number of events, and the number of log partitions.
 
-    `runs` and `partitions` are the rows of `offset_runs` and `open_partitions`, for a checkpoint. If the check began at
-    a checkpoint, `read` is the number of events that were read.
+    `runs` and `carried` are the rows of `offset_runs` and `carried_events`, for a checkpoint. If the check began at a
+    checkpoint, `read` is the number of events that were read.
     """
 
     rows: list[dict[str, Any]]
     events: int
     log_partitions: int
     runs: Sequence[Run]
-    partitions: pa.Table
+    carried: pa.Table
     read: int | None = None
 
 
@@ -184,50 +190,100 @@ def check(
     limit: int | None = None,
     settle_ms: int | None = SETTLE_MS,
     given: Iterable[str] = (),
-    others: pa.Table | None = None,
+    before: pa.Table | None = None,
+    starts: Mapping[int, int] | None = None,
+    keep: bool = False,
 ) -> Result:
-    """Check the events in the table `stored_events`; returns at most `limit` violations of each query (None: all).
+    """Check the events in the table `stored_events`; returns at most `limit` violations of each query (None: all), from
+    the offsets `starts` on.
 
     The end of the log is checked after `settle_ms` without events of the reconciler; None: never. The views `given`
-    exist already. `others` are the open partitions of an earlier check; those of shards without events here are added.
-    Raises ReplayError.
+    exist already. `before` are the carried events of an earlier check; the partitions of shards without events here
+    come from them. With `keep` the result has the carried events. Raises ReplayError.
     """
     create_views(history, settle_ms=settle_ms, tables=TABLES, given=given)
-    if others is not None:
-        history.register("others", others)
-        untouched = "from others anti join stored_events using (log_partition, shard)"
-        history.execute(f"insert into open_partitions by name {untouched}")
-    rows = list(rules.violations(history, tuple(wanted) or invariants(), limit))
-    runs, partitions = (history.sql(f"from {name}").to_arrow_table() for name in ("offset_runs", "open_partitions"))
-    return Result(rows, *_extent(history), runs.to_pylist(), partitions.cast(OPEN))
+    if before is not None:
+        history.register("carried", before)
+        history.execute(_OTHER_PARTITIONS)
+    rows = list(rules.violations(history, tuple(wanted) or invariants(), limit, starts))
+    runs, carried = history.sql("from offset_runs").to_arrow_table().to_pylist(), _SCHEMA.empty_table()
+    if keep:
+        others = "" if before is None else f"union all by name from carried {_UNTOUCHED}"
+        carried = history.sql(f"select {_NAMES} from (from carried_events {others})").to_arrow_table().cast(_SCHEMA)
+    return Result(rows, *_extent(history), runs, carried)
 
 
-def check_here(events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None) -> Result:
+def check_here(
+    events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None, keep: bool = False
+) -> Result:
     """Check events in this process. Raises ReplayError."""
     source = events(COLUMNS)
     with history_of(source.batches(), source.schema) as history:
-        return check(history, wanted, limit)
+        return check(history, wanted, limit, keep=keep)
 
 
-def check_growth(
+def check_growth(new: Source, earlier: Callable[..., Source], before: Checkpoint) -> Result:
+    """Check the events after a checkpoint, in this process. Raises ReplayError.
+
+    `new` has these events, with COLUMNS. `earlier(columns, starts, shards)` returns the events before the checkpoint.
+    """
+    assert before.carried is not None, "an export's checkpoint has carried events"
+    starts = {one: end - 1 for one, end in ends_of_runs(before.runs).items()}
+    with history_of(new.batches(), new.schema) as history:
+        for name, source in (
+            ("earlier", earlier((*SHARD, "request_id"))),
+            ("newest", earlier((*PLACE, "at_ms", "cause_command", "cause_id"), starts)),
+        ):
+            history.register(name, pa.RecordBatchReader.from_batches(source.schema, source.batches()))
+        history.register("violated", pa.Table.from_pylist([dict(row) for row in before.found], _FOUND))
+        history.register("carried", before.carried)
+        suspects = set(history.execute(_SUSPECTS).fetchall())
+        ((read,),) = history.execute("select count(*) from stored_events").fetchall()
+        _begin_at(history, before.runs)
+        history.execute(_CONTINUED)
+        result = check(history, given=("offset_runs",), before=before.carried, starts=starts, keep=True)
+    suspects.update((row["log_partition"], row["shard"]) for row in result.rows)
+    rows = [dict(row) for row in before.found]
+    if suspects:
+        result = check_again(new.batches(), lambda some: earlier(COLUMNS, None, some).batches(), before, suspects)
+        rows = result.rows
+    return result._replace(rows=rows, read=read)
+
+
+def check_again(
     new: Batches,
     earlier: Callable[[Shards], Batches],
     before: Checkpoint,
-    last: Iterable[tuple[int, str]] = (),
+    more: Iterable[tuple[int, str]] = (),
     settle_ms: int | None = SETTLE_MS,
 ) -> Result:
-    """Check the events after a checkpoint, in this process. Raises ReplayError.
+    """Check all events of the shards with new events, and of the shards `more`, in this process. Raises ReplayError.
 
-    `new` has these events, with COLUMNS. `earlier` returns the events of some shards before the checkpoint. `last` are
-    the shards of the newest events before it. They are checked again, because the earlier check may have ended in the
-    middle of a decision.
+    `new` has the events after a checkpoint, with COLUMNS. `earlier` returns the events of some shards before it.
     """
     with history_of(new, arrow_schema(COLUMNS)) as history:
-        shards = complete(history, before.runs, earlier, last)
-        result = check(history, settle_ms=settle_ms, given=("offset_runs",), others=before.partitions)
-        ((read,),) = history.execute("select count(*) from stored_events").fetchall()
+        shards = _begin_at(history, before.runs)
+        for partition, shard in more:
+            shards[partition].add(shard)
+        history.register("earlier", pa.RecordBatchReader.from_batches(arrow_schema(COLUMNS), earlier(shards)))
+        history.execute("insert into stored_events by name from earlier")
+        carried, keep = before.carried, before.carried is not None
+        result = check(history, settle_ms=settle_ms, given=("offset_runs",), before=carried, keep=keep)
     found = [dict(row) for row in before.found if row["shard"] not in shards.get(row["log_partition"], ())]
-    return result._replace(rows=[*found, *result.rows], read=read)
+    return result._replace(rows=[*found, *result.rows])
+
+
+def _begin_at(history: duckdb.DuckDBPyConnection, before: Iterable[Run]) -> dict[int, set[str]]:
+    """Create the view `offset_runs` of the runs before and of the new events in `stored_events`. Returns the shards
+    that the new events concern, by log partition."""
+    create_views(history, only=("offset_runs",))
+    runs = (*before, *history.sql("from offset_runs").to_arrow_table().to_pylist())
+    history.execute("drop view offset_runs")
+    history.register("offset_runs", pa.Table.from_pylist(list(joined(runs)), RUNS))
+    shards = {run["log_partition"]: {""} for run in runs}
+    for partition, shard in history.execute("select distinct log_partition, shard from stored_events").fetchall():
+        shards[partition].add(shard)
+    return shards
 
 
 def check_in_buckets(
@@ -245,17 +301,20 @@ def check_in_buckets(
 
     def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
         runs = history.sql("from offset_runs").to_arrow_table().to_pylist()
-        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs, OPEN.empty_table())
+        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs, _SCHEMA.empty_table())
 
     def checked(bucket: duckdb.DuckDBPyConnection) -> Batches:
         yield pa.RecordBatch.from_pylist(list(rules.violations(bucket, rest, limit)), schema=_FOUND)
         if keep:
-            yield from bucket.sql(_OPEN).to_arrow_table().cast(_FOUND).to_batches()
+            kept = bucket.sql(f"select {_NAMES} from carried_events").to_arrow_table()
+            yield from pa.concat_tables(
+                [kept.cast(_SCHEMA), _FOUND.empty_table()], promote_options="default"
+            ).to_batches()
 
     result, found = in_buckets(runner, events, of_the_log, checked, _FOUND)
     violated = found["check"].is_valid()
     rows = [*result.rows, *found.filter(violated).to_pylist()]
-    return result._replace(rows=rows, partitions=found.filter(pc.invert(violated)).select(OPEN.names))
+    return result._replace(rows=rows, carried=found.filter(pc.invert(violated)).select(COLUMNS))
 
 
 _T = TypeVar("_T")

@@ -20,7 +20,6 @@ from typing import Any
 from projections.replay.checks.checking import (
     Events,
     Result,
-    Shards,
     check_growth,
     check_here,
     check_in_buckets,
@@ -34,7 +33,7 @@ from projections.replay.checks.rules import Found, Invariant, across_topics, inv
 from projections.replay.export import check_export, events_from, export, exported
 from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
-from projections.replay.runner import Batches, InProcess, Runner
+from projections.replay.runner import InProcess, Runner
 from projections.text.wording import many
 
 CHECKS: Mapping[str, str] = {one.name: one.demand for one in invariants()}
@@ -83,7 +82,7 @@ def _checked(
     runner: Runner, events: Events, wanted: Sequence[Invariant] = (), limit: int | None = None, keep: bool = False
 ) -> Result:
     if isinstance(runner, InProcess):
-        return check_here(events, wanted, limit)
+        return check_here(events, wanted, limit, keep)
     return check_in_buckets(runner, events, wanted, limit, keep=keep)
 
 
@@ -93,16 +92,11 @@ def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Resu
     before = read_checkpoint(file, rules)
     starts = {} if before is None else ends_of_runs(before.runs)
     if before is not None and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
-
-        def earlier(shards: Shards) -> Batches:
-            return exported(folder, starts, COLUMNS, shards=shards).batches()
-
-        ending = exported(folder, starts, ("log_partition", "shard"), {one: end - 1 for one, end in starts.items()})
-        last = [(row["log_partition"], row["shard"]) for batch in ending.batches() for row in batch.to_pylist()]
-        checked = check_growth(exported(folder, ends, COLUMNS, starts).batches(), earlier, before, last)
+        new = exported(folder, ends, COLUMNS, starts)
+        checked = check_growth(new, partial(exported, folder, starts), before)
     else:
         checked = _checked(runner, partial(exported, folder, ends), keep=True)
-    write_checkpoint(file, rules, checked.runs, checked.rows, checked.partitions)
+    write_checkpoint(file, rules, checked.runs, checked.rows, checked.carried)
     return checked
 
 
@@ -125,7 +119,7 @@ def _lines(found: Sequence[Found], checked: Result, count: int) -> Iterator[str]
         yield from (f"  {violation_line(row, checked.log_partitions > 1)}" for row in one.violations)
         yield ""
     broken = f"{len(found)} of {count} invariants are violated" if found else f"all {count} invariants hold"
-    again = f", of which {many(checked.read, 'event')} were read again or new" if checked.read is not None else ""
+    again = f", of which {many(checked.read, 'event')} are new" if checked.read is not None else ""
     yield f"{broken}, on {many(checked.events, 'event')}{again}"
     yield "`topicwright verify` also finds altered bytes that do not change the decoded events"
 

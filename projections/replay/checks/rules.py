@@ -32,7 +32,7 @@ with broken as (
   ({query}))
 select coalesce(log_partition, 0) as log_partition, coalesce(replace(topic, '.', '_'), '') as shard, "offset", topic,
        ? as "check", seen, expected, count(*) over () as of_query
-from broken order by log_partition, "offset", seen {limit}
+from broken where {wanted} order by log_partition, "offset", seen {limit}
 """
 
 
@@ -128,20 +128,27 @@ def _by_topic(tree: Any, using: Sequence[str] = ()) -> bool:
 
 
 def violations(
-    history: duckdb.DuckDBPyConnection, rules: Iterable[Invariant], limit: int | None = None
+    history: duckdb.DuckDBPyConnection,
+    rules: Iterable[Invariant],
+    limit: int | None = None,
+    starts: Mapping[int, int] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The violations in a history, at most `limit` a query (None: all). Raises ReplayError for a query that fails.
+    """The violations in a history, at most `limit` a query (None: all); those at lower offsets than `starts`, by log
+    partition, only if the end of the log violates the invariant. Raises ReplayError for a query that fails.
 
     `times` has the number of a query's violations in its first row, and 0 in the others. `at_end` is true if only the
     end of the log violates the invariant, so that later events may resolve it.
     """
+    ends = ", ".join(f"{one}: {start}" for one, start in (starts or {}).items())
+    later = f'coalesce("offset" >= map {{{ends}}}[log_partition], true)' if starts else "true"
     for rule in rules:
         for query in rule.queries:
-            bounded = "" if limit is None else f"limit {limit}"
+            at_end = "last_partitions" in query
+            bounded, wanted = "" if limit is None else f"limit {limit}", "true" if at_end else later
             try:
-                rows = history.execute(_VIOLATIONS.format(query=query, limit=bounded), [rule.name])
+                rows = history.execute(_VIOLATIONS.format(query=query, wanted=wanted, limit=bounded), [rule.name])
                 for number, (*row, times) in enumerate(rows.fetchall()):
-                    about = {"times": 0 if number else times, "at_end": "last_partitions" in query}
+                    about = {"times": 0 if number else times, "at_end": at_end}
                     yield {**dict(zip(COLUMNS, row, strict=True)), **about}
             except duckdb.Error as error:
                 raise ReplayError(f"{rule.name}: {error}") from None

@@ -338,7 +338,7 @@ where r.type = 'TopicReady';
 
 -- open_partitions: a row is a partition that exists at the end of a log, since its last change.
 create view open_partitions as
-select log_partition, shard, "offset", topic, "partition", replicas, leader, isr
+select log_partition, shard, "offset", topic, "partition", replicas, isr, leader, leader_epoch, partition_epoch
 from partition_steps where last_of_log;
 
 -- last_partitions: a row is a partition that exists at the end of a log that has settled, with the brokers of that time.
@@ -394,3 +394,39 @@ from (values
   ('QuotasChanged', ['AlterClientQuotas', 'AdoptMetadata', 'FollowController']),
   ('RequestsRefused', ['RecordRefusals']))
 as causes(type, commands);
+
+-- carried_events: a row is an event without which later events cannot be checked. The creation of a topic that exists
+-- has the partitions and configs of the end. With it come the events by which that topic becomes ready, those of
+-- create requests without an answer, the last ones of each broker, and all settings, ACLs, quotas, credentials and
+-- producer ids.
+create view carried_events as
+with topics as (
+  select l.log_partition, l.shard, since, least(since, created_at) as begun_at,
+         max_by(configs, "offset") filter (where type in ('TopicCreated', 'TopicDiscovered', 'TopicConfigsChanged'))
+           as configs_now, bool_or(type = 'TopicReady') as is_ready
+  from topic_lives l
+  join shard_events e on e.log_partition = l.log_partition and e.shard = l.shard and e."offset" >= since
+  where until = forever() and l.topic <> ''
+  group by all),
+partitions as (
+  select log_partition, shard, list({'replicas': replicas, 'isr': isr, 'leader': leader, 'leader_epoch': leader_epoch,
+                                     'partition_epoch': partition_epoch} order by "partition") as partitions_now
+  from open_partitions group by all),
+waiting as (
+  select distinct log_partition, topic, request_id, true as is_waiting
+  from requests where times_requested > 0 and times_answered = 0)
+select e.* replace (case when "offset" = since then partitions_now when since is null then partitions end as partitions,
+                    if("offset" = since, configs_now, configs) as configs)
+from stored_events e
+left join topics using (log_partition, shard)
+left join partitions using (log_partition, shard)
+left join waiting using (log_partition, topic, request_id)
+where is_waiting or (type in ('TopicCreated', 'TopicDiscovered') and "offset" in (since, begun_at))
+  or (type in ('TopicReady', if(is_ready, '', 'MetadataPropagated')) and "offset" > begun_at)
+union all by name (
+  select * from stored_events
+  where type in ('SettingsChanged', 'AclsCreated', 'AclsDeleted', 'QuotasChanged', 'ScramCredentialSet',
+                 'ScramCredentialRemoved', 'LoginSecretDrawn', 'ProducerIdsAllocated', 'BrokerRegistered',
+                 'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered', 'LogDirsChanged')
+  qualify broker_id is null
+    or row_number() over (partition by log_partition, broker_id, type, cordoned order by "offset" desc) = 1);
