@@ -43,6 +43,9 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
 
 def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
     """Like `decide`, but long texts of refused commands are not truncated."""
+    refused = topics.labels_refused(state, command)
+    if refused is not None:
+        return refused
     if state.cluster.rules is None or type(command) not in judging.KIND_OF:
         return _DECIDERS[type(command)](state, command)
     return _by_rules(state, command)

@@ -47,6 +47,8 @@ def _register_topics(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--status", choices=STATUSES, help="list only topics with this status: " + ", ".join(STATUSES))
     what = "list only topics that this user created, such as User:alice"
     parser.add_argument("--principal", metavar="PATTERN", help=what)
+    what = "list only topics with this label, such as owner=payments; NAME alone for any value"
+    parser.add_argument("--label", type=non_empty, metavar="NAME[=VALUE]", help=what)
     common.add_backend(parser, later("reads.topics", "topics"))
     parser = commands.add_parser("explain", description=f"Explain {COMMANDS['explain'].summary.partition(' ')[2]}.")
     what = "name of a topic, or id of a request"
@@ -78,6 +80,12 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     grow = _add_topic_action(actions, "grow", "add partitions to a topic")
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
     common.add_backend(grow, change, may_be_stopped=False)
+
+    label = _add_topic_action(actions, "label", "set labels of a topic, such as its owner")
+    what = "a label, such as owner=payments, description=… or contact=…"
+    label.add_argument("labels", nargs="*", type=key_value, metavar="LABEL=VALUE", help=what)
+    label.add_argument("--delete", action="append", default=[], type=non_empty, metavar="LABEL", help="remove a label")
+    common.add_backend(label, change, may_be_stopped=False)
 
 
 def _add_topic_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:

@@ -15,6 +15,7 @@ from controller.cli.arguments import DONE, NEGATIVE, suggestion
 from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
+from controller.machine.configs.topic_configs import LABEL, without_labels
 from projections.text.wording import client_text, many
 from projections.views import lines
 from projections.views.events import ExplanationView
@@ -27,8 +28,8 @@ GLOB = "*?["
 
 def topics(options: argparse.Namespace, backend: Backend) -> int:
     if options.name is not None and not any(sign in options.name for sign in GLOB):
-        if options.status is not None or options.principal is not None:
-            raise common.Misuse("--status and --principal filter a list, so they cannot be used with a topic NAME")
+        if any(one is not None for one in (options.status, options.principal, options.label)):
+            raise common.Misuse("--status, --principal and --label filter a list, so they cannot be used with a topic")
         return _show_topic(options, backend)
     pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at))
     found, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
@@ -49,6 +50,7 @@ def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
         (options.name is None or fnmatchcase(one.name, options.name))
         and options.status in (None, one.status, "not-ready" if one.status != "ready" else None)
         and (options.principal is None or fnmatchcase(by, options.principal))
+        and (options.label is None or one.has_label(options.label))
     )
 
 
@@ -85,6 +87,15 @@ def _alter(options: argparse.Namespace, backend: Backend) -> int:
     return _show_topic(options, backend)
 
 
+def _label(options: argparse.Namespace, backend: Backend) -> int:
+    if not options.labels and not options.delete:
+        raise common.Misuse("nothing to change: give NAME=VALUE or --delete NAME")
+    labels = {**dict(options.labels), **dict.fromkeys(options.delete)}
+    configs = {LABEL + name: value for name, value in labels.items()}
+    backend.send("PATCH", "/topics", dict[str, object], options.name, {"configs": configs})
+    return _show_topic(options, backend)
+
+
 def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
     """Raise Misuse for a config that is unknown to Kafka and not set on the topic. Kafka would silently accept it."""
     from controller.machine.configs.topic_configs import BY_NAME  # few commands need it
@@ -108,6 +119,7 @@ _CHANGES: Final = {
     "delete": (_delete, "is not deleted"),
     "alter": (_alter, "is not changed"),
     "grow": (_grow, "is not changed"),
+    "label": (_label, "is not changed"),
 }
 
 
@@ -157,7 +169,7 @@ def _topic_lines(summaries: Sequence[TopicSummary], as_of: AsOfView, style: Styl
     if not summaries:
         yield f"There are no topics{which}{lines.when(as_of)}."
         return
-    header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "BY")
+    header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "OWNER")
     if style.wide:
         yield from style.table((*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), map(_wide_topic, summaries))
         return
@@ -171,7 +183,7 @@ def _topic_row(one: TopicSummary) -> tuple[object, ...]:
         one.replication_factor,
         Marked(lines.status(one), lines.mark(one.status)),
         one.created_at,
-        one.created_by.principal if one.created_by else "?",
+        one.labels.get("owner") or (f"created by {one.created_by.principal}" if one.created_by else "?"),
     )
 
 
@@ -204,7 +216,8 @@ def _topic_facts(one: TopicView) -> Iterator[tuple[str, str]]:
     if one.policy is not None:
         observed = "".join(f"; observed {seen.rule}: {seen.message}" for seen in one.policy.observed)
         yield "policy", one.policy.outcome + observed
-    for number, (name, value) in enumerate(sorted(one.configs.items())):
+    yield from one.labels.items()
+    for number, (name, value) in enumerate(sorted(without_labels(one.configs.items()))):
         yield "" if number else "configs", f"{name}={value}"
 
 
