@@ -170,6 +170,7 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
         _deletion_disabled(command, state.cluster)
         or _check_request(command)
         or _check_id(topic, command)
+        or validation.protected(topic, None, state.cluster.settings.effective_defaults)
         or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
@@ -198,7 +199,11 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
         configs = with_labels_of(current, configs)
     if topic is None:
         return rejected(command, replace(_UNKNOWN, message=f"The topic '{command.topic}' does not exist."))
-    refused = validation.refused_by_policies(command.verdict) or validation.dry_run_rejection(command)
+    refused = (
+        validation.protected(topic, configs, defaults)
+        or validation.refused_by_policies(command.verdict)
+        or validation.dry_run_rejection(command)
+    )
     if refused is not None:
         return rejected(command, refused)
     is_unjudged = command.verdict is None and state.cluster.settings.alter_config_policy_class_name

@@ -15,7 +15,7 @@ from controller.machine.state import Topic
 from events.catalog import Cause, ConfigOp, Configs, FeaturesChanged, Partition, Recorded
 from events.names import BrokerId, Offset, RequestId, TopicName
 from tests.machine.rig import TOPIC_ID
-from tests.machine.tables import command, play
+from tests.machine.tables import command, play, stories
 from tests.machine.tables import given as rig_with
 
 OWNED: Configs = (("label.owner", "pay"),)
@@ -84,3 +84,37 @@ def test_metadata_records_have_no_labels() -> None:
     bare = Topic(TopicName("t"), TOPIC_ID, topic.partitions, (), 0, Offset(0))
     assert topic_records(None, topic, 25) == topic_records(None, bare, 25)
     assert topic_records(bare, topic, 25) == []
+
+
+PROTECTED = """
+# a protected topic is not deleted, and its retention does not become shorter; the label can be removed first
+1
+    create t 1x1 conf=label.protected=true;retention.ms=9 id=q1 | requested created(1)
+    confirm 1 | known(1) ready answered => NONE after 1 ms
+    delete t id=q2 | rejected => POLICY_VIOLATION validation:protected
+    delete t dry | => POLICY_VIOLATION validation:protected
+    alter t set:retention.ms=8 id=q3 | rejected => POLICY_VIOLATION validation:protected
+    alter t set:retention.ms=8 delete:label.protected id=q4 | rejected => POLICY_VIOLATION validation:protected
+    alter t set:retention.ms=-1 id=q5 | configs(label.protected=true retention.ms=-1) => NONE
+    alter t set:retention.ms=9 id=q6 | rejected => POLICY_VIOLATION validation:protected
+    alter t delete:retention.ms id=q6 | rejected => POLICY_VIOLATION validation:protected
+    alter t set:retention.bytes=9 id=q7 | rejected => POLICY_VIOLATION validation:protected
+    alter t set:cleanup.policy=compact id=q8 | rejected => POLICY_VIOLATION validation:protected
+    alter t set:cleanup.policy=delete dry | => NONE
+    alter t set:label.protected=false id=q10 | configs(label.protected=false retention.ms=-1) => NONE
+    alter t set:retention.ms=8 id=q11 | configs(label.protected=false retention.ms=8) => NONE
+    delete t id=q12 | deleted => NONE
+
+# the defaults of the cluster count for a protected topic that sets no retention
+1 log.retention.ms=5
+    create t 1x1 conf=label.protected=TRUE id=q1 | requested created(1)
+    alter t set:retention.ms=4 id=q2 | rejected => POLICY_VIOLATION validation:protected
+    alter t set:retention.ms=5 id=q3 | configs(label.protected=TRUE retention.ms=5) => NONE
+"""
+
+
+@pytest.mark.parametrize(
+    ("heading", "lines"), stories(PROTECTED), ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_protected_topics_lose_no_records(heading: str, lines: list[str]) -> None:
+    play(rig_with(lines[0]), lines[1:])
