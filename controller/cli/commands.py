@@ -45,7 +45,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "quorum": Command("flags", "show the voters of a KRaft quorum and how far behind they are"),
     },
     "change": {
-        "topic": Command("reads.flags", "create, delete, alter, grow or label a topic"),
+        "topic": Command("reads.flags", "create, delete, recreate, alter, grow or label a topic"),
         "plan": Command("reads.flags", "show the changes that bring topics to what files describe, and change nothing"),
         "apply": Command("reads.flags", "create and change topics as files describe them"),
         "import": Command("reads.flags", "print the topics of a cluster as a file for plan and apply"),

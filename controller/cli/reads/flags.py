@@ -72,6 +72,12 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     common.add_backend(create, change)
     delete = _add_topic_action(actions, "delete", "delete a topic; its history remains in the log")
     common.add_backend(delete, change, may_be_stopped=False)
+    again = _add_topic_action(actions, "recreate", "create a deleted topic again, as it was")
+    what = "the point in time whose replicas, configs and labels it gets; default: before its last deletion"
+    again.add_argument("--at", metavar="OFFSET|TIME", type=point_in_time, help=what)
+    again.add_argument("--new-replicas", action="store_true", help="choose replicas, instead of those that it had")
+    again.add_argument("--dry-run", action="store_true", help="validate, and show the topic that would be created")
+    common.add_backend(again, change, may_be_stopped=False)
     alter = _add_topic_action(actions, "alter", "change configs of a topic")
     _add_configs(alter)
     what = "reset to the cluster's default"

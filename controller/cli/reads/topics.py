@@ -10,15 +10,17 @@ import argparse
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
+from urllib.parse import quote
 
 from controller.cli.arguments import DONE, NEGATIVE, suggestion
 from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
 from controller.machine.configs.topic_configs import LABEL, without_labels
+from events.errors import UserError
 from projections.text.wording import client_text, many
 from projections.views import lines
-from projections.views.events import ExplanationView
+from projections.views.events import EventsView, ExplanationView
 from projections.views.requests import RequestSummary, RequestsView, RequestView
 from projections.views.topics import CreatedView, DeletedView, PartitionView, TopicSummary, TopicsView, TopicView
 from projections.views.view import AsOfView
@@ -72,6 +74,38 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
     return show(options, answer, lambda style: _created_lines(answer, style), lambda: [answer.name])
 
 
+def _recreate(options: argparse.Namespace, backend: Backend) -> int:
+    """Create a deleted topic again, with what history has of it."""
+    old = backend.get(TopicView, "/topics", options.name, at=options.at or _before_deletion(options.name, backend))
+    shape: dict[str, object] = {"num_partitions": old.num_partitions, "replication_factor": old.replication_factor}
+    if not options.new_replicas:
+        shape = {"assignments": [one.replicas for one in old.partitions]}
+    dry = "true" if options.dry_run else None
+    body = {"name": old.name, "configs": old.configs, **shape}
+    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=dry)
+
+    def text(style: Style) -> Iterator[str]:
+        yield from _created_lines(answer, style)
+        yield ""
+        yield f"Its partitions, replicas, configs and labels are those{lines.when(old.as_of)}."
+        yield "Its records are gone: the deletion removed them, and the topic begins empty."
+
+    return show(options, answer, text, lambda: [answer.name])
+
+
+def _before_deletion(name: str, backend: Backend) -> str:
+    """The point in time before the last deletion of a topic. Raises UserError if it was never deleted."""
+    path = f"/topics/{quote(name, safe='')}/events"
+    answers = [
+        backend.get(EventsView, path, type=kind, order="newest", limit=1) for kind in ("TopicDeleted", "TopicVanished")
+    ]
+    found = [event for answer in answers for event in answer.events]
+    if not found:
+        raise UserError(f"topic {name} was never deleted; name a time with --at to use another state of it")
+    last = max(found, key=lambda event: event.at_ms)
+    return f"{last.at_ms - 1}ms" if last.partition is not None else str(last.offset - 1)
+
+
 def _delete(options: argparse.Namespace, backend: Backend) -> int:
     deleted = backend.send("DELETE", "/topics", DeletedView, options.name)
     line = f"{deleted.name} is deleted, in request {deleted.request_id}; `topicwright explain` shows its history"
@@ -116,6 +150,7 @@ def _grow(options: argparse.Namespace, backend: Backend) -> int:
 
 _CHANGES: Final = {
     "create": (_create, "is refused"),
+    "recreate": (_recreate, "is not recreated"),
     "delete": (_delete, "is not deleted"),
     "alter": (_alter, "is not changed"),
     "grow": (_grow, "is not changed"),
