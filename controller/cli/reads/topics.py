@@ -18,6 +18,7 @@ from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
 from controller.machine.configs.topic_configs import LABEL, without_labels
 from events.errors import UserError
+from projections.text.names import is_pattern
 from projections.text.wording import client_text, many
 from projections.views import lines
 from projections.views.events import EventsView, ExplanationView
@@ -25,11 +26,9 @@ from projections.views.requests import RequestSummary, RequestsView, RequestView
 from projections.views.topics import CreatedView, DeletedView, PartitionView, TopicSummary, TopicsView, TopicView
 from projections.views.view import AsOfView
 
-GLOB = "*?["
-
 
 def topics(options: argparse.Namespace, backend: Backend) -> int:
-    if options.name is not None and not any(sign in options.name for sign in GLOB):
+    if options.name is not None and not is_pattern(options.name):
         if any(one is not None for one in (options.status, options.principal, options.label)):
             raise common.Misuse("--status, --principal and --label filter a list, so they cannot be used with a topic")
         return _show_topic(options, backend)

@@ -19,19 +19,16 @@ from events.logs import rocksdb_recovery
 from events.logs.log import (
     REQUEST,
     Commit,
-    LogAccessDenied,
     LogClosed,
     LogCorrupted,
     LogDiskFull,
     LogError,
     LogFromNewerVersion,
     LogLocked,
-    LogNotAFolder,
     LogOfAnotherCluster,
     LogWriteError,
 )
-from events.logs.rocksdb_database import Database, Page
-from events.logs.rocksdb_keys import pack, run_prefix
+from events.logs.rocksdb_database import Database, Page, pack, run_prefix
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import classify
 from tests.events.logs.rocksdb_folders import copied, counted, open_log, write_counted
@@ -101,7 +98,7 @@ def test_opening_a_file_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("not a log")
     for path in (file, file / "log"):
-        with pytest.raises(LogNotAFolder, match="is not a folder"):
+        with pytest.raises(LogError, match="is not a folder"):
             open_log(path)
     assert file.read_text() == "not a log"
 
@@ -119,11 +116,11 @@ def test_a_folder_of_another_user_is_rejected(open_to_all: Path) -> None:
     closed.mkdir(mode=0o500)
     as_nobody = (
         "import os, sys; from pathlib import Path; from tests.events.logs.rocksdb_folders import open_log\n"
-        "from events.logs.log import LogAccessDenied\n"
+        "from events.logs.log import LogError\n"
         "if os.getuid() == 0: os.setuid(65534)\n"
         "for path in (sys.argv[1], sys.argv[1] + '/log'):\n"
         "    try: open_log(Path(path))\n"
-        "    except LogAccessDenied as error: print(error)\n"
+        "    except LogError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", as_nobody, str(closed)], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
@@ -198,8 +195,8 @@ def test_an_incompletely_created_folder_is_created_again(folder: Path, tmp_path:
         ("IO error: File too large: While appending to file: /d/000004.log: File too large", LogDiskFull),
         ("IO error: While lock file: /d/LOCK: Resource temporarily unavailable", LogLocked),
         ("IO error: lock hold by current process, acquire time 1 acquiring thread 2: /d/LOCK: No locks", LogLocked),
-        ("IO error: While open a file for appending: /d/000004.log: Permission denied", LogAccessDenied),
-        ("IO error: While mkdir if missing: /d: Read-only file system", LogAccessDenied),
+        ("IO error: While open a file for appending: /d/000004.log: Permission denied", LogError),
+        ("IO error: While mkdir if missing: /d: Read-only file system", LogError),
         (
             "Corruption: block checksum mismatch: stored = 1, computed = 2 in /d/000009.sst offset 3 size 4",
             LogCorrupted,
@@ -233,7 +230,7 @@ def write(database: Database, runs: dict[str, list[range]]) -> None:
     batch = WriteBatch(raw_mode=True)
     for name, each in runs.items():
         for run in each:
-            batch.put(run_prefix(REQUEST, name) + pack(run.start), pack(run.stop - 1), database.views_handle)
+            batch.put(run_prefix(REQUEST, name) + pack(run.stop - 1), pack(run.start), database.views_handle)
     database.write(batch)
 
 
@@ -260,14 +257,10 @@ def test_runs_are_found_next_to_thousands_of_deleted_keys(database: Database, se
         for offset in chain.from_iterable(run for run in each if run.start < FORGOTTEN):
             database._views.delete(run_prefix(REQUEST, name) + pack(offset))
     kept = {name: [run for run in each if run.start >= FORGOTTEN] for name, each in runs.items()} | {"never": []}
-    for _ in range(300):
-        name, at_most = rng.choice(list(kept)), rng.randrange(FORGOTTEN, END + 10)
-        firsts = [run.start for run in kept[name] if run.start <= at_most]
-        assert database.last_run(run_prefix(REQUEST, name), FORGOTTEN, at_most) == (firsts[-1] if firsts else None)
-    for _ in range(30):
+    for _ in range(100):
         start = rng.randrange(FORGOTTEN, END)
         end = rng.randrange(start, END + 10)
-        found = [database.runs(run_prefix(REQUEST, name), FORGOTTEN, start, end, 1000) for name in kept]
+        found = [database.runs(run_prefix(REQUEST, name), start, end, 1000) for name in kept]
         wanted = [
             [range(max(run.start, start), min(run.stop, end)) for run in each if run.stop > start and run.start < end]
             for each in kept.values()

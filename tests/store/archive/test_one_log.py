@@ -25,8 +25,7 @@ from events.logs.archive import archive
 from events.logs.archive.manifest import ManifestWriter, Segment, find_manifest, segment_changes, segments_of
 from events.logs.archive.store import Folder
 from events.logs.log import Commit, Entry, LogCorrupted, read_one, shard_offsets, shard_runs
-from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_keys import RETAINED, pack
+from events.logs.rocksdb_database import RETAINED, Database, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
 from projections.queries.events import newest_of_topic
@@ -66,8 +65,8 @@ def test_reads_of_archived_shards_skip_deleted_rocksdb_keys(cut: RocksDbLog, mon
 def test_the_archive_index_cache_is_bounded_over_all_logs(
     cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = lru_cache(2)(archive._index.__wrapped__)
-    monkeypatch.setattr(archive, "_index", kept)
+    kept = lru_cache(2)(archive.Archive.index.__wrapped__)
+    monkeypatch.setattr(archive.Archive, "index", kept)
     key = next(iter(cut.shard_keys()))
     cut.flush()
     assert cut.path is not None
