@@ -47,10 +47,6 @@ if TYPE_CHECKING:
     from controller.http.server import HttpServer
 
 
-MakeHandlers = Callable[[ControllerApi], HandlerTable]
-"""Makes the handlers of a listener."""
-
-
 class Address(msgspec.Struct, frozen=True):
     host: str
     port: int
@@ -94,7 +90,9 @@ class ClientListeners(KafkaListeners):
         if self._settings.simulated_broker_listeners:
             self._of_brokers = SimulatedBrokerListeners(brokers, self)
 
-    async def open(self, api: ControllerApi, make_handlers: MakeHandlers = controller_listener) -> None:
+    async def open(
+        self, api: ControllerApi, make_handlers: Callable[[ControllerApi], HandlerTable] = controller_listener
+    ) -> None:
         """Accept requests for the Kafka APIs that `make_handlers` returns handlers for."""
         for server, address in zip(self.servers, self.advertised, strict=True):
             server.handlers = make_handlers(api.at_listener(address))

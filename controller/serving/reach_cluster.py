@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from controller.brokers.cluster.actions import History
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
 from controller.brokers.cluster.target_cluster import RECENT_EVENTS
@@ -33,11 +31,6 @@ PROPERTIES_FILE = "cluster.client.properties.file"
 RESERVED_KEYS = ("bootstrap.servers", "client.id")
 
 
-class ReachedCluster(msgspec.Struct, frozen=True):
-    link: ClusterLink
-    cluster_id: str
-
-
 def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorded]]]:
     """Functions that read a log for `TargetCluster`: the events of a shard, and the newest events of all."""
 
@@ -51,7 +44,7 @@ def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorde
     return history, recent
 
 
-async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ReachedCluster:
+async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ClusterLink:
     """Connect to a cluster, which may start at the same time. Raises SettingsError for wrong credentials, a different
     cluster.id or a node.id that a broker has, and ClusterUnreachable."""
     security = security_in(settings.cluster_client_properties_file)
@@ -61,7 +54,7 @@ async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ReachedClust
 
 async def reach_as(
     security: Security, bootstrap: str, check: Callable[[ClusterMetadata], None] = lambda _: None
-) -> ReachedCluster:
+) -> ClusterLink:
     """Connect to a cluster and call `check` with its first metadata. Raises SettingsError for wrong credentials,
     ClusterUnreachable, and the errors of `check`."""
     link = ClusterLink(bootstrap, security)
@@ -75,7 +68,8 @@ async def reach_as(
     except BaseException:
         link.close()
         raise
-    return ReachedCluster(link, metadata.cluster_id)
+    link.cluster_id = metadata.cluster_id
+    return link
 
 
 def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
