@@ -47,10 +47,12 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     },
     "change": {
         "topic": Command("flags", "create, delete, recreate, alter, grow or label a topic"),
-        "plan": Command("flags", "show the changes that bring topics to what files describe, and change nothing"),
-        "apply": Command("flags", "create and change topics as files describe them"),
-        "import": Command("flags", "print the topics of a cluster as a file for plan and apply"),
-        "drift": Command("flags", "compare the topics of a cluster with files"),
+        "plan": Command(
+            "ascode.flags", "show the changes that make topics as files describe them, and change nothing"
+        ),
+        "apply": Command("ascode.flags", "create and change topics as files describe them"),
+        "import": Command("ascode.flags", "print the topics of a cluster as a file for plan and apply"),
+        "drift": Command("ascode.flags", "compare the topics of a cluster with files"),
         "users": Command("flags", "add, list and remove users"),
         "leave": Command("flags", "remove a voter from a KRaft quorum"),
         "adopt": Command("flags", "take over a running cluster from Kafka's controller"),
