@@ -47,9 +47,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     },
     "change": {
         "topic": Command("flags", "create, delete, recreate, alter, grow or label a topic"),
-        "plan": Command(
-            "ascode.flags", "show the changes that make topics as files describe them, and change nothing"
-        ),
+        "plan": Command("ascode.flags", "show the changes that make topics as files describe them, and change nothing"),
         "apply": Command("ascode.flags", "create and change topics as files describe them"),
         "import": Command("ascode.flags", "print the topics of a cluster as a file for plan and apply"),
         "drift": Command("ascode.flags", "compare the topics of a cluster with files"),
