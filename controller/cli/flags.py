@@ -42,7 +42,6 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     _register_requests(commands)
     _register_cluster(commands)
     _register_rules(commands)
-    _register_files(commands)
     mcp = commands.add_parser("mcp", description=COMMANDS["mcp"].description)
     common.add_backend(mcp, later("work.mcp", "serve"), formats=(), may_be_stopped=False)
     commands.add_parser("demo", description=COMMANDS["demo"].description).set_defaults(func=later("work.demo", "demo"))
@@ -202,6 +201,8 @@ def _register_topics(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--status", choices=STATUSES, help="list only topics with this status: " + ", ".join(STATUSES))
     what = "list only topics that this user created, such as User:alice"
     parser.add_argument("--principal", metavar="PATTERN", help=what)
+    what = "list only topics with this label, such as owner=payments; NAME alone for any value"
+    parser.add_argument("--label", type=non_empty, metavar="NAME[=VALUE]", help=what)
     common.add_backend(parser, later("reads.topics", "topics"))
     parser = commands.add_parser("explain", description=f"Explain {COMMANDS['explain'].summary.partition(' ')[2]}.")
     what = "name of a topic, or id of a request"
@@ -225,6 +226,12 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     common.add_backend(create, change)
     delete = _add_topic_action(actions, "delete", "delete a topic; its history remains in the log")
     common.add_backend(delete, change, may_be_stopped=False)
+    again = _add_topic_action(actions, "recreate", "create a deleted topic again, as it was")
+    what = "the point in time whose replicas, configs and labels it gets; default: before its last deletion"
+    again.add_argument("--at", metavar="OFFSET|TIME", type=point_in_time, help=what)
+    again.add_argument("--new-replicas", action="store_true", help="choose replicas, instead of those that it had")
+    again.add_argument("--dry-run", action="store_true", help="validate, and show the topic that would be created")
+    common.add_backend(again, change, may_be_stopped=False)
     alter = _add_topic_action(actions, "alter", "change configs of a topic")
     _add_configs(alter)
     what = "reset to the cluster's default"
@@ -233,6 +240,11 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     grow = _add_topic_action(actions, "grow", "add partitions to a topic")
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
     common.add_backend(grow, change, may_be_stopped=False)
+    label = _add_topic_action(actions, "label", "set labels of a topic, such as its owner")
+    what = "a label, such as owner=payments, description=… or contact=…"
+    label.add_argument("labels", nargs="*", type=key_value, metavar="LABEL=VALUE", help=what)
+    label.add_argument("--delete", action="append", default=[], type=non_empty, metavar="LABEL", help="remove a label")
+    common.add_backend(label, change, may_be_stopped=False)
     for parser in (alter, grow):
         parser.add_argument("--dry-run", action="store_true", help="validate, and show the values before and after")
 
@@ -375,39 +387,3 @@ def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
     what = "a version or a file; default: the effective rules"
     diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=what)
     common.add_backend(diff, later("reads.cluster", "diff_rules"), formats=())
-
-
-def _register_files(commands: Parsers[argparse.ArgumentParser]) -> None:
-    refused = "\nExit codes: 0 done, 1 a change is refused, 2 error."
-    plan = _add_with_files(commands, "plan", refused, "plan topics/", "plan topics/ --prune --save plan.json")
-    plan.add_argument("--save", type=Path, metavar="FILE", help="save the plan for `topicwright apply --plan FILE`")
-    apply = _add_with_files(commands, "apply", refused, "apply topics/ strimzi.yaml", "apply --plan plan.json")
-    what = "apply exactly this saved plan; if its result has changed since, say how and apply nothing"
-    apply.add_argument("--plan", type=Path, metavar="FILE", help=what)
-    importing = _add_with_files(commands, "import", "", "import > topics.yaml", "import 'pay.*' > pay.yaml")
-    what = "only topics with this name or pattern, such as 'pay.*'; default: all topics"
-    importing.add_argument("pattern", nargs="?", default="*", metavar="NAME|PATTERN", help=what)
-    common.add_backend(importing, later("ascode.planning", "write_files"), formats=())
-    codes = "\nExit codes: 0 no difference, 1 differences, 2 error."
-    drift = _add_with_files(commands, "drift", codes, "drift topics/")
-    what = "files or folders of YAML: Topicwright's format, topicctl, jikkou, Strimzi KafkaTopic, or Julie"
-    for parser, number in ((plan, "+"), (apply, "*"), (drift, "+")):
-        parser.add_argument("files", nargs=number, type=Path, metavar="FILE", help=what)
-    what = "also delete topics that this set of files (`set: NAME`) created and no longer has"
-    for parser in (plan, apply):
-        parser.add_argument("--prune", action="store_true", help=what)
-    common.add_backend(plan, later("ascode.planning", "plan"))
-    common.add_backend(apply, later("ascode.planning", "apply"), may_be_stopped=False)
-    common.add_backend(drift, later("ascode.planning", "drift"))
-
-
-def _add_with_files(
-    commands: Parsers[argparse.ArgumentParser], name: str, exit_codes: str, *examples: str
-) -> argparse.ArgumentParser:
-    lines = "\n".join(f"    topicwright {each}" for each in examples)
-    return commands.add_parser(
-        name,
-        description=f"{COMMANDS[name].description}{exit_codes}",
-        epilog=f"examples:\n{lines}\n\ndocs/topics-as-code.md describes the files.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )

@@ -26,11 +26,12 @@ from litestar.params import QueryParameter
 
 from controller.http.errors import Connection, HttpRequest, invalid, refused
 from controller.kafka.handling import ANONYMOUS
+from controller.machine.commands.commands import HTTP
 from controller.machine.errors import ErrorCode
 from events.catalog import EVENT_TYPES
 from projections.text.points_in_time import OFFSET_END, SYNTAX
 
-API: Final = "HTTP"
+API: Final = HTTP
 CLIENT_ID_CHARACTERS_MAX: Final = 200
 """The User-Agent header is the client id in events; longer ones are truncated."""
 KEY_CHARACTERS_MAX: Final = 100

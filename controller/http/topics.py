@@ -63,6 +63,9 @@ async def topics(
         bool | None, QueryParameter(description="Only topics with placeholders (`true`) or without (`false`), KIP-409")
     ] = None,
     principal: Annotated[str | None, QueryParameter(description="Principal that created the topic")] = None,
+    label: Annotated[
+        str | None, QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
+    ] = None,
     order: Order = "name",
     cursor: Cursor = None,
     limit: Limit = 100,
@@ -73,7 +76,7 @@ async def topics(
     A page examines a bounded number of topics, so it may have fewer than `limit` and still a `next_cursor`.
     In the order of names, `cursor` may also be any name to continue after.
     """
-    which = TopicFilter(_pattern(name), status, placeholders, principal)
+    which = TopicFilter(_pattern(name), status, placeholders, principal, label)
     page = _Page(reader, which, limit)
     authorizer = reader.api.authorizer
     if authorizer is not None and not authorizer.allows_any(reader.caller, "Describe", "Topic"):

@@ -34,6 +34,9 @@ from events.catalog import CreateRequested, FilledDefault, Observation, RulesObs
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
     """Returns the decision on any type of command. Pure."""
+    refused = topics.labels_refused(state, command)
+    if refused is not None:
+        return refused
     if state.cluster.rules is None or type(command) not in judging.KIND_OF:
         return _DECIDERS[type(command)](state, command)
     return _by_rules(state, command)

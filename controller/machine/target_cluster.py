@@ -14,6 +14,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from controller.machine.commands import commands
+from controller.machine.configs.topic_configs import with_labels_of
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.observing import answer_pending_create, complete
@@ -48,7 +49,7 @@ def is_provisional(topic: Topic) -> bool:
 
 
 def _seen_again(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
-    configs = topic.configs if command.configs is None else command.configs
+    configs = topic.configs if command.configs is None else with_labels_of(topic.configs, command.configs)
     partitions = tuple(
         _as_seen(topic.partitions[index], seen, cluster) if index < len(topic.partitions) else _new(seen, cluster)
         for index, seen in enumerate(command.partitions)

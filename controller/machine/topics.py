@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from controller.machine import validation
 from controller.machine.commands import commands
 from controller.machine.configs.changes import altered_topic_configs
-from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
+from controller.machine.configs.topic_configs import (
+    LABEL,
+    explicit_configs,
+    min_insync_replicas,
+    validate_topic_configs,
+    with_labels_of,
+)
 from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.observing import answer_pending_create
@@ -164,6 +170,7 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
         _deletion_disabled(command, state.cluster)
         or _check_request(command)
         or _check_id(topic, command)
+        or validation.protected(topic, None, state.cluster.settings.effective_defaults)
         or (None if topic is None else validation.throttled(command))
     )
     if rejection is not None or topic is None:
@@ -188,9 +195,15 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
     configs = altered_topic_configs(current, command.ops, defaults, incremental=command.incremental)
     if isinstance(configs, Rejection):
         return rejected(command, configs)
+    if not command.incremental and state.cluster.has_kraft_brokers:  # their clients cannot see labels
+        configs = with_labels_of(current, configs)
     if topic is None:
         return rejected(command, replace(_UNKNOWN, message=f"The topic '{command.topic}' does not exist."))
-    refused = validation.refused_by_policies(command.verdict) or validation.dry_run_rejection(command)
+    refused = (
+        validation.protected(topic, configs, defaults)
+        or validation.refused_by_policies(command.verdict)
+        or validation.dry_run_rejection(command)
+    )
     if refused is not None:
         return rejected(command, refused)
     is_unjudged = command.verdict is None and state.cluster.settings.alter_config_policy_class_name
@@ -203,6 +216,23 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
     who = (command.principal, command.client_id)
     event = catalog.TopicConfigsChanged(command.request_id, topic.name, configs, *who, _details(command), topic.configs)
     return Decision((event, *_elections(altered, state.cluster)), _immediate_answer(answer, state.cluster))
+
+
+def labels_refused(state: State, command: commands.AnyCommand) -> Decision | None:
+    """Refuses labels that clients of KRaft brokers set: these brokers describe topics without them."""
+    if not state.cluster.has_kraft_brokers or not isinstance(
+        command, commands.CreateTopic | commands.AlterTopicConfigs
+    ):
+        return None
+    names = (
+        [op.name for op in command.ops] if isinstance(command, commands.AlterTopicConfigs) else dict(command.configs)
+    )
+    label = next((name for name in names if name.startswith(LABEL)), None)
+    if label is None or command.api == commands.HTTP or command.denied:
+        return None
+    how = f"`topicwright topic label {command.topic[:249]} {label.removeprefix(LABEL)[:60]}=…`, over HTTP or with files"
+    message = f"Kafka's brokers do not store labels, so Kafka clients cannot set {label[:100]}. Set it with {how}."
+    return rejected(command, Rejection(ErrorCode.INVALID_CONFIG, message, "validation:labels"))
 
 
 def _elections(altered: Topic, cluster: Cluster) -> list[catalog.Event]:

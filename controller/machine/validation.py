@@ -13,9 +13,10 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from controller.machine.commands.commands import CreateTopic, TopicCommand
+from controller.machine.configs.topic_configs import labels_of, topic_config
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Cluster, Settings, Topic
-from events.catalog import Assignment, Verdict
+from events.catalog import Assignment, Configs, Verdict
 from events.names import BrokerId
 
 NAME_LENGTH_MAX = 249
@@ -54,6 +55,26 @@ def throttled(command: TopicCommand) -> Rejection | None:
     if not command.throttle_ms:
         return None
     return Rejection(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.", QUOTA)
+
+
+def protected(topic: Topic | None, after: Configs | None, defaults: Configs) -> Rejection | None:
+    """The rejection if a topic has the label `protected=true` and would be deleted (`after` is None), or get configs
+    that delete records: shorter retention, or another cleanup policy. `defaults` are broker-level."""
+    if topic is None or labels_of(topic.configs).get("protected", "").lower() != "true":
+        return None
+    lost = ["it may not be deleted"] if after is None else []
+    for name in ("retention.ms", "retention.bytes", "cleanup.policy") if after is not None else ():
+        old, new = (topic_config(name, configs, defaults) for configs in (topic.configs, after or ()))
+        if isinstance(old, int) and isinstance(new, int):
+            if new != -1 and (old == -1 or new < old):
+                lost.append(f"{name} may not become less than {old}")
+        elif old != new and set(cast(Sequence[str], old)) != set(cast(Sequence[str], new)):
+            lost.append(f"{name} may not change from '{','.join(cast(Sequence[str], old))}'")
+    if not lost:
+        return None
+    message = f"Topic {topic.name} has the label protected=true, so {', '.join(lost)}. Remove the label first"
+    how = f"`topicwright topic label {topic.name} --delete protected`, or delete the config label.protected"
+    return Rejection(ErrorCode.POLICY_VIOLATION, f"{message}: {how}.", "validation:protected")
 
 
 def dry_run_rejection(command: TopicCommand) -> Rejection | None:

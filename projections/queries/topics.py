@@ -35,12 +35,13 @@ from projections.views.view import view_of
 
 class TopicFilter(msgspec.Struct, frozen=True):
     """A filter of topics; None matches all. `not-ready` is every status but `ready`; `placeholders` selects topics with
-    or without placeholders; `principal` created the topic."""
+    or without placeholders; `principal` created the topic; `label` is `NAME=VALUE`, or `NAME` for any value."""
 
     name: Pattern | None = None
     status: WantedStatus | None = None
     placeholders: bool | None = None
     principal: str | None = None
+    label: str | None = None
 
     @property
     def is_unhealthy(self) -> bool:
@@ -57,6 +58,7 @@ class TopicFilter(msgspec.Struct, frozen=True):
             (self.status in (None, one.status) or (self.status == "not-ready" and one.status != "ready"))
             and self.placeholders in (None, one.placeholders > 0)
             and self.principal in (None, one.created_by and one.created_by.principal)
+            and (self.label is None or one.has_label(self.label))
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from controller.machine.configs.topic_configs import LABEL, labels_of
 from controller.machine.decision import Answer
 from controller.machine.state import Topic
 from events.catalog import Partition, Verdict
@@ -16,6 +17,8 @@ from projections.views.rows import CreatedBy, TopicRow
 from projections.views.view import AsOfView, ErrorView, view_of
 
 Live = Collection[BrokerId]
+WELL_KNOWN = ("owner", "description", "contact")
+"""The labels that pages and texts show first."""
 
 
 def offline_replicas(partition: Partition, live: Live) -> tuple[BrokerId, ...]:
@@ -78,7 +81,7 @@ class PartitionView(msgspec.Struct, frozen=True):
 
 
 class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic in a list."""
+    """A topic in a list. `configs` are the explicit ones, with labels as `label.NAME`."""
 
     name: str
     topic_id: str
@@ -95,6 +98,18 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     created_by: CreatedBy | None
     ready_at: str | None
     ready_at_ms: int | None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels by name: well-known ones first, then the others by name."""
+        found = labels_of(self.configs.items())
+        return {name: found[name] for name in (*(one for one in WELL_KNOWN if one in found), *sorted(found))}
+
+    def has_label(self, wanted: str) -> bool:
+        """True if the topic has a label `NAME=VALUE`, or `NAME` with any value."""
+        name, is_given, value = wanted.partition("=")
+        found = self.configs.get(LABEL + name)
+        return found is not None and (not is_given or found == value)
 
 
 class TopicView(TopicSummary, frozen=True, kw_only=True):

@@ -24,10 +24,10 @@ def test_topics_are_listed_in_columns(offline: Run) -> None:
     outcome = offline("topics")
     assert (outcome.code, outcome.err) == (0, "")
     header, first, second = columns(outcome.out)
-    assert header == ["TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "BY"]
+    assert header == ["TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "OWNER"]
     assert first[:4] == ["a.t", "1", "3", "ready"]
     assert second[:4] == ["u", "2", "3", "ready"]
-    assert second[5] == "User:ANONYMOUS"
+    assert second[5:] == ["created", "by", "User:ANONYMOUS"]
     starts = {line.index("ready") for line in outcome.out.splitlines()[1:]}
     assert starts == {outcome.out.index("STATUS")}, "the column is aligned with its heading"
 

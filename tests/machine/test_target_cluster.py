@@ -57,6 +57,13 @@ STORIES = """
     delete t id=q3 | deleted
     done t id=q3 | carried-out(0) => NONE
 
+# labels are not of the cluster: what it has replaces the configs, and keeps the labels
+1 2 3 cluster
+    seen t 1.2.3::1:0 conf= | discovered(1.2.3 led by 1e0/0)
+    alter t set:label.owner=pay clear=0 id=q2 | configs(label.owner=pay)
+    done t id=q2 | carried-out(0) => NONE
+    seen t 1.2.3::1:0 conf= | nothing
+
 # a deletion that the cluster refuses: the topic is found again
 1 2 3 cluster
     seen t 1.2.3::1:0 conf= | discovered(1.2.3 led by 1e0/0)

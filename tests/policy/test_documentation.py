@@ -76,8 +76,9 @@ def test_examples_of_the_documented_rules_pass() -> None:
     assert list(wrong_examples(rules, 0)) == []
 
 
-def test_examples_of_the_rules_pack_pass() -> None:
-    rules = read_rules((ROOT / "examples/rules/pack.toml").read_text())
+@pytest.mark.parametrize("name", ["pack.toml", "labels.toml"])
+def test_examples_of_the_rules_packs_pass(name: str) -> None:
+    rules = read_rules((ROOT / "examples/rules" / name).read_text())
     assert list(wrong_examples(rules, 0)) == []
     assert {name for one in rules.examples for name in one.violates} == {one.name for one in rules.rules}
     table = DOCUMENT.partition("| policy there")[2].partition("\n\n")[0]

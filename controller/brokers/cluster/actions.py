@@ -27,6 +27,7 @@ from controller.brokers.cluster.reconciliation import Action, brokers_of, open_w
 from controller.brokers.port import CommandSink
 from controller.kafka.connections import ClusterUnreachable, NotAuthenticated
 from controller.machine.commands import commands
+from controller.machine.configs.topic_configs import without_labels
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events import catalog
@@ -44,7 +45,9 @@ History = Callable[[ShardKey], Iterable[catalog.Recorded]]
 def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> NewTopic:
     """A topic for AdminClient, with explicit replicas; placeholders are left out."""
     replicas = [list(map(int, brokers_of(partition))) for partition in partitions]
-    return NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas, config=dict(configs))
+    return NewTopic(
+        name, num_partitions=len(replicas), replica_assignment=replicas, config=dict(without_labels(configs))
+    )
 
 
 def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) -> NewPartitions:
@@ -238,7 +241,7 @@ class ActionRunner:
             case catalog.PartitionsAdded() as change:
                 return {change.topic: await self._add_partitions(change, tried=actions[0].tried)}
             case catalog.TopicConfigsChanged() as change:
-                return {change.topic: await self._link.set_configs(change.topic, change.configs)}
+                return {change.topic: await self._link.set_configs(change.topic, without_labels(change.configs))}
         raise AssertionError("placeholders are replaced one topic at a time")
 
     async def _add_partitions(self, event: catalog.PartitionsAdded, *, tried: bool) -> Refusal | None:
@@ -344,7 +347,7 @@ async def _dry_run_once(link: ClusterLink, planned: Sequence[PlannedCommand]) ->
             more = new_partitions(topic.name, len(topic.partitions), topic.partitions[first:])
             return {topic.name: await link.add_partitions(more, validate_only=True)}
         case commands.AlterTopicConfigs():
-            return {topic.name: await link.set_configs(topic.name, topic.configs, validate_only=True)}
+            return {topic.name: await link.set_configs(topic.name, without_labels(topic.configs), validate_only=True)}
         case _:
             return {topic.name: None}
 

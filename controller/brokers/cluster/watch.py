@@ -30,6 +30,7 @@ from controller.machine.commands.commands import (
     RegisterBroker,
     UnfenceBroker,
 )
+from controller.machine.configs.topic_configs import without_labels
 from controller.machine.state import Topic
 from controller.machine.target_cluster import OBSERVED, is_provisional
 from controller.store.store import PARTITIONS_SHOWN_AT_ONCE, topic_slices
@@ -182,7 +183,8 @@ class ClusterWatch:
         for topics in topic_slices(lambda: self._sink.store, PARTITIONS_SHOWN_AT_ONCE):
             settled = [topic for topic in topics if topic.ready_at_ms is not None and not self.is_busy(topic.name)]
             configs = await self._link.configs([topic.name for topic in settled]) if settled else {}
-            differing = [topic for topic in settled if configs.get(topic.name, topic.configs) != topic.configs]
+            known = {topic.name: without_labels(topic.configs) for topic in settled}
+            differing = [topic for topic in settled if configs.get(topic.name, known[topic.name]) != known[topic.name]]
             if differing:
                 await self._report_configs(differing, configs)
             await asyncio.sleep(0)

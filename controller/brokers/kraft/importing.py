@@ -26,6 +26,7 @@ from controller.brokers.kraft.importing_cluster import ClusterImport, EventColle
 from controller.brokers.kraft.projection import is_one_record, partition_of, partition_record, partitions_of
 from controller.brokers.kraft.projector import ProtocolIds
 from controller.machine.configs.changes import OpType
+from controller.machine.configs.topic_configs import with_labels_of, without_labels
 from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.target_cluster import vanish
@@ -258,7 +259,7 @@ class TopicImport:
             topic_id = self._id_under(shard_key(name))
             known = None if topic_id is None else self._known[topic_id]
             if known is not None and known.name == name:
-                for each in key_records(CONFIGS, (TOPICS, name), (), known.configs):
+                for each in key_records(CONFIGS, (TOPICS, name), (), without_labels(known.configs)):
                     self._image.apply(each)
         self._image.apply(record)
 
@@ -289,7 +290,7 @@ class TopicImport:
     def _configs(self, topic_id: bytes) -> Configs:
         name, known = self._name(topic_id), self._known[topic_id]
         if known is None or name in self._configured or self._collector.is_snapshot:
-            return self._image.configs_of(TOPICS, name)
+            return with_labels_of(() if known is None else known.configs, self._image.configs_of(TOPICS, name))
         return known.configs
 
     def _report(self, topic_id: bytes) -> Iterator[None]:

@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterator, Mapping
 
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.access.bucket_map import differing as differing_keys
+from controller.machine.configs.topic_configs import without_labels
 from controller.machine.partitions.blocks import differing
 from controller.machine.partitions.placement import UNASSIGNED, replica_metadata_of
 from controller.machine.state import Broker, Cluster, Topic
@@ -51,7 +52,8 @@ def topic_records(
     records: list[MetadataRecord] = []
     if before is None:
         records.append(kinds.TopicRecord(name=after.name, topic_id=after.topic_id))
-    records += key_records(CONFIGS, (TOPICS, after.name), before.configs if before is not None else (), after.configs)
+    configs = [() if one is None else without_labels(one.configs) for one in (before, after)]
+    records += key_records(CONFIGS, (TOPICS, after.name), *configs)
     known = before.partitions if before is not None else ()
     changes = differing(known, after.partitions) if index is None else ((index, after.partitions[index]),)
     for number, partition in changes:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from controller.cli.ascode.nodes import FileError, Node, documents, files_of
 from controller.cli.context import NAME
+from controller.machine.configs.topic_configs import LABEL
 from events.names import ShardKey, shard_key
 
 TOPICS_MAX: Final = 100_000
@@ -136,9 +137,11 @@ def _topicwright(files: FileSet, document: Node) -> None:
 
 
 def _own(name: str, node: Node, what: str, *more: str) -> Wanted:
-    keys = node.keys(what, ("partitions", "factor", "configs", *more))
+    keys = node.keys(what, ("partitions", "factor", "configs", "labels", *more))
     replicas = _replicas(keys["replicas"]) if "replicas" in keys else None
-    return _wanted(name, node, keys, "factor", "configs", replicas=replicas)
+    wanted = _wanted(name, node, keys, "factor", "configs", replicas=replicas)
+    wanted.configs.update({LABEL + label: text for label, text in _configs(_mapping(keys, "labels")).items()})
+    return wanted
 
 
 def _topicctl(files: FileSet, document: Node) -> None:

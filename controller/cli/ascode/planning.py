@@ -28,6 +28,7 @@ from controller.cli.ascode.desired import FileSet, Wanted, check
 from controller.cli.backend import Backend
 from controller.cli.output import Style, show
 from controller.cli.reads import common
+from controller.machine.configs.topic_configs import without_labels
 from events.errors import UserError
 from events.files import replacing
 from events.logs.log import read_text
@@ -291,9 +292,11 @@ def write_files(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _described(topic: TopicSummary) -> dict[str, Any]:
-    shape = {"partitions": topic.num_partitions, "factor": topic.replication_factor}
-    configs = {key: int(value) if _NUMBER.fullmatch(value) else value for key, value in topic.configs.items()}
-    return {**shape, "configs": configs} if configs else shape
+    shape: dict[str, Any] = {"partitions": topic.num_partitions, "factor": topic.replication_factor}
+    for name, given in (("configs", without_labels(topic.configs.items())), ("labels", topic.labels.items())):
+        if given:
+            shape[name] = {key: int(value) if _NUMBER.fullmatch(value) else value for key, value in given}
+    return shape
 
 
 # --- text

@@ -10,15 +10,18 @@ import argparse
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
+from urllib.parse import quote
 
 from controller.cli.arguments import DONE, NEGATIVE, suggestion
 from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
+from controller.machine.configs.topic_configs import LABEL, without_labels
+from events.errors import UserError
 from projections.text.names import is_pattern
 from projections.text.wording import changed, client_text, many, unset
 from projections.views import lines
-from projections.views.events import ExplanationView
+from projections.views.events import EventsView, ExplanationView
 from projections.views.requests import RequestSummary, RequestsView, RequestView
 from projections.views.topics import (
     AlteredView,
@@ -34,8 +37,8 @@ from projections.views.view import AsOfView
 
 def topics(options: argparse.Namespace, backend: Backend) -> int:
     if options.name is not None and not is_pattern(options.name):
-        if options.status is not None or options.principal is not None:
-            raise common.Misuse("--status and --principal filter a list, so they cannot be used with a topic NAME")
+        if any(one is not None for one in (options.status, options.principal, options.label)):
+            raise common.Misuse("--status, --principal and --label filter a list, so they cannot be used with a topic")
         return _show_topic(options, backend)
     pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at))
     found, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
@@ -59,6 +62,7 @@ def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
         (options.name is None or fnmatchcase(one.name, options.name))
         and options.status in (None, one.status, "not-ready" if one.status != "ready" else None)
         and (options.principal is None or fnmatchcase(by, options.principal))
+        and (options.label is None or one.has_label(options.label))
     )
 
 
@@ -80,6 +84,38 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
     return show(options, answer, lambda style: _created_lines(answer, style), lambda: [answer.name])
 
 
+def _recreate(options: argparse.Namespace, backend: Backend) -> int:
+    """Create a deleted topic again, with what history has of it."""
+    old = backend.get(TopicView, "/topics", options.name, at=options.at or _before_deletion(options.name, backend))
+    shape: dict[str, object] = {"num_partitions": old.num_partitions, "replication_factor": old.replication_factor}
+    if not options.new_replicas:
+        shape = {"assignments": [one.replicas for one in old.partitions]}
+    dry = "true" if options.dry_run else None
+    body = {"name": old.name, "configs": old.configs, **shape}
+    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=dry)
+
+    def text(style: Style) -> Iterator[str]:
+        yield from _created_lines(answer, style)
+        yield ""
+        yield f"Its partitions, replicas, configs and labels are those{lines.when(old.as_of)}."
+        yield "Its records are gone: the deletion removed them, and the topic begins empty."
+
+    return show(options, answer, text, lambda: [answer.name])
+
+
+def _before_deletion(name: str, backend: Backend) -> str:
+    """The point in time before the last deletion of a topic. Raises UserError if it was never deleted."""
+    path = f"/topics/{quote(name, safe='')}/events"
+    answers = [
+        backend.get(EventsView, path, type=kind, order="newest", limit=1) for kind in ("TopicDeleted", "TopicVanished")
+    ]
+    found = [event for answer in answers for event in answer.events]
+    if not found:
+        raise UserError(f"topic {name} was never deleted; name a time with --at to use another state of it")
+    last = max(found, key=lambda event: event.at_ms)
+    return f"{last.at_ms - 1}ms" if last.partition is not None else str(last.offset - 1)
+
+
 def _delete(options: argparse.Namespace, backend: Backend) -> int:
     deleted = backend.send("DELETE", "/topics", DeletedView, options.name)
     line = f"{deleted.name} is deleted, in request {deleted.request_id}; `topicwright explain` shows its history"
@@ -95,6 +131,15 @@ def _alter(options: argparse.Namespace, backend: Backend) -> int:
     else:
         raise common.Misuse("nothing to change: give --config KEY=VALUE or --delete-config KEY")
     return _patch(options, backend, body)
+
+
+def _label(options: argparse.Namespace, backend: Backend) -> int:
+    if not options.labels and not options.delete:
+        raise common.Misuse("nothing to change: give NAME=VALUE or --delete NAME")
+    labels = {**dict(options.labels), **dict.fromkeys(options.delete)}
+    configs = {LABEL + name: value for name, value in labels.items()}
+    backend.send("PATCH", "/topics", dict[str, object], options.name, {"configs": configs})
+    return _show_topic(options, backend)
 
 
 def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
@@ -128,9 +173,11 @@ def _patch(options: argparse.Namespace, backend: Backend, body: dict[str, object
 
 _CHANGES: Final = {
     "create": (_create, "is refused"),
+    "recreate": (_recreate, "is not recreated"),
     "delete": (_delete, "is not deleted"),
     "alter": (_alter, "is not changed"),
     "grow": (_alter, "is not changed"),
+    "label": (_label, "is not changed"),
 }
 
 
@@ -198,7 +245,7 @@ def _topic_row(one: TopicSummary) -> tuple[object, ...]:
         one.replication_factor,
         Marked(lines.status(one), lines.mark(one.status)),
         one.created_at,
-        one.created_by.principal if one.created_by else "?",
+        one.labels.get("owner") or (f"created by {one.created_by.principal}" if one.created_by else "?"),
     )
 
 
@@ -231,7 +278,8 @@ def _topic_facts(one: TopicView) -> Iterator[tuple[str, str]]:
     if one.policy is not None:
         observed = "".join(f"; observed {seen.rule}: {seen.message}" for seen in one.policy.observed)
         yield "policy", one.policy.outcome + observed
-    for number, (name, value) in enumerate(sorted(one.configs.items())):
+    yield from one.labels.items()
+    for number, (name, value) in enumerate(sorted(without_labels(one.configs.items()))):
         yield "" if number else "configs", f"{name}={value}"
 
 

@@ -92,7 +92,7 @@ async def overview(
 @page("/topics", topic_lists.topics, "topics.html")
 async def topics(site: Site, request: HttpRequest, found: TopicsView, given: dict[str, Any]) -> dict[str, Any]:
     sees_all, name = site.allows(request, "Describe"), given["name"]
-    filters = flags(status=given["status"], principal=given["principal"])
+    filters = flags(status=given["status"], principal=given["principal"], label=given["label"])
     return {
         "follow": FOLLOW if sees_all and given["cursor"] is None else "",
         "command": ("topics", *((name,) if name else ()), *filters),

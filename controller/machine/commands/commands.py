@@ -19,6 +19,8 @@ from events.values import GroupCounts
 
 AUTO_CREATION = "Metadata"
 """The API through which clients create missing topics automatically (KIP-361)."""
+HTTP = "HTTP"
+"""The API of requests over HTTP, also those of the command line."""
 LATEST_CREATE_TOPICS = 7
 """The newest CreateTopics version. Creates through other APIs follow its rules."""
 

@@ -8,11 +8,14 @@ Checks follow Kafka's order, because the first error is the response: null value
 each value in the order of the table, then contradictions. All rejections are INVALID_CONFIG (40), with messages that
 begin like Kafka's.
 
+A topic also has labels: configs `label.NAME` that no broker gets (`without_labels`).
+
 Not here: reading settings files (controller.settings.load), changing configs (`changes`) and describing them (`views`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
@@ -79,6 +82,13 @@ BROKER_SYNONYMS: dict[str, Synonym] = {synonym.name: synonym for row in TOPIC_CO
 """All broker-level settings that are defaults of topics, by name."""
 
 
+LABEL = "label."
+"""The prefix of labels: facts about a topic for people and rules, which are stored as configs of the topic."""
+LABELS_MAX, LABEL_BYTES_MAX = 20, 500
+"""Limits for the labels of a topic, and for the value of each in UTF-8."""
+_LABEL_NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
 VALUE_LENGTH_MAX = 32_767
 """The longest value that Kafka's controller accepts, in UTF-16 units."""
 
@@ -110,7 +120,11 @@ def validate_topic_configs(
     if len(explicit) < len(wanted):
         missing = ",".join(name for name, value in wanted.items() if value is None)
         return invalid_config(f"Null value not supported for topic configs: {missing}")
-    rejection = too_long(explicit) or _unknown_name(explicit)
+    rejection = too_long(explicit)
+    if any(name.startswith(LABEL) for name in explicit):
+        rejection = rejection or _invalid_label(labels_of(explicit.items()))
+        explicit = dict(without_labels(explicit.items()))
+    rejection = rejection or _unknown_name(explicit)
     if rejection is not None:
         return rejection
     values = read_values(TOPIC_CONFIGS if len(explicit) > 1 else (BY_NAME[name] for name in explicit), explicit)
@@ -123,6 +137,30 @@ def validate_topic_configs(
 
 def invalid_config(message: str) -> Rejection:
     return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
+
+
+def labels_of(configs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Returns the labels among configs, by name without the prefix."""
+    return {name.removeprefix(LABEL): text for name, text in configs if name.startswith(LABEL)}
+
+
+def without_labels(configs: Iterable[tuple[str, str]]) -> Configs:
+    """Returns the configs that brokers get."""
+    return tuple((name, text) for name, text in configs if not name.startswith(LABEL))
+
+
+def with_labels_of(known: Configs, seen: Configs) -> Configs:
+    """Returns configs that were `seen` at brokers, with the labels of the `known` configs."""
+    labels = tuple(pair for pair in known if pair[0].startswith(LABEL))
+    return tuple(sorted((*without_labels(seen), *labels))) if labels else seen
+
+
+def row_of(name: str) -> TopicConfig | None:
+    """Returns the row of a topic config or of a label; None for an unknown name."""
+    row = BY_NAME.get(name)
+    if row is None and name.startswith(LABEL) and _LABEL_NAME.fullmatch(name.removeprefix(LABEL)):
+        return TopicConfig(name, ConfigType.STRING, None, None, (), "A label of the topic, for people and rules.")
+    return row
 
 
 def topic_config(name: str, explicit: Iterable[tuple[str, str | None]], broker_defaults: Configs) -> Value | None:
@@ -143,7 +181,8 @@ def contradicting_defaults(broker_defaults: Configs) -> str | None:
 def explicit_configs(configs: Iterable[tuple[str, str | None]]) -> Configs:
     """Returns configs as they are stored: sorted, in canonical form, the last value of a duplicate name."""
     given = dict(configs).items()
-    return tuple(sorted((name, BY_NAME[name].canonical(value)) for name, value in given if value is not None))
+    texts = ((name, value) for name, value in given if value is not None)
+    return tuple(sorted((name, BY_NAME[name].canonical(text) if name in BY_NAME else text) for name, text in texts))
 
 
 def readable_configs(configs: Configs) -> Configs:
@@ -176,6 +215,22 @@ def too_long(explicit: Mapping[str, str]) -> Rejection | None:
             return invalid_config(
                 "The configuration value cannot be added because it exceeds the maximum value size of "
                 f"{VALUE_LENGTH_MAX} bytes. Name: {name[:100]}; length: {len(value)}"
+            )
+    return None
+
+
+def _invalid_label(labels: Mapping[str, str]) -> Rejection | None:
+    if len(labels) > LABELS_MAX:
+        return invalid_config(f"The topic would have {len(labels)} labels; allowed: at most {LABELS_MAX}")
+    for name, value in labels.items():
+        if not _LABEL_NAME.fullmatch(name):
+            allowed = "1 to 60 letters, digits, '.', '_' and '-'"
+            return invalid_config(f"Invalid name of a label: {LABEL}{name[:100]}; allowed after '{LABEL}': {allowed}")
+        size = len(value.encode("utf-8", "replace"))
+        if size > LABEL_BYTES_MAX or _UNPRINTABLE.search(value):
+            problem = f"has {size} bytes" if size > LABEL_BYTES_MAX else "has control characters or broken Unicode"
+            return invalid_config(
+                f"The value of {LABEL}{name} {problem}; allowed: at most {LABEL_BYTES_MAX} bytes of printable UTF-8"
             )
     return None
 

@@ -15,11 +15,11 @@ from functools import lru_cache
 import msgspec
 
 from controller.machine.configs.topic_configs import (
-    BY_NAME,
     TOPIC_CONFIGS,
     TopicConfig,
     effective_values,
     operators_default,
+    row_of,
 )
 from controller.machine.configs.values import Bad, ConfigType, value_text
 from controller.machine.state import merged_defaults
@@ -164,4 +164,4 @@ def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynony
 
 def _row(name: str) -> TopicConfig:
     """The row of a config. If only the log has the config, it is without type and documentation, as in Kafka."""
-    return BY_NAME.get(name) or TopicConfig(name, ConfigType.UNKNOWN, None, None, (), "")
+    return row_of(name) or TopicConfig(name, ConfigType.UNKNOWN, None, None, (), "")

@@ -23,7 +23,7 @@ COMMAS_WITH_MACRO_MAX: Final = 50
 MATCHED_CHARS_MAX: Final = 500
 VARIABLES: Final = (
     *("name", "change", "principal", "client_id", "host", "before", "after"),
-    *("partitions", "replication_factor", "min_insync_replicas", "configs", "config"),
+    *("partitions", "replication_factor", "min_insync_replicas", "configs", "config", "label"),
 )
 _METHODS: Final = ("contains", "startsWith", "endsWith")
 _CONVERSIONS: Final = ("int", "double", "string", "bool", "timestamp", "duration")

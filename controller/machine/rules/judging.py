@@ -20,7 +20,14 @@ from msgspec.structs import replace
 from controller.machine.commands import commands
 from controller.machine.commands.access import ApplyRules
 from controller.machine.configs.changes import altered
-from controller.machine.configs.topic_configs import BY_NAME, MIN_INSYNC_REPLICAS, effective_values, operators_default
+from controller.machine.configs.topic_configs import (
+    BY_NAME,
+    MIN_INSYNC_REPLICAS,
+    effective_values,
+    labels_of,
+    operators_default,
+    without_labels,
+)
 from controller.machine.configs.values import Bad, Value
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
@@ -337,7 +344,8 @@ def _makers(topic: TopicFacts) -> dict[str, Callable[[], object]]:
         "partitions": lambda: topic.partitions,
         "replication_factor": lambda: topic.factors[-1],
         "min_insync_replicas": lambda: config()[MIN_INSYNC_REPLICAS],
-        "configs": lambda: dict(topic.configs),
+        "configs": lambda: dict(without_labels(topic.configs.items())),
+        "label": lambda: labels_of(topic.configs.items()),
         "config": config,
     }
 

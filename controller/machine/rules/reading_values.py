@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from math import inf, isfinite
 from typing import Any
 
-from controller.machine.configs.topic_configs import BY_NAME, TopicConfig
+from controller.machine.configs.topic_configs import BY_NAME, LABEL, TopicConfig, row_of
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text
 from controller.machine.rules.expression import Expression, ExpressionError, Message
 from controller.machine.rules.place import Place, quoted, toml_text, written_text
@@ -191,7 +191,7 @@ def _value(place: Place, row: TopicConfig, given: object) -> Value:
 
 
 def _row(place: Place, name: str, value: object) -> TopicConfig:
-    row = BY_NAME.get(name)
+    row = row_of(name)
     if row is None:
         place.fail(value, f"'{name}' is not a topic config", _near(name))
     return row
@@ -201,7 +201,7 @@ def _near(name: str) -> str:
     if any(known.startswith(f"{name}.") for known in BY_NAME):
         return 'names as written; quote names with dots, as in "retention.ms"'
     near = get_close_matches(name, BY_NAME, n=1)
-    return (f"perhaps {near[0]}; " if near else "") + f"any of {', '.join(sorted(BY_NAME))}"
+    return (f"perhaps {near[0]}; " if near else "") + f"any of {', '.join(sorted(BY_NAME))}, {LABEL}NAME"
 
 
 def _check_ends(place: Place, value: object, ends: Mapping[str, Any], allowed: str) -> None:

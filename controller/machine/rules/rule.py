@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from controller.machine.configs.topic_configs import BY_NAME
+from controller.machine.configs.topic_configs import LABEL, row_of
 from controller.machine.configs.values import Bad, Value, value_text
 from controller.machine.rules.expression import Expression, ExpressionFailed, Message, Variables
 from controller.machine.state import Counts, principal_group
@@ -67,7 +67,8 @@ class TopicFacts(msgspec.Struct, frozen=True):
     def value(self, name: str) -> Value | Bad:
         """The parsed value of an explicit config."""
         if name not in self.parsed:
-            self.parsed[name] = BY_NAME[name].read(self.configs[name])
+            row, text = row_of(name), self.configs[name]
+            self.parsed[name] = Bad(f"{name} is not a topic config") if row is None else row.read(text)
         return self.parsed[name]
 
 
@@ -326,7 +327,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             if self.allowed_configs is not None:
                 settable = self._settable
                 problem = f"may not be set, allowed are {', '.join(settable) or 'no configs'}"
-                found += [f"{name} {problem}" for name in sorted(configs) if name not in settable]
+                found += [
+                    f"{name} {problem}"
+                    for name in sorted(configs)
+                    if name not in settable and not name.startswith(LABEL)
+                ]
         for requirement in self.configs:
             violation = requirement.violation(topic) if requirement.name in configs else None
             if violation is not None:

@@ -175,7 +175,7 @@ def test_files_of_the_docs_and_the_example(tmp_path: Path) -> None:
     files = FileSet([tmp_path])
     assert files.name == "payments"
     assert files.topics["pay.balances-changelog"].configs == {"min.insync.replicas": "2", "cleanup.policy": "compact"}
-    ledger = {"retention.ms": "604800000", "cleanup.policy": "compact,delete"}
+    ledger = {"label.owner": "payments", "retention.ms": "604800000", "cleanup.policy": "compact,delete"}
     assert files.topics["pay.ledger"].configs == ledger
     assert list(FileSet([ROOT / "examples" / "topics-as-code" / "topics"]).topics) == list(files.topics)[:2]
     workflow = (ROOT / "examples" / "topics-as-code" / ".github" / "workflows" / "topics.yaml").read_text()

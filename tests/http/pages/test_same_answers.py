@@ -17,8 +17,8 @@ from tests.http.service import Service
 
 # path | columns of its tables on the page and on the command line
 SAME = """
-topics                                   | Topic, Partitions, Factor, Status, Created, By
-topics?name=pay.*&status=ready           | Topic, Status, By
+topics                                   | Topic, Partitions, Factor, Status, Created, Owner
+topics?name=pay.*&status=ready           | Topic, Status, Owner
 topics/pay.orders                        | Partition, Leader, In sync, Offline
 requests                                 | Request, Time, API, Topics, Outcome, Refused by
 requests?outcome=rejected&host=127.0.0.1 | Request, Time, API, Topics, Outcome, Refused by

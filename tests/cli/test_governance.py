@@ -1,0 +1,59 @@
+"""Labels, recreating deleted topics, and approval, on the command line of a running service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.commands import Printed, columns
+from tests.support.topicwright import Topicwright, fetch, topicwright
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+    with topicwright(tmp_path_factory.mktemp("governed"), brokers="simulated:4") as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def at_server(server: Topicwright, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICWRIGHT_HTTP", server.http)
+
+
+def test_topics_are_listed_by_label_with_their_owner(printed: Printed) -> None:
+    printed("topic", "create", "lab.a", "--config", "label.owner=lab")
+    printed("topic", "create", "lab.b")
+    shown = printed("topic", "label", "lab.a", "description=First, of two", "tier=gold")
+    assert "  owner       lab\n  description First, of two\n  tier        gold\n" in shown
+    for wanted, names in (("owner=lab", ["lab.a"]), ("tier", ["lab.a"]), ("tier=g", []), ("none", [])):
+        assert printed("topics", "--label", wanted, "-o", "name").split() == names
+    rows = columns(printed("topics", "lab.*"))
+    assert [row[5:] for row in rows[1:]] == [["lab"], ["created", "by", "User:ANONYMOUS"]]
+    assert "tier" not in printed("topic", "label", "lab.a", "--delete", "tier")
+    assert "nothing to change" in printed("topic", "label", "lab.a", code=2)
+    assert "filter a list" in printed("topics", "lab.a", "--label", "tier", code=2)
+
+
+def test_a_deleted_topic_is_recreated_with_its_replicas_configs_and_labels(
+    printed: Printed, server: Topicwright
+) -> None:
+    def shape() -> list[object]:
+        topic = json.loads(fetch(server.http, "/v1/topics/pay.gone")[1])
+        return [topic["configs"], [one["replicas"] for one in topic["partitions"]]]
+
+    configs = ("--config", "label.owner=pay", "--config", "retention.ms=86400000")
+    printed("topic", "create", "pay.gone", "--partitions", "3", "--replication-factor", "2", *configs)
+    printed("topic", "grow", "pay.gone", "--partitions", "4")
+    before = shape()
+    assert "was never deleted" in printed("topic", "recreate", "pay.gone", code=2)
+    printed("topic", "delete", "pay.gone")
+    assert "pay.gone would be created: 4 partitions" in printed("topic", "recreate", "pay.gone", "--dry-run")
+    assert fetch(server.http, "/v1/topics/pay.gone")[0] == 404
+    assert "Its records are gone" in printed("topic", "recreate", "pay.gone")
+    assert shape() == before
+    assert "already exists" in printed("topic", "recreate", "pay.gone", code=1)
+    printed("topic", "delete", "pay.gone")
+    assert "it was created at offset" in printed("topic", "recreate", "pay.gone", "--at", "1", code=1)
+    assert "4 partitions, factor 2" in printed("topic", "recreate", "pay.gone", "--new-replicas")
