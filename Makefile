@@ -1,38 +1,44 @@
-# The two commands for a newcomer are `make run` and `make test`. README.md tells the rest.
+# The two commands for a newcomer are `make run` and `make test`. README.md has the rest.
 
-# The oldest that is there: a name on the PATH may be a stand-in that does not start.
+# The oldest Python that starts: a name on the PATH may be a shim that does not.
 PYTHON ?= $(or $(shell for each in 3.11 3.12 3.13; do python$$each --version >/dev/null 2>&1 && echo python$$each && break; done),python3.11)
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+SHELL := /bin/bash
+.SHELLFLAGS := -eo pipefail -c
+COUNTED := awk '/^ *(Collecting|Obtaining)/ { printf "\r   %d packages", ++n; fflush() } END { print "" }'
 ENVIRONMENT := $(VENV)/.made-for-this-project
 RUNTIME := $(VENV)/.made-to-run
 
-# Where nothing compiled is kept, each process compiles all of this anew: half of its start.
+# Without compiled files each process compiles everything again, half of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help env tools run cluster quick test check sim soak bench clean
 
 help:
-	@echo "make run      serve on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (HTTP)"
+	@echo "make run      serve on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (HTTP), or KAFKA=HOST:PORT HTTP=HOST:PORT DATA=DIR"
 	@echo "make cluster  Kafka, workers, gateways and Spark as processes, until Ctrl-C"
 	@echo "make quick    the tests of what runs in one process, in under a minute"
 	@echo "make test     fetch what the tests need, and run them all"
 	@echo "make check    ruff, mypy --strict, import-linter, and the tests"
-	@echo "make sim      simulate lives of fresh seeds, until one fails"
-	@echo "make soak     live half an hour of kills under load (MINUTES=30), and judge it"
-	@echo "make bench    measure, beside a real Kafka"
+	@echo "make sim      run the four simulators on new seeds, until one fails"
+	@echo "make soak     kill processes under load for half an hour (MINUTES=30), and check that nothing is lost"
+	@echo "make bench    measure, next to a real Kafka"
 	@echo "make clean    remove the environment and everything fetched (never a data folder)"
 
 env: $(ENVIRONMENT)
 
-# The files whose hashes are in constraints.txt before its section $(1), and no others; then this folder, by a link.
+# Install the files whose hashes are in constraints.txt before its section $(1), and no others; then this folder, editable.
 define install
-$(PYTHON) -m venv $(VENV)
-sed '/^# run$$/,$$d' constraints.txt | $(PIP) --require-hashes -r /dev/stdin
-sed '/^# $(1)$$/,$$d' constraints.txt | $(PIP) --require-hashes --no-build-isolation -r /dev/stdin
-$(PIP) --no-deps --no-build-isolation -e .
-touch $@
+@echo "1 of 3: $$($(PYTHON) --version) environment in $(VENV)"
+@$(PYTHON) -m venv $(VENV)
+@echo "2 of 3: packages at the versions of constraints.txt; the first time this takes a minute or two"
+@sed '/^# run$$/,$$d' constraints.txt | $(PIP) --quiet --require-hashes -r /dev/stdin
+@sed '/^# $(1)$$/,$$d' constraints.txt | $(PIP) --require-hashes --no-build-isolation -r /dev/stdin | $(COUNTED)
+@echo "3 of 3: topicwright"
+@$(PIP) --quiet --no-deps --no-build-isolation -e .
+@touch $@
 endef
 
 $(ENVIRONMENT): pyproject.toml constraints.txt
@@ -42,13 +48,13 @@ $(ENVIRONMENT): pyproject.toml constraints.txt
 $(RUNTIME): pyproject.toml constraints.txt
 	$(call install,replay)
 
-# A `topicwright` that one can type. Whatever else is called so is left alone.
+# A `topicwright` to type. Another program of that name is left alone.
 COMMAND ?= $(HOME)/.local/bin/topicwright
 
 run: $(RUNTIME)
 	@if [ -L "$(COMMAND)" ] || [ ! -e "$(COMMAND)" ]; then \
 		mkdir -p "$(dir $(COMMAND))" && ln -sfn "$(abspath $(BIN)/topicwright)" "$(COMMAND)" || true; fi
-	exec $(BIN)/topicwright serve --hints
+	@exec $(BIN)/topicwright serve --hints $(KAFKA:%=--kafka %) $(HTTP:%=--http %) $(DATA:%=--data %)
 
 tools: env
 	$(BIN)/python -m tests.support.fetch_tools
@@ -56,7 +62,7 @@ tools: env
 cluster: tools
 	exec $(BIN)/python -m tests.support.cluster
 
-# What starts no program and no server: nothing is fetched for it. `make test` has the rest.
+# Tests that start no program and no server, so nothing is fetched. `make test` has the rest.
 QUICK := access apis engine events http kafka machine policy projections settings
 SLOW := events/logs/test_rocksdb_failures.py events/logs/test_killed.py kafka/codec/test_lenient.py \
 	kafka/codec/test_oracles.py machine/partitions/test_changes.py machine/test_walks.py policy/test_serving.py
@@ -74,7 +80,6 @@ check: tools
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.support.side_by_side
 
-# Simulated lives of fresh seeds, until one fails.
 sim: env
 	@for round in $$(seq 1000000); do first=$$(( $$(date +%s) % 100000000 * 10 )); \
 		$(BIN)/python -m tests.simulation process $$first 20 && \

@@ -29,7 +29,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "gateway": Command("serve", "serve Kafka clients and HTTP; workers decide the changes"),
         "worker": Command("serve", "decide the requests of gateways; they share the partitions of a log in Kafka"),
         "join": Command("flags", "join the KRaft quorum of a Kafka cluster as a voter"),
-        "demo": Command("flags", "run a one-minute demo with simulated brokers: create, refuse, dry-run, explain"),
+        "demo": Command("flags", "show a refusal, an outage and a recovery on a running service, or on a new one"),
     },
     "read": {
         "status": Command("flags", "show what is wrong, since when, the cause, and what resolves it"),

@@ -15,6 +15,7 @@ from controller.cli.arguments import (
     completed_by,
     count,
     count_within,
+    http_address,
     key_value,
     non_empty,
     point_in_time,
@@ -44,7 +45,10 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     _register_rules(commands)
     mcp = commands.add_parser("mcp", description=COMMANDS["mcp"].description)
     common.add_backend(mcp, later("work.mcp", "serve"), formats=(), may_be_stopped=False)
-    commands.add_parser("demo", description=COMMANDS["demo"].description).set_defaults(func=later("work.demo", "demo"))
+    demo = commands.add_parser("demo", description=COMMANDS["demo"].description)
+    what = "a running service with simulated brokers; default: the one on 127.0.0.1:8080, or a new one"
+    demo.add_argument("--http", type=http_address, metavar="HOST:PORT", help=what)
+    demo.set_defaults(func=later("work.demo", "demo"))
 
 
 def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:

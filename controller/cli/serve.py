@@ -169,12 +169,14 @@ def refuse_taken(settings: ServeSettings, **addresses: Address | None) -> None:
                 tried.bind(where)
                 tried.listen(1)
         except OSError as error:
-            raise SettingsError(f"cannot listen on {at} ({source}): {_why_not_listening(error)}") from None
+            raise SettingsError(f"cannot listen on {at} ({source}): {_why_not_listening(error, at)}") from None
 
 
-def _why_not_listening(error: OSError) -> str:
+def _why_not_listening(error: OSError, at: Address) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "the address is in use; give another one, or port 0 for any free port"
+        with socket.create_server((at.host, 0), family=socket.AF_INET6 if ":" in at.host else socket.AF_INET) as free:
+            other = Address(at.host, free.getsockname()[1])
+        return f"the address is in use; give another one, such as {other}, or port 0 for any free port"
     if error.errno == errno.EACCES:
         return "permission denied; ports from 1024 on need none"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):

@@ -231,7 +231,7 @@ def _topic_lines(
         return
     if is_past:
         yield f"State{lines.when(as_of)}:"
-    header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "BY")
+    header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "OWNER")
     if style.wide:
         yield from style.table((*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), map(_wide_topic, summaries))
         return

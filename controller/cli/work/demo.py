@@ -1,133 +1,101 @@
-"""`topicwright demo`: starts a `serve` in a temporary folder, sends requests of a real client, prints results."""
+"""`topicwright demo`: the commands of a short story with an outage, a refusal and a recovery, on simulated brokers of
+a service. Without a running service, it starts one in a temporary folder.
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-from controller.cli.arguments import http_address
+from controller.cli.arguments import DONE, HttpAddress, http_address
 from controller.cli.backend import HttpBackend
+from events.errors import UserError
 from projections.views.brokers import BrokersView, SimulatedBrokerView
-from projections.views.topics import CreatedView, PartitionView, TopicView
 
-POLICY = """\
-from controller.policy import CreateTopicPolicy, PolicyViolation, RequestMetadata
-
-class Owned(CreateTopicPolicy):
-    def validate(self, request: RequestMetadata) -> None:
-        if "." not in request.topic:
-            raise PolicyViolation(f"topic {request.topic!r} has no owner: name it TEAM.NAME")
-"""
-SETTINGS = (
-    "create.topic.policy.class.name=team_policy.Owned",
-    "enable.under.replicated.topic.creation=true",
-    "default.replication.factor=3",
-    "min.insync.replicas=2",
-    "log.level=warning",
+CREATE = "topic create demo.{} --partitions 3 --replication-factor 3"
+STORY = (
+    ("Create a topic. The answer comes when every live broker knows it (KIP-4):", CREATE.format("orders")),
+    ("Broker 3 fails:", "stop"),
+    ("What is wrong, since when, and what does it wait for?", "status"),
+    ("A topic of three replicas is refused now, with the reason:", CREATE.format("refunds")),
+    ("Broker 3 is back:", "start"),
+    ("Is it over?", "status"),
+    ("Who requested the topic, and what happened to it?", "explain demo.orders"),
+    ("The refused topic has a history too:", "explain demo.refunds"),
+    ("A deleted topic keeps its history:", "topic delete demo.orders"),
 )
-STARTED_WITHIN_S = 60  # generous: a cold start on a busy machine
-ANSWERED_WITHIN_S = 10
+"""Announcements and commands; `stop` and `start` are requests for broker 3."""
+BROKER = 3
+WITHIN_S = 60  # generous: a cold start on a busy machine
 
 
-def demo(_: argparse.Namespace) -> int:
-    """Run the demo; returns the exit code."""
-    with TemporaryDirectory(prefix="topicwright-demo-") as folder:
-        (Path(folder) / "team_policy.py").write_text(POLICY)
-        _announce("A policy in Python (KIP-108):")
-        print(_indented(POLICY))
-        with _serving(Path(folder)) as (kafka, http), closing(HttpBackend(http_address(http))) as backend:
-            _Demo(kafka, http, backend).run()
-    return 0
+def demo(options: argparse.Namespace) -> int:
+    """Run the demo; returns the exit code. Raises UserError."""
+    with _service(options.http) as http, closing(HttpBackend(http)) as backend:
+        print(f"On the service at {http}. Watch it in a browser: http://{http}/", flush=True)
+        for announcement, command in STORY:
+            print(f"\n● {announcement}", flush=True)
+            if command in ("stop", "start"):
+                _switch(backend, command, http)
+            else:
+                _run([*shlex.split(command), "--http", str(http)])
+        if options.http is None and sys.stdout.isatty():
+            with suppress(KeyboardInterrupt, EOFError):
+                input(f"\nThe page has the same: http://{http}/. Enter ends the demo. ")
+    return DONE
+
+
+def _run(argv: list[str]) -> None:
+    """Run a command of `topicwright`, whatever its exit code."""
+    print(f"  $ topicwright {shlex.join(argv)}", flush=True)
+    command = [sys.executable, "-m", "controller.cli.main", *argv]
+    printed = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    print("".join(f"    {line}\n" for line in printed.rstrip().splitlines()), end="", flush=True)
+
+
+def _switch(backend: HttpBackend, verb: str, http: HttpAddress) -> None:
+    """Stop or start the broker, and wait until the controller knows."""
+    print(f"  $ curl -X POST http://{http}/v1/simulated/brokers/{BROKER}/{verb}", flush=True)
+    backend.send("POST", f"/simulated/brokers/{BROKER}/{verb}", SimulatedBrokerView)
+    deadline = time.monotonic() + WITHIN_S
+    while (BROKER in backend.get(BrokersView, "/brokers").live) != (verb == "start"):
+        if time.monotonic() > deadline:
+            raise UserError(f"broker {BROKER} did not {verb} within {WITHIN_S} s")
+        time.sleep(0.05)
 
 
 @contextmanager
-def _serving(folder: Path) -> Iterator[tuple[str, str]]:
-    argv = [sys.executable, "-m", "controller.cli.main", "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    argv += ["--data", str(folder / "data")]
-    for setting in SETTINGS:
-        argv += ["--set", setting]
-    _announce("topicwright serve --set " + " --set ".join(SETTINGS[:4]))
-    with subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+def _service(given: HttpAddress | None) -> Iterator[HttpAddress]:
+    """The running service, or one in a temporary folder."""
+    http = given or http_address("127.0.0.1:8080")
+    with closing(HttpBackend(http)) as backend:
         try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            found = re.match(r"ready kafka=(\S+) http=(\S+)", line)
-            if found is None:
-                raise SystemExit(f"topicwright: the service did not start: {line!r}")
-            print(_indented(line))
-            yield found[1], found[2]
-        finally:
-            process.terminate()
-            process.wait(timeout=STARTED_WITHIN_S)
-
-
-class _Demo:
-    def __init__(self, kafka: str, http: str, backend: HttpBackend) -> None:
-        self._http = http
-        self._backend = backend
-        self._admin = AdminClient({"bootstrap.servers": kafka, "client.id": "demo"})
-        self._admin.list_topics(timeout=ANSWERED_WITHIN_S)  # connect first, so that only the create is timed
-
-    def run(self) -> None:
-        _announce("confluent-kafka creates pay.orders with 6 partitions and waits until it is complete (KIP-4):")
-        self._create(NewTopic("pay.orders", 6))
-        _announce("The policy refuses a topic without an owner:")
-        self._create(NewTopic("orders", 6))
-        _announce("A dry run shows the replicas that a create would get:")
-        body = {"name": "pay.refunds", "num_partitions": 3}
-        dry = self._backend.send("POST", "/topics", CreatedView, body=body, validate_only="true")
-        self._show_partitions(dry.partitions)
-        _announce("Broker 3 stops. Replication factor 3 with two live brokers leaves a placeholder (KIP-409):")
-        self._backend.send("POST", "/simulated/brokers/3/stop", SimulatedBrokerView)
-        self._await(lambda: len(self._backend.get(BrokersView, "/brokers").live) < 3)
-        self._create(NewTopic("pay.refunds", 3))
-        self._show_partitions(self._refunds())
-        _announce("Broker 3 starts again and replaces the placeholder:")
-        self._backend.send("POST", "/simulated/brokers/3/start", SimulatedBrokerView)
-        self._await(lambda: all(min(one.replicas) > 0 for one in self._refunds()))
-        self._show_partitions(self._refunds())
-        _announce("topicwright explain pay.refunds")
-        argv = [sys.executable, "-m", "controller.cli.main", "explain", "pay.refunds", "--http", self._http]
-        print(_indented(subprocess.run(argv, capture_output=True, text=True, check=True).stdout))
-        _announce("Done. `make run` serves on 127.0.0.1:9092; README.md has the rest.")
-
-    def _create(self, topic: NewTopic) -> None:
-        started = time.perf_counter()
-        try:
-            self._admin.create_topics([topic], operation_timeout=ANSWERED_WITHIN_S)[topic.topic].result()
-            outcome = "created"
-        except KafkaException as refusal:
-            outcome = f"{refusal.args[0].name()}: {refusal.args[0].str()}"
-        print(f"    {topic.topic}: {outcome}   ({(time.perf_counter() - started) * 1000:.1f} ms)")
-
-    def _refunds(self) -> tuple[PartitionView, ...]:
-        return self._backend.get(TopicView, "/topics/pay.refunds").partitions
-
-    def _show_partitions(self, partitions: tuple[PartitionView, ...]) -> None:
-        for one in partitions:
-            print(f"    partition {one.partition}: replicas {list(one.replicas)} leader {one.leader}")
-
-    def _await(self, reached: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + ANSWERED_WITHIN_S
-        while not reached():
-            if time.monotonic() > deadline:
-                raise SystemExit("topicwright: the demo timed out waiting for the service")
-            time.sleep(0.02)
-
-
-def _announce(text: str) -> None:
-    print(f"\n● {text}", flush=True)
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
+            backend.get(BrokersView, "/brokers")
+        except UserError:
+            if given is not None:
+                raise
+        else:
+            yield http
+            return
+    print(f"No service answers on {http}, so this demo starts one.", flush=True)
+    with TemporaryDirectory(prefix="topicwright-demo-") as folder:
+        argv = [sys.executable, "-m", "controller.cli.main", "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        argv += ["--data", str(Path(folder) / "data"), "--set", "log.level=error"]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                line = process.stdout.readline() if process.stdout is not None else ""
+                found = re.match(r"ready kafka=\S+ http=(\S+)", line)
+                if found is None:
+                    raise UserError(f"the service did not start: {line!r}")
+                yield http_address(found[1])
+            finally:
+                process.terminate()
+                process.wait(timeout=WITHIN_S)
