@@ -31,7 +31,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 from argon2 import PasswordHasher
@@ -238,6 +238,13 @@ SECRET_BYTES: Final = 32
 REMEMBERED_MAX: Final = 1000  # logins that need no hashing again; bounds memory
 
 
+class ClusterUsers(Protocol):
+    """Checks logins at the target cluster; `address` is the client's. Both methods raise AuthenticationFailed."""
+
+    async def has_password(self, user: str, password: str, address: str) -> bool: ...
+    async def bearer(self, token: str, address: str) -> Bearer: ...
+
+
 class Users:
     """Checks logins of Kafka listeners (as `kafka.sasl.Users`) and HTTP. Raises UsersFileError."""
 
@@ -249,6 +256,8 @@ class Users:
     ) -> None:
         """`cluster` returns the durable state. `tokens` validates tokens of an identity provider, if there is one."""
         self._cluster = cluster
+        self.cluster_users: ClusterUsers | None = None
+        """Checks passwords, and tokens of an identity provider, at the target cluster instead of here."""
         self._path = file
         self._file = FileUsers({}, {}) if file is None else read_users(file)
         self._threads = FairThreadPool(THREADS, "password")
@@ -291,6 +300,8 @@ class Users:
 
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that a token of the identity provider names. Raises AuthenticationFailed."""
+        if self.cluster_users is not None:
+            return await self.cluster_users.bearer(token, address)
         if self.tokens is None:
             raise AuthenticationFailed("unknown token")
         return await self.tokens.bearer(token, address)
@@ -300,7 +311,10 @@ class Users:
         return await self._is_password(user, password, address, ())
 
     async def knows(self, user: str, password: str, address: str) -> bool:
-        """True if this is a password of the user, in the file or for SCRAM."""
+        """True if this is a password of the user, in the file or for SCRAM, or at the target cluster if that decides.
+        Raises AuthenticationFailed."""
+        if self.cluster_users is not None:
+            return await self.cluster_users.has_password(user, password, address)
         return await self._is_password(user, password, address, tuple(DIGESTS))
 
     async def _is_password(self, user: str, password: str, address: str, mechanisms: Sequence[str]) -> bool:

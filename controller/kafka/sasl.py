@@ -26,6 +26,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from controller.kafka.session import ClientsConnection
 from controller.machine.access.credentials import ITERATIONS_MAX, ITERATIONS_MIN
 from controller.machine.state import ScramCredential
 
@@ -48,12 +49,14 @@ class AuthenticationFailed(Exception):
 
 class Step(msgspec.Struct, frozen=True):
     """The server's answer to a SASL token: the next challenge; `user` is set if the login succeeded. `expires_at_s` is
-    the end of the client's credential in seconds since 1970; None if it has none. `roles` are those of its token."""
+    the end of the client's credential in seconds since 1970; None if it has none. `roles` are those of its token;
+    `at_cluster` is set if the target cluster has verified the login."""
 
     challenge: bytes = b""
     user: str | None = None
     expires_at_s: float | None = None
     roles: frozenset[str] = frozenset()
+    at_cluster: ClientsConnection | None = None
 
 
 class Bearer(msgspec.Struct, frozen=True):
@@ -133,6 +136,11 @@ _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([-_.A-Za-z0-9]+)")
 _INVALID_TOKEN: Final = '{"status":"invalid_token"}'
 
 
+def bearer_message(token: str) -> bytes:
+    """The first message of a client that logs in by OAUTHBEARER."""
+    return f"n,,\1auth=Bearer {token}\1\1".encode()
+
+
 async def check_bearer(users: Users, address: str, token: bytes) -> Step:
     """Check the first message of a login by OAUTHBEARER (KIP-255), with Kafka's error messages. Its extensions are
     checked for their form and ignored. Raises AuthenticationFailed."""
@@ -185,25 +193,12 @@ class ScramConversation:
 
     async def step(self, token: bytes) -> Step:
         """Process one of the two messages of a client. Raises AuthenticationFailed."""
-        if len(token) > BYTES_MAX:
-            raise AuthenticationFailed(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
-        try:
-            text = token.decode()
-        except UnicodeDecodeError:
-            raise AuthenticationFailed("a SCRAM message that is not UTF-8", user=self._user) from None
+        text = _scram_text(token, self._user)
         return self._final_message(text) if self._nonce else self._first_message(text)
 
     def _first_message(self, text: str) -> Step:
-        found = _FIRST.fullmatch(text)
-        if found is None or (found[3].startswith("m=")):
-            raise AuthenticationFailed("a malformed first SCRAM message")
-        user = _name(found[4])
+        found, user = _first(text)
         self._user = user
-        if found[2] is not None and _name(found[2]) not in ("", user):
-            message = "Authentication failed: Client requested an authorization id that is different from username"
-            raise AuthenticationFailed("the authorization id differs from the user name", message, user)
-        if re.search(r",tokenauth=true(,|$)", found[6]):
-            raise AuthenticationFailed("delegation tokens are not supported", user=user)
         credential = self._users.scram(user, self._mechanism)
         if credential is None:
             raise AuthenticationFailed("no such user", user=user)
@@ -238,6 +233,38 @@ class ScramConversation:
 
     def _mac(self, key: bytes, message: bytes) -> bytes:
         return hmac.digest(key, message, self._digest)
+
+
+def scram_user(token: bytes) -> str:
+    """The user that the first message of a client names. Raises AuthenticationFailed, also for an extension: one of
+    them makes the name that of a delegation token."""
+    found, user = _first(_scram_text(token))
+    if found[6]:
+        raise AuthenticationFailed("a SCRAM message with extensions", user=user)
+    return user
+
+
+def _scram_text(token: bytes, user: str = "") -> str:
+    if len(token) > BYTES_MAX:
+        raise AuthenticationFailed(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationFailed("a SCRAM message that is not UTF-8", user=user) from None
+
+
+def _first(text: str) -> tuple[re.Match[str], str]:
+    """The parts of the first message of a client, and the user."""
+    found = _FIRST.fullmatch(text)
+    if found is None or (found[3].startswith("m=")):
+        raise AuthenticationFailed("a malformed first SCRAM message")
+    user = _name(found[4])
+    if found[2] is not None and _name(found[2]) not in ("", user):
+        message = "Authentication failed: Client requested an authorization id that is different from username"
+        raise AuthenticationFailed("the authorization id differs from the user name", message, user)
+    if re.search(r",tokenauth=true(,|$)", found[6]):
+        raise AuthenticationFailed("delegation tokens are not supported", user=user)
+    return found, user
 
 
 def _name(text: str) -> str:

@@ -217,13 +217,18 @@ class SaslGate:
         if self._reauthenticating and principal != session.principal:
             was, now = session.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
             message = f"Cannot change principals during re-authentication from {was}: {now}"
+            if step.at_cluster is not None:
+                step.at_cluster.close()
             raise AuthenticationFailed("another principal than before", message, user)
         limits_ms = [self._rules.session_ms_max] if self._rules.session_ms_max > 0 else []
         if step.expires_at_s is not None:
             limits_ms.append(max(1, round((step.expires_at_s - self._rules.now()) * 1000)))
         self._session_ms = min(limits_ms, default=0)
         expires = self._clock() + self._session_ms / 1000 if limits_ms else None
-        self._client.session = replace(session, principal=principal, roles=step.roles, expires_at_s=expires)
+        if session.at_cluster is not None:
+            session.at_cluster.close()
+        named = {"principal": principal, "roles": step.roles, "at_cluster": step.at_cluster}
+        self._client.session = replace(session, **named, expires_at_s=expires)
         self._state, self._reauthenticating, self.raw, self._conversation = "open", False, False, None
         self._on_login(session.listener, self._mechanism, "succeeded")
         _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._log_fields())
