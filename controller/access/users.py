@@ -31,14 +31,14 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from controller.access.login_threads import FairThreadPool, network_of
-from controller.kafka.sasl import DIGESTS, ITERATIONS, AuthenticationFailed, Bearer, keys_of, salted_password
+from controller.kafka.sasl import DIGESTS, ITERATIONS, AuthenticationFailed, Bearer, Logins, keys_of, salted_password
 from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
 from events.errors import UserError
@@ -238,13 +238,6 @@ SECRET_BYTES: Final = 32
 REMEMBERED_MAX: Final = 1000  # logins that need no hashing again; bounds memory
 
 
-class ClusterUsers(Protocol):
-    """Checks logins at the target cluster; `address` is the client's. Both methods raise AuthenticationFailed."""
-
-    async def has_password(self, user: str, password: str, address: str) -> bool: ...
-    async def bearer(self, token: str, address: str) -> Bearer: ...
-
-
 class Users:
     """Checks logins of Kafka listeners (as `kafka.sasl.Users`) and HTTP. Raises UsersFileError."""
 
@@ -256,7 +249,7 @@ class Users:
     ) -> None:
         """`cluster` returns the durable state. `tokens` validates tokens of an identity provider, if there is one."""
         self._cluster = cluster
-        self.cluster_users: ClusterUsers | None = None
+        self.cluster_users: Logins | None = None
         """Checks passwords, and tokens of an identity provider, at the target cluster instead of here."""
         self._path = file
         self._file = FileUsers({}, {}) if file is None else read_users(file)

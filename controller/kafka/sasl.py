@@ -71,12 +71,8 @@ Conversation = Callable[[bytes], Awaitable[Step]]
 """One login of a client by one SASL mechanism: processes a token of the client. Raises AuthenticationFailed."""
 
 
-class Users(Protocol):
-    """The users and credentials that SASL mechanisms check; implemented by `controller.access.users`."""
-
-    def scram(self, user: str, mechanism: str) -> ScramCredential | None:
-        """The credential of a user. For an unknown user None, or a fake credential, the same each time."""
-        ...
+class Logins(Protocol):
+    """Checks passwords and tokens; both methods may raise AuthenticationFailed."""
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
         """True if this is the password of a PLAIN user. The check takes as long for an unknown user. Checks are
@@ -85,6 +81,14 @@ class Users(Protocol):
 
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that a bearer token of the identity provider names. Raises AuthenticationFailed."""
+        ...
+
+
+class Users(Logins, Protocol):
+    """The users and credentials that SASL mechanisms check; implemented by `controller.access.users`."""
+
+    def scram(self, user: str, mechanism: str) -> ScramCredential | None:
+        """The credential of a user. For an unknown user None, or a fake credential, the same each time."""
         ...
 
 
@@ -193,12 +197,25 @@ class ScramConversation:
 
     async def step(self, token: bytes) -> Step:
         """Process one of the two messages of a client. Raises AuthenticationFailed."""
-        text = _scram_text(token, self._user)
+        if len(token) > BYTES_MAX:
+            raise AuthenticationFailed(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
+        try:
+            text = token.decode()
+        except UnicodeDecodeError:
+            raise AuthenticationFailed("a SCRAM message that is not UTF-8", user=self._user) from None
         return self._final_message(text) if self._nonce else self._first_message(text)
 
     def _first_message(self, text: str) -> Step:
-        found, user = _first(text)
+        found = _FIRST.fullmatch(text)
+        if found is None or (found[3].startswith("m=")):
+            raise AuthenticationFailed("a malformed first SCRAM message")
+        user = _name(found[4])
         self._user = user
+        if found[2] is not None and _name(found[2]) not in ("", user):
+            message = "Authentication failed: Client requested an authorization id that is different from username"
+            raise AuthenticationFailed("the authorization id differs from the user name", message, user)
+        if re.search(r",tokenauth=true(,|$)", found[6]):
+            raise AuthenticationFailed("delegation tokens are not supported", user=user)
         credential = self._users.scram(user, self._mechanism)
         if credential is None:
             raise AuthenticationFailed("no such user", user=user)
@@ -233,38 +250,6 @@ class ScramConversation:
 
     def _mac(self, key: bytes, message: bytes) -> bytes:
         return hmac.digest(key, message, self._digest)
-
-
-def scram_user(token: bytes) -> str:
-    """The user that the first message of a client names. Raises AuthenticationFailed, also for an extension: one of
-    them makes the name that of a delegation token."""
-    found, user = _first(_scram_text(token))
-    if found[6]:
-        raise AuthenticationFailed("a SCRAM message with extensions", user=user)
-    return user
-
-
-def _scram_text(token: bytes, user: str = "") -> str:
-    if len(token) > BYTES_MAX:
-        raise AuthenticationFailed(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
-    try:
-        return token.decode()
-    except UnicodeDecodeError:
-        raise AuthenticationFailed("a SCRAM message that is not UTF-8", user=user) from None
-
-
-def _first(text: str) -> tuple[re.Match[str], str]:
-    """The parts of the first message of a client, and the user."""
-    found = _FIRST.fullmatch(text)
-    if found is None or (found[3].startswith("m=")):
-        raise AuthenticationFailed("a malformed first SCRAM message")
-    user = _name(found[4])
-    if found[2] is not None and _name(found[2]) not in ("", user):
-        message = "Authentication failed: Client requested an authorization id that is different from username"
-        raise AuthenticationFailed("the authorization id differs from the user name", message, user)
-    if re.search(r",tokenauth=true(,|$)", found[6]):
-        raise AuthenticationFailed("delegation tokens are not supported", user=user)
-    return found, user
 
 
 def _name(text: str) -> str:

@@ -25,7 +25,7 @@ import structlog
 from controller.access.authorizer import Authorizer, StandardAuthorizer
 from controller.access.users import SECRET_BYTES, Users, UsersFileError
 from controller.apis.tables import HandlerTable, cluster_listener, controller_listener
-from controller.brokers.cluster.acls import ClusterAcls
+from controller.brokers.cluster.access import ClusterAcls
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.port import Brokers, InternalCommands, stamp
 from controller.brokers.simulated import SimulatedBrokers

@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from controller.access.users import Users
-from controller.brokers.cluster.logins import ClusterLogins
+from controller.brokers.cluster.access import ClusterLogins
 from controller.http.metrics import Metrics
 from controller.kafka.connections import Address
 from controller.kafka.messages import APIS

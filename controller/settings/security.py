@@ -208,8 +208,9 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     sasl_oauthbearer_scope_roles: Mapping[str, str] = setting(
         "",
         "The roles that scopes of a token give, for Kafka and HTTP. viewer may describe everything, operator may also "
-        "create, change and delete topics, admin may do everything but act as a broker. ACLs that deny override roles. "
-        "It needs authorizer.class.name.",
+        "create, change and delete topics, approver may describe everything and decide requests that wait for "
+        "approval, admin may do everything but act as a broker. ACLs that deny override roles. It needs "
+        "authorizer.class.name.",
         form=f"SCOPE:ROLE, several separated by commas; roles: {', '.join(forms.ROLES)}",
         parse=forms.several(forms.role, into=dict),
     )

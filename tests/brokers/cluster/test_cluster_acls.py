@@ -35,12 +35,15 @@ from tests.reference.access_table import (
     WRITE,
 )
 from tests.reference.cases import topic
+from tests.support.processes import Process
 from tests.support.real_brokers import until
 from tests.support.reference_kafka import TRANSACTIONS
-from tests.support.topicwright import Topicwright, fetch, topicwright
+from tests.support.stream import stream
+from tests.support.topicwright import COMMAND, Topicwright, fetch, topicwright
 from tests.support.wire import Wire
 
 Body = dict[str, Any]
+CLUSTER_AUTHORIZATION_FAILED = 31
 PRINCIPALS = ("nobody", "reader", "almosteverything", "herenot", "clusterreader")
 SETTINGS = {"node.id": "100", "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "authorizer.class.name": "ClusterAcls"}
 
@@ -95,6 +98,40 @@ def test_a_wrong_password_is_refused_by_the_cluster(kafka: str, here: Topicwrigh
     assert answers[0] == answers[1]
     with logged_in(here.kafka, "reader") as reader:
         assert reader.call("Metadata", 12, topics=None)["topics"] is not None
+
+
+def test_a_gateway_applies_the_clusters_acls_and_logins(kafka: str, here: Topicwright, tmp_path: Path) -> None:
+    properties = Path(client_properties(tmp_path))
+    own = {key: value for key, value in SETTINGS.items() if key != "node.id"}
+    own |= {"sasl.enabled.mechanisms": "PLAIN", "super.users": f"User:{ADMIN}"}
+    with stream(tmp_path / "s", kafka, "acls-log", gateways=0, brokers="cluster", properties=properties) as running:
+        gateway = running.start_gateway(own)
+        with logged_in(gateway.kafka, "reader") as reader, logged_in(gateway.kafka, ADMIN) as admin:
+            seen = until(lambda: _described(reader), 60, "the gateway has read topics and ACLs")
+            assert seen == {"a.one", "a.two"}
+            assert reader.call("DescribeAcls", 3, **ANY_ACL)["error_code"] == CLUSTER_AUTHORIZATION_FAILED
+            assert admin.call("DescribeAcls", 3, **ANY_ACL)["resources"]
+
+
+def _serve(folder: Path, kafka: str, properties: str, **more: str) -> str:
+    """The error with which a start fails."""
+    own = {**SETTINGS, "sasl.enabled.mechanisms": "PLAIN", **more}
+    if properties:
+        (folder / "other.properties").write_text(properties)
+        own["cluster.client.properties.file"] = str(folder / "other.properties")
+    settings = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
+    with Process(
+        [COMMAND, "serve", "--http", "127.0.0.1:0", "--data", folder / "d", "--brokers", kafka, *settings]
+    ) as it:
+        assert it.popen.wait(timeout=120) == 2, it.output
+        return it.output
+
+
+def test_a_start_without_a_cluster_or_its_acls_names_the_reason(kafka: str, here: Topicwright, tmp_path: Path) -> None:
+    assert "ClusterAcls needs a target cluster: --brokers cluster:HOST:PORT" in _serve(tmp_path, "simulated:1", "")
+    as_nobody = Path(client_properties(tmp_path)).read_text().replace(ADMIN, "nobody")
+    (tmp_path / "d2").mkdir()
+    assert "the cluster's ACLs cannot be read: " in _serve(tmp_path / "d2", f"cluster:{kafka}", as_nobody)
 
 
 # The same answers: random calls, each directly and through Topicwright.

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.brokers.cluster.acls import STALE_S, ClusterAcls
-from controller.brokers.cluster.logins import ClusterLogins, _user_of
+from controller.brokers.cluster.access import STALE_S, ClusterAcls, ClusterLogins, _user_of
 from controller.kafka.codec.codec import encode_response
 from controller.kafka.connections import CORRELATION_ID, ClusterUnreachable
 from controller.kafka.handling import Disconnect
@@ -23,6 +22,8 @@ from tests.access.test_authorizer import Somebody
 
 class _Link:
     """Answers DescribeAcls with one ACL, or an error."""
+
+    address = "a", 1
 
     def __init__(self) -> None:
         self.error: int | None = 0
@@ -83,8 +84,7 @@ def test_a_malformed_token_never_reaches_the_cluster(token: str) -> None:
 
 
 MESSAGES = [
-    ("SCRAM-SHA-512", b"n,,n=bob,r=abc,tokenauth=TRUE", "extensions"),
-    ("SCRAM-SHA-512", b"n,,n=bob,r=abc,n=root", "extensions"),
+    ("SCRAM-SHA-512", b"n,,n=bob,r=abc,tokenauth=TRUE", "delegation tokens"),
     ("SCRAM-SHA-512", b"n,a=root,n=bob,r=abc", "authorization id"),
     ("SCRAM-SHA-256", b"n,,n=bob", "malformed"),
     ("PLAIN", b"\0bob\0", "no password"),
