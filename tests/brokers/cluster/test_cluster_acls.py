@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import random
 import re
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +36,6 @@ from tests.reference.access_table import (
     WRITE,
 )
 from tests.reference.cases import topic
-from tests.support.processes import Process
 from tests.support.real_brokers import until
 from tests.support.reference_kafka import TRANSACTIONS
 from tests.support.stream import stream
@@ -120,11 +120,10 @@ def _serve(folder: Path, kafka: str, properties: str, **more: str) -> str:
         (folder / "other.properties").write_text(properties)
         own["cluster.client.properties.file"] = str(folder / "other.properties")
     settings = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
-    with Process(
-        [COMMAND, "serve", "--http", "127.0.0.1:0", "--data", folder / "d", "--brokers", kafka, *settings]
-    ) as it:
-        assert it.popen.wait(timeout=120) == 2, it.output
-        return it.output
+    argv = [COMMAND, "serve", "--http", "127.0.0.1:0", "--data", folder / "d", "--brokers", kafka, *settings]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 2, done
+    return done.stdout + done.stderr
 
 
 def test_a_start_without_a_cluster_or_its_acls_names_the_reason(kafka: str, here: Topicwright, tmp_path: Path) -> None:
