@@ -1,7 +1,7 @@
 """Topic creation over the Kafka protocol: one by one, pipelined, in large requests, as dry runs, and under 50 rules.
 
-The same minimal client sends the same frames to Topicwright (fsync on, three simulated brokers) and to one combined
-node of a real Kafka. Names differ from run to run, so every create is new.
+A minimal client sends the same frames to Topicwright (fsync on, three simulated brokers) and to one combined
+node of a real Kafka; in one row the client is librdkafka. Names differ from run to run, so every create is new.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it does not say it exports these
 
 from benchmarks.client import BenchClient, frame_of
 from benchmarks.figures import Figure, command_line, percentile
@@ -81,6 +83,20 @@ def in_requests(address: str, requests: int, topics: int, validate_only: bool) -
     return topics * len(seconds) / sum(seconds)
 
 
+def by_librdkafka(address: str, requests: int, topics: int) -> float:
+    """Topics a second in requests of many topics by librdkafka's admin client; the first request is warm-up."""
+    client = AdminClient({"bootstrap.servers": address})
+    prefix = f"librdkafka-{time.time_ns()}"
+    seconds = 0.0
+    for r in range(requests + 1):
+        new = [NewTopic(f"{prefix}-{r}-{n}", num_partitions=1, replication_factor=1) for n in range(topics)]
+        started = time.perf_counter()
+        for future in client.create_topics(new, request_timeout=60).values():
+            future.result()
+        seconds += time.perf_counter() - started if r else 0.0
+    return topics * requests / seconds
+
+
 def check(answers: list[bytes]) -> None:
     """Fail unless every topic in every response succeeded."""
     for answer in answers[:: max(1, len(answers) // 50)]:
@@ -102,6 +118,7 @@ def measure(address: str, few: bool) -> Measured:
     found["pipelined"] = with_core_us(count, lambda: pipelined(address, count))
     requests = 12 if few else 40
     found["many"] = with_core_us(requests * 300, lambda: in_requests(address, requests, 300, False))
+    found["librdkafka"] = with_core_us(requests * 300, lambda: by_librdkafka(address, requests, 300))
     found["many dry"] = with_core_us(60 * 300, lambda: in_requests(address, 60, 300, True))
     (median, _, _), core_us = with_core_us(3000, lambda: one_by_one(address, 3000, True))
     return {**found, "one dry ms": (median, core_us)}
@@ -122,6 +139,7 @@ ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("one rate", "one create after another", "creates/s", "1,000"),
     ("pipelined", "creates pipelined on one connection", "creates/s", "5,000"),
     ("many", "300 topics in one request, created", "topics/s", "25,000"),
+    ("librdkafka", "300 topics in one request by librdkafka, created", "topics/s", "over Kafka's"),
     ("many dry", "300 topics in one request, validate-only", "topics/s", "60,000"),
     ("one dry ms", "validate-only one by one, median", "ms", "0.3"),
     ("ruled ms", "one create after another with 50 rules, median", "ms", "a tenth more than without"),

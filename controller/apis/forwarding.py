@@ -1,26 +1,37 @@
-"""Requests that are not about topics (groups, transactions, offsets, …), forwarded unread to a broker of the cluster.
+"""Requests at a listener in front of a target cluster that brokers of the cluster answer, for `tables`.
 
-Clients that bootstrap at a listener in front of a target cluster take it for a broker, and send requests to find a
-coordinator, allocate a producer id or list groups. The frame is forwarded and the response returned byte for byte, so
-client and broker may use any versions and fields. ApiVersions lists the brokers' versions.
+Requests that are not about topics (groups, transactions, offsets, …) are forwarded unread. Clients that bootstrap here
+take the listener for a broker, and send requests to find a coordinator, allocate a producer id or list groups. The
+frame is forwarded and the response returned byte for byte, so client and broker may use any versions and fields.
+ApiVersions lists the brokers' versions.
+
+DescribeConfigs, AlterConfigs and IncrementalAlterConfigs are split, because the cluster stores the configs of brokers
+and groups: resources of one broker are forwarded to that broker, of all brokers or a group to any broker; the other
+resources, such as topics, are answered here.
 
 With ClusterAcls, a client that has logged in has a connection of its own to a broker, and the cluster's ACLs see its
 principal. All other requests reach the cluster with Topicwright's principal, after a permission check here.
 
-Non-goals: forwarded frames are not parsed, and inter-broker APIs are not forwarded.
+Non-goals: other forwarded frames are not parsed, and inter-broker APIs are not forwarded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
+from controller.apis.configs import BROKER, GROUP, TOPIC
+from controller.apis.limits import slices
 from controller.controller_api import ControllerApi
-from controller.kafka.connections import Address, ClusterUnreachable, NotAuthenticated
+from controller.kafka.codec.codec import decode_response, encode_request
+from controller.kafka.codec.primitives import MalformedRequest
+from controller.kafka.connections import CLIENT_ID, Address, ClusterUnreachable, NotAuthenticated
 from controller.kafka.handling import (
     JAVA,
     LIBRDKAFKA,
@@ -32,10 +43,11 @@ from controller.kafka.handling import (
     ForwardedResponse,
     RequestContext,
 )
-from controller.kafka.messages import ApiKey
+from controller.kafka.messages import ApiKey, Message, configs
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest
 from controller.kafka.session import ClientsConnection
+from controller.machine.errors import ErrorCode
 from events.names import BrokerId
 
 PassOn = Callable[[bytes, float, Address | None], Awaitable[bytes]]
@@ -146,3 +158,126 @@ def forwarding_rows(
         for each in broker_apis
         if each.api_key not in own and each.api_key not in BETWEEN_BROKERS and each.api_key not in BY_IDENTITY
     }
+
+
+# --- configs
+
+CONFIGS_WITHIN_S: Final = 15.0
+"""Timeout of a broker for configs: longer than a busy one takes, shorter than clients wait."""
+RESOURCES_PER_REQUEST = 1000
+"""Resources in one request to a broker."""
+DEFAULT = 5
+"""The config source of a default."""
+
+
+class _Api(NamedTuple):
+    """The operation that an API needs, the field of its response that has the results, and the type of a result."""
+
+    operation: Operation
+    field: str
+    result: type[Message]
+
+
+_APIS: dict[int, _Api] = {
+    ApiKey.DESCRIBE_CONFIGS: _Api("DescribeConfigs", "results", configs.DescribeConfigsResult),
+    ApiKey.ALTER_CONFIGS: _Api("AlterConfigs", "responses", configs.AlterConfigsResourceResponse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _Api("AlterConfigs", "responses", configs.AlterConfigsResourceResponse),
+}
+
+
+def to_brokers(
+    api: ControllerApi,
+    own: dict[int, ApiHandler],
+    broker_apis: Iterable[ApiVersion],
+    forward: PassOn,
+    broker_id: BrokerId | None = None,
+) -> dict[int, ApiHandler]:
+    """Returns the handlers of the config APIs, by API key. `own` are the handlers of resources answered here,
+    `broker_apis` the APIs that the brokers support."""
+    versions = {api.api_key: (api.min_version, api.max_version) for api in broker_apis}
+    return {
+        key: replace(own[key], handle=_SplitRequest(api, own[key].handle, versions[key], forward, broker_id))
+        for key in _APIS
+        if key in own and key in versions
+    }
+
+
+class _SplitRequest(NamedTuple):
+    """Forwards resources of brokers and groups to a broker; `own` answers the others."""
+
+    api: ControllerApi
+    own: Callable[[RequestContext, Any], Answer | Awaitable[Answer]]
+    versions: tuple[int, int]
+    forward: PassOn
+    broker_id: BrokerId | None
+
+    def __call__(self, context: RequestContext, request: Any) -> Any:
+        given = Counter(_key(each) for each in request.resources if each.resource_type != TOPIC)
+        given.pop((BROKER, str(self.api.node_id)), None)  # this node
+        if context.api_key != ApiKey.DESCRIBE_CONFIGS:
+            given = Counter({key: times for key, times in given.items() if times == 1})  # duplicates are rejected here
+        operation = _APIS[context.api_key].operation
+        is_forwarded = [_key(each) in given and self._may(context, operation, each) for each in request.resources]
+        if not any(is_forwarded):
+            return self.own(context, request)
+        return asyncio.ensure_future(self._both(context, request, is_forwarded))
+
+    def _may(self, context: RequestContext, operation: Operation, resource: Any) -> bool:
+        """True if the client has this operation on the group, or else on the cluster."""
+        if resource.resource_type == GROUP:
+            return self.api.allows_on(context, operation, "Group", resource.resource_name)
+        return self.api.allows(context, operation)
+
+    async def _both(self, context: RequestContext, request: Any, is_forwarded: list[bool]) -> Any:
+        ours = tuple(each for each, forwarded in zip(request.resources, is_forwarded, strict=True) if not forwarded)
+        answer: Any = self.own(context, replace(request, resources=ours))
+        answer = await answer if isinstance(answer, Awaitable) else answer
+        key = context.api_key
+        _, field, kind = _APIS[key]
+        results: list[Any] = list(getattr(answer, field))
+        for address, part in self._parts(compress(request.resources, is_forwarded)):
+            requested = replace(request, resources=tuple(part))
+            try:
+                results += await self._of_broker(address, key, context.api_version, requested, field)
+            except (ClusterUnreachable, NotAuthenticated, MalformedRequest) as why:
+                code, message = ErrorCode.REQUEST_TIMED_OUT, f"The broker did not respond: {why}"
+                for each in part:
+                    name = {"resource_type": each.resource_type, "resource_name": each.resource_name}
+                    results.append(kind(**name, error_code=code, error_message=message))
+        position = {_key(each): number for number, each in enumerate(request.resources)}
+        results.sort(key=lambda each: position.get(_key(each), len(position)))
+        return replace(answer, **{field: tuple(results)})
+
+    async def _of_broker(
+        self, address: Address | None, key: int, version: int, request: Any, field: str
+    ) -> tuple[Any, ...]:
+        lowest, highest = self.versions
+        version = min(max(version, lowest), highest)
+        frame = encode_request(key, version, 1, CLIENT_ID, request)[4:]
+        payload = await self.forward(frame, CONFIGS_WITHIN_S, address)
+        _, answer = decode_response(key, version, payload)
+        results: tuple[Any, ...] = getattr(answer, field)
+        return tuple(map(_with_defaults, results)) if key == ApiKey.DESCRIBE_CONFIGS else results
+
+    def _parts(self, resources: Iterable[Any]) -> Iterator[tuple[Address | None, Sequence[Any]]]:
+        """Resources by the address of their broker. The address is None (any broker) for groups, for configs of all
+        brokers, and for unknown brokers, which any broker rejects. A broker's own listener sends all to that broker."""
+        brokers = self.api.cluster.brokers.values() if self.broker_id is None else ()
+        known = {str(one.broker_id): (at.host, at.port) for one in brokers for at in one.endpoints[:1]}
+        by_address: dict[Address | None, list[Any]] = {}
+        for each in resources:
+            by_address.setdefault(known.get(each.resource_name), []).append(each)
+        for address, some in by_address.items():
+            for part in slices(some, RESOURCES_PER_REQUEST):
+                yield address, part
+
+
+def _key(resource: Any) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _with_defaults(result: Any) -> Any:
+    """Set `is_default`, which version 0 of DescribeConfigs has in place of config sources."""
+    return replace(
+        result, configs=tuple(replace(each, is_default=each.config_source == DEFAULT) for each in result.configs)
+    )

@@ -11,8 +11,7 @@ from functools import partial
 
 from controller.apis import access, cluster, configs, records, topics
 from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
-from controller.apis.cluster_configs import to_brokers
-from controller.apis.forwarding import forwarding_rows, metadata_then_close, produce_closes, to_broker
+from controller.apis.forwarding import forwarding_rows, metadata_then_close, produce_closes, to_broker, to_brokers
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
 from controller.apis.topics import describe_topic_partitions
@@ -59,10 +58,10 @@ _LISTS = frozenset(
 """Requests that may return all topics, ACLs, quotas or users: a connection processes one at a time."""
 
 
-def controller_listener(api: ControllerApi, versions_max: Mapping[str, int]) -> HandlerTable:
-    """The controller's own listener. `versions_max` caps the versions of APIs by name (`api.versions.max`)."""
+def controller_listener(api: ControllerApi) -> HandlerTable:
+    """The controller's own listener."""
     handlers = {**_read_handlers(api), **records.reads(api), **administration(api)}
-    return _listener(handlers, versions_max, api.is_expected_node)
+    return _listener(handlers, api.is_expected_node)
 
 
 def administration(
@@ -97,12 +96,7 @@ def descriptions(api: ControllerApi) -> dict[int, Handler]:
 
 
 def cluster_listener(
-    api: ControllerApi,
-    versions_max: Mapping[str, int],
-    broker_id: BrokerId | None = None,
-    *,
-    link: ClusterLink,
-    has_own_access: bool,
+    api: ControllerApi, broker_id: BrokerId | None = None, *, link: ClusterLink, has_own_access: bool
 ) -> HandlerTable:
     """A listener in front of a target cluster: this process's own, or one for the broker `broker_id`. Requests that are
     not about topics are forwarded to that broker, or to any; also those about ACLs and SCRAM users, unless this process
@@ -110,7 +104,7 @@ def cluster_listener(
     broker_apis = link.api_versions.api_keys
     forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
     is_expected_node = api.is_expected_node if broker_id is None else _at_broker(api, broker_id)
-    table = dict(_listener({**_read_handlers(api), **administration(api)}, versions_max, is_expected_node))
+    table = dict(_listener({**_read_handlers(api), **administration(api)}, is_expected_node))
     del table[ApiKey.API_VERSIONS]
     for key in (ApiKey.LIST_PARTITION_REASSIGNMENTS, *(() if has_own_access else _ACCESS)):
         del table[key]  # these are the cluster's own
@@ -128,10 +122,10 @@ def cluster_listener(
     )
 
 
-def broker_listener(api: ControllerApi, versions_max: Mapping[str, int], broker_id: int) -> HandlerTable:
+def broker_listener(api: ControllerApi, broker_id: int) -> HandlerTable:
     """A simulated broker's listener."""
     handlers = {**_read_handlers(api), **records.reads(api), **NOT_CONTROLLER_HANDLERS}
-    return _listener(handlers, versions_max, _at_broker(api, broker_id))
+    return _listener(handlers, _at_broker(api, broker_id))
 
 
 def _at_broker(api: ControllerApi, broker_id: int) -> Callable[[str, int], bool]:
@@ -150,11 +144,9 @@ def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
     }
 
 
-def _listener(
-    handlers: Mapping[int, Handler], versions_max: Mapping[str, int], is_expected_node: Callable[[str, int], bool]
-) -> HandlerTable:
+def _listener(handlers: Mapping[int, Handler], is_expected_node: Callable[[str, int], bool]) -> HandlerTable:
     """A table of these handlers, SASL, Produce and ApiVersions, for which `is_expected_node` checks the ids."""
-    table = rows(handlers, versions_max) | rows(UNEXPECTED_SASL, {})
+    table = rows({**handlers, **UNEXPECTED_SASL})
     table[ApiKey.PRODUCE] = records.PRODUCE_ROW
     return with_api_versions(
         table,
@@ -164,16 +156,15 @@ def _listener(
     )
 
 
-def rows(handlers: Mapping[int, Handler], versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
-    """The rows of a listener's table; `versions_max` caps the versions of APIs by name."""
+def rows(handlers: Mapping[int, Handler]) -> dict[int, ApiHandler]:
+    """The rows of a listener's table."""
     return {
         key: ApiHandler(
-            api.min_version,
-            min(api.max_version, versions_max.get(api.name, 99)),
+            APIS[key].min_version,
+            APIS[key].max_version,
             handle,
             elements_max=_ELEMENTS_MAX.get(key, ELEMENTS_MAX),
             is_exclusive=key in _LISTS,
         )
         for key, handle in handlers.items()
-        for api in (APIS[key],)
     }

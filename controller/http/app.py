@@ -26,7 +26,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from litestar.utils import normalize_path
 
-from controller.brokers.port import Brokers
+from controller.brokers.simulated import SimulatedBrokers
 from controller.http import metrics as health
 from controller.http import reads, rules, topics, writes
 from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED, Changes
@@ -42,7 +42,7 @@ from controller.http.permissions import Reader, SealedCursors
 from controller.http.query_threads import remember_accepted
 from controller.http.reads import NewestHead
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters, schemas_of
-from controller.http.writes import BrokerControl, ChangesBody
+from controller.http.writes import ChangesBody
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.queries.proving import Sign, head_of, unsigned
@@ -187,7 +187,7 @@ def _handlers(*modules: ModuleType) -> list[HTTPRouteHandler]:
 
 def build_app(
     reader: Reader,
-    brokers: Brokers | BrokerControl | None,
+    brokers: SimulatedBrokers | None,
     metrics: Metrics,
     followers: Followers,
     sign: Sign,
@@ -202,7 +202,7 @@ def build_app(
 
 def build_routes(
     reader: Reader,
-    brokers: Brokers | BrokerControl | None,
+    brokers: SimulatedBrokers | None,
     metrics: Metrics,
     followers: Followers,
     sign: Sign = unsigned,
@@ -227,7 +227,7 @@ def build_routes(
     }
     if with_pages:
         parts["site"] = Site(parts)
-    return _with_parts(_routes(isinstance(brokers, BrokerControl), tuple(parts)), parts)
+    return _with_parts(_routes(brokers is not None, tuple(parts)), parts)
 
 
 def build_worker_app(why_not: health.WhyNot, archive_error: health.WhyNot, metrics: Metrics, hosts: Hosts) -> ASGIApp:

@@ -31,6 +31,7 @@ from controller.http.requests import (
     From,
     FromOffset,
     FromPointInTime,
+    Glob,
     Limit,
     Partition,
     To,
@@ -38,6 +39,7 @@ from controller.http.requests import (
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews
+from projections.queries.changes import changes_page
 from projections.queries.differences import difference
 from projections.queries.events import EventFilter, Window, events_page, timeline_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
@@ -56,9 +58,9 @@ from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
 from projections.queries.topics import Counted
 from projections.queries.whatif import ALLOWED, WhatIf
-from projections.text.names import Outcome
+from projections.text.names import Outcome, is_pattern
 from projections.views.brokers import BrokersView
-from projections.views.events import EventsView, ExplanationView, TimelineView
+from projections.views.events import ChangesView, EventsView, ExplanationView, TimelineView
 from projections.views.overviews import (
     BrokerDetailView,
     ClusterHealthView,
@@ -266,6 +268,23 @@ async def diff(
     return await reader.answer(
         difference, since, until, after, limit, reader.allows, with_cluster=reader.allows(), place=cursors.seal
     )
+
+
+@get("/changes")
+async def changes(
+    reader: _Reader,
+    topic: Glob = None,
+    principal: Glob = None,
+    since: From = None,
+    until: To = None,
+    at: At = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response[ChangesView]:
+    """Changes of topics, configs, rules, permissions, quotas and users, newest first: who changed what, with the values
+    before and after."""
+    reader.require(None if is_pattern(topic) else topic)
+    return await reader.answer(changes_page, Window(since, until, at, limit, cursor), topic, principal)
 
 
 @get("/quorum")

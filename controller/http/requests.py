@@ -203,6 +203,14 @@ LIMIT_MAX = 1000
 """The most topics, events or requests per page."""
 OFFSET_MAX = OFFSET_END - 1
 
+GLOB_CHARACTERS_MAX = 249
+
+Glob = Annotated[
+    str | None,
+    QueryParameter(
+        min_length=1, max_length=GLOB_CHARACTERS_MAX, description="Name pattern: `*` for any characters, `?` for one"
+    ),
+]
 At = Annotated[str | None, QueryParameter(description=f"Show the state as of: {SYNTAX}")]
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="Maximum number of results")]
 From = Annotated[str | None, QueryParameter(name="from", description=f"Not before: {SYNTAX}")]

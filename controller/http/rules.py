@@ -1,6 +1,6 @@
-"""Rules for changes of topics over HTTP: test a text, backtest it on past requests, apply it.
+"""Rules for changes of topics over HTTP: test a text, backtest it on past requests, decide these again, apply a text.
 
-Tests and backtests run in a process of their own (`projections.replay.redecide.in_service`), one at a time, so that
+All but the last run in a process of their own (`projections.replay.redecide.in_service`), one at a time, so that
 they hold up nothing else. The process is ended when the client disconnects and when the service stops.
 """
 
@@ -31,10 +31,10 @@ from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.events import starts
 from projections.queries.query import Queries, QueryClosed
 from projections.text.points_in_time import InvalidPointInTime, iso, parse_point_in_time
-from projections.views.backtests import LIMIT_S, BacktestView, LogRange, Past, RulesTestView, Task
+from projections.views.backtests import LIMIT_S, BacktestView, LogRange, Past, RedecideView, RulesTestView, Task
 
 _Reader = NamedDependency[Reader]
-_View = TypeVar("_View", BacktestView, RulesTestView)
+_View = TypeVar("_View", BacktestView, RedecideView, RulesTestView)
 _MODULE: Final = "projections.replay.redecide.in_service"
 _DAYS: Final = re.compile(r"([0-9]{1,5})d")
 _DAY_MS: Final = 86_400_000
@@ -64,20 +64,25 @@ class TestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rules as TOML."""
 
 
-class BacktestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rules to try on past requests, and from which point in time on."""
+class RedecideBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The point in time from which on past requests are decided again."""
 
-    text: str
-    """The rules as TOML; an empty text tries no rules."""
     since: str = "30d"
     """A number of days ago (30d), an offset, or a time."""
 
 
+class BacktestBody(RedecideBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rules to try on past requests, and from which point in time on."""
+
+    text: str
+    """The rules as TOML; an empty text tries no rules."""
+
+
 async def run(trials: asyncio.Lock, reader: Reader, task: Task, kind: type[_View]) -> _View:
-    """Run a test or backtest. Raises Refused, TooBusy, and QueryClosed if the service stops."""
-    await check_text(task.text)
+    """Run a trial. Raises Refused, TooBusy, and QueryClosed if the service stops."""
+    await check_text(task.text or "")
     if trials.locked():
-        raise TooBusy("a test or backtest of rules is running already; try again when it has ended")
+        raise TooBusy("a test, backtest or redecide of rules is running already; try again when it has ended")
     async with trials:
         answer = msgspec.json.decode(await _answer(reader, msgspec.json.encode(task)), type=kind | str)
     if isinstance(answer, str):
@@ -121,7 +126,7 @@ async def check_text(text: str) -> None:
 
 
 _Trials = NamedDependency[asyncio.Lock]
-"""Held by the test or backtest that is running."""
+"""Held by the trial that is running."""
 
 
 @post("/rules/test", status_code=200, operation_class=described(TestBody))
@@ -145,14 +150,27 @@ async def backtest_rules(request: HttpRequest, reader: _Reader, trials: _Trials)
 
 async def backtest(reader: Reader, trials: asyncio.Lock, body: BacktestBody) -> BacktestView:
     """The response to a backtest. Raises Refused, TooBusy, QueryClosed."""
+    return await run(trials, reader, await _task(reader, body.text, body.since), BacktestView)
+
+
+@post("/rules/redecide", status_code=200, operation_class=described(RedecideBody))
+async def redecide(request: HttpRequest, reader: _Reader, trials: _Trials) -> RedecideView:
+    """Decide the requests since a point in time again, each by the rules that were recorded before it: those that end
+    otherwise, with the cause. Nothing changes."""
+    body = await read_body(request, RedecideBody)
+    return await run(trials, reader, await _task(reader, None, body.since), RedecideView)
+
+
+async def _task(reader: Reader, text: str | None, since: str) -> Task:
+    """A trial on the requests since a point in time. Raises Refused."""
     reader.require()
-    now_ms, days = reader.api.controller.now_ms(), _DAYS.fullmatch(body.since.strip())
-    since = body.since if days is None else f"{max(0, now_ms - int(days[1]) * _DAY_MS)}ms"
+    now_ms, days = reader.api.controller.now_ms(), _DAYS.fullmatch(since.strip())
+    since = since if days is None else f"{max(0, now_ms - int(days[1]) * _DAY_MS)}ms"
     try:
         past = await reader.threads.run(_past, reader.queries, since)
     except InvalidPointInTime as error:
         raise invalid(f"since: a number of days ago (30d), or {error}") from None
-    return await run(trials, reader, Task(body.text, now_ms, past), BacktestView)
+    return Task(text, now_ms, past)
 
 
 def _past(queries: Queries, since: str) -> Past:

@@ -13,7 +13,7 @@ import structlog
 import uvicorn
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from controller.brokers.port import Brokers
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.http.app import build_app
 from controller.http.connections import ListenerConnections
@@ -24,7 +24,6 @@ from controller.http.metrics import OPEN_PATHS, Metrics, states
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads
 from controller.http.reads import head_gauges
-from controller.http.writes import BrokerControl
 from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode
@@ -46,7 +45,7 @@ class HttpServer:
     def __init__(
         self,
         api: ControllerApi,
-        brokers: Brokers | BrokerControl | None,
+        brokers: SimulatedBrokers | None,
         query: Queries,
         metrics: Metrics,
         *,

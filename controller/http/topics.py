@@ -17,7 +17,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
-from controller.http.requests import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit
+from controller.http.requests import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Glob, Limit
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
@@ -51,14 +51,6 @@ TOPICS_PER_SLICE = 100
 """Topics read from the live store before other tasks of the event loop run."""
 SLICES_MAX = 40
 """Slices per page: a page examines some thousand topics, or some ten thousand partitions."""
-GLOB_CHARACTERS_MAX = 249
-
-Glob = Annotated[
-    str | None,
-    QueryParameter(
-        min_length=1, max_length=GLOB_CHARACTERS_MAX, description="Name pattern: `*` for any characters, `?` for one"
-    ),
-]
 Order = Annotated[Literal["name", "newest"], QueryParameter(description="`newest`: last created first")]
 _Reader = NamedDependency[Reader]
 

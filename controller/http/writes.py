@@ -6,8 +6,7 @@ controller reacts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
@@ -15,7 +14,7 @@ from litestar import Response, delete, patch, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
-from controller.brokers.simulated import SIMULATED_BROKERS_MAX
+from controller.brokers.simulated import SIMULATED_BROKERS_MAX, SimulatedBrokers
 from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi
 from controller.http.changes import KEY, Changes
 from controller.http.errors import HttpRequest, Refused, invalid, refusal_of
@@ -258,23 +257,7 @@ DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake
 RACK_CHARACTERS_MAX = 249
 
 
-@runtime_checkable
-class BrokerControl(Protocol):
-    """The simulated brokers of this process, or in a gateway those of the workers. The objects that `by_id` and `add`
-    return have the fields of `SimulatedBrokerView`.
-
-    All methods raise UnknownBroker; `set_delay` raises ValueError if brokers cannot be delayed.
-    """
-
-    @property
-    def by_id(self) -> Mapping[BrokerId, object]: ...
-    def add(self, rack: str | None = None) -> object: ...
-    def stop_broker(self, broker_id: int) -> None: ...
-    def start_broker(self, broker_id: int) -> None: ...
-    def set_delay(self, broker_id: int, delay_ms: int) -> None: ...
-
-
-_Brokers = NamedDependency[BrokerControl]
+_Brokers = NamedDependency[SimulatedBrokers]
 
 
 class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -322,10 +305,7 @@ async def delay(
     """Delay when a broker applies events."""
     reader.require(operation="Alter")
     body = await read_body(request, DelayBody)
-    try:
-        brokers.set_delay(broker_id, body.delay_ms)
-    except ValueError as error:
-        raise invalid(str(error)) from None
+    brokers.set_delay(broker_id, body.delay_ms)
     return view_of(SimulatedBrokerView, brokers.by_id[BrokerId(broker_id)])
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +41,7 @@ _Key = Annotated[str, msgspec.Meta(pattern=r"^[^/]+/\d{1,10}$")]
 _Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 ANY = range(1)
 """The setting `any`: port 0, which the system replaces by a free one."""
-MakeHandlers = Callable[[ControllerApi, Mapping[str, int], BrokerId], HandlerTable]
+MakeHandlers = Callable[[ControllerApi, BrokerId], HandlerTable]
 
 
 class _Servers:
@@ -82,7 +82,7 @@ class BrokerListeners(_Servers):
             self._listen(key)
         await asyncio.gather(*self._starting)
 
-    def open(self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
+    def open(self, api: ControllerApi, make_handlers: MakeHandlers) -> None:
         """Accept requests with the handlers made for each broker, and name these listeners in responses of `api`. With
         the setting `none`, open no ports. Raises SettingsError if the known brokers need more ports than there are."""
         self._listening.counts.descriptors_per_connection = 2  # a forwarded request also has one to a broker
@@ -90,7 +90,7 @@ class BrokerListeners(_Servers):
             return
         api.broker_ports = self.endpoint
         self._known = lambda: set(api.cluster.brokers)
-        self._make_handlers = lambda at, broker_id: make_handlers(api.at_listener(at), versions_max, broker_id)
+        self._make_handlers = lambda at, broker_id: make_handlers(api.at_listener(at), broker_id)
         self._address_of = partial(broker_address, api)
         for at in self._listening.advertised:
             for broker_id in api.cluster.brokers:
@@ -195,7 +195,6 @@ class SimulatedBrokerListeners(_Servers):
         self._brokers = brokers
         self._host = listening.servers[0].host
         self._api: ControllerApi | None = None
-        self._versions_max: dict[str, int] = {}
         self._reserved: dict[BrokerId, socket.socket] = {}
         """Ports of stopped brokers, bound so that no other process takes them; connections are refused."""
         self._changes: dict[BrokerId, asyncio.Task[None]] = {}
@@ -203,9 +202,9 @@ class SimulatedBrokerListeners(_Servers):
         for broker in brokers.by_id.values():
             self._reserve(broker.broker_id)
 
-    async def open(self, api: ControllerApi, versions_max: dict[str, int]) -> None:
+    async def open(self, api: ControllerApi) -> None:
         """Accept clients; the brokers are registered."""
-        self._api, self._versions_max = api, versions_max
+        self._api = api
         for broker in self._brokers.by_id.values():
             self._on_running_changed(broker)
         await asyncio.gather(*self._changes.values())
@@ -241,7 +240,7 @@ class SimulatedBrokerListeners(_Servers):
         if broker.running and server is None:
             server = self._listening.make_server(self._listening.listeners[0], self._host, 0)
             as_of_broker = api.as_of(lambda: broker.applied)
-            server.handlers = broker_listener(as_of_broker, self._versions_max, broker.broker_id)
+            server.handlers = broker_listener(as_of_broker, broker.broker_id)
             await server.start(self._reserved.pop(broker.broker_id))
             self._servers[broker.broker_id] = server
         elif not broker.running and server is not None:

@@ -14,7 +14,7 @@ import ipaddress
 import os
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from controller.access.users import SECRET_BYTES, Users, UsersFileError
 from controller.apis.tables import HandlerTable, cluster_listener, controller_listener
 from controller.brokers.cluster.access import ClusterAcls
 from controller.brokers.cluster.link import ClusterLink
-from controller.brokers.port import Brokers, InternalCommands, stamp
+from controller.brokers.port import InternalCommands, stamp
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.http.gate import Hosts, Logins
@@ -47,12 +47,11 @@ from projections.queries.query import Queries
 if TYPE_CHECKING:
     from controller.http.browser_login import BrowserLogin
     from controller.http.server import HttpServer
-    from controller.http.writes import BrokerControl
 
 
 Background = Callable[[Coroutine[Any, Any, None]], object]
 """Runs a task until the process stops."""
-MakeHandlers = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]
+MakeHandlers = Callable[[ControllerApi], HandlerTable]
 """Makes the handlers of a listener."""
 
 
@@ -103,12 +102,12 @@ class ClientListeners(KafkaListeners):
     async def open(self, api: ControllerApi, make_handlers: MakeHandlers = controller_listener) -> None:
         """Accept requests for the Kafka APIs that `make_handlers` returns handlers for. Raises SettingsError for
         settings that need a target cluster."""
-        if self._acls is not None:
+        if self._logins is not None and self._logins.link is None:
             raise SettingsError("authorizer.class.name=ClusterAcls needs a target cluster: --brokers cluster:HOST:PORT")
-        versions_max = dict(self._settings.api_versions_max)
-        self._open(api, versions_max, make_handlers)
+        for server, address in zip(self.servers, self.advertised, strict=True):
+            server.handlers = make_handlers(api.at_listener(address))
         if isinstance(self._of_brokers, SimulatedBrokerListeners):
-            await self._of_brokers.open(api, versions_max)
+            await self._of_brokers.open(api)
 
     async def open_for_cluster(self, api: ControllerApi, link: ClusterLink, background: Background) -> None:
         """Accept requests. Requests that are not about topics go to the target cluster. Raises SettingsError if its
@@ -123,20 +122,15 @@ class ClientListeners(KafkaListeners):
             self._logins.reach(link)
             background(self._acls.follow(self._settings.cluster_watch_interval_ms / 1000))
             self._metrics.watch(self._acls.gauges)
-        versions_max = dict(self._settings.api_versions_max)
-        handlers = partial(cluster_listener, link=link, has_own_access=self._acls is None)
         assert isinstance(self._of_brokers, BrokerListeners), "listen_for_cluster was called before"
-        self._of_brokers.open(api, versions_max, handlers)
-        self._open(api, versions_max, handlers)
-
-    def _open(self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
-        for server, address in zip(self.servers, self.advertised, strict=True):
-            server.handlers = make_handlers(api.at_listener(address), versions_max)
+        handlers = partial(cluster_listener, link=link, has_own_access=self._acls is None)
+        self._of_brokers.open(api, handlers)
+        await self.open(api, handlers)
 
     async def start_http(
-        self, api: ControllerApi, brokers: Brokers | BrokerControl, queries: Queries, signer: HeadSigner | None
+        self, api: ControllerApi, brokers: SimulatedBrokers | None, queries: Queries, signer: HeadSigner | None
     ) -> None:
-        """Serve HTTP. Raises OSError for an unavailable address."""
+        """Serve HTTP, which controls simulated `brokers`. Raises OSError for an unavailable address."""
         required = http_logs_in(self._settings, self.listeners)
         delay_ms = self._settings.connection_failed_authentication_delay_ms
         http = (await asyncio.to_thread(_http_server))(

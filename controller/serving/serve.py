@@ -196,7 +196,8 @@ class Service:
         if self._signer is not None:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             background(sign_heads(self.controller, self._query, self._signer, every_s))
-        await self._clients.start_http(self.api, self.brokers, Queries([self._query]), self._signer)
+        simulated = self.brokers if isinstance(self.brokers, SimulatedBrokers) else None
+        await self._clients.start_http(self.api, simulated, Queries([self._query]), self._signer)
 
     def _make_brokers(self) -> SimulatedBrokers | TargetCluster | KraftBrokers:
         settings = self.options.settings

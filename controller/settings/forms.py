@@ -11,7 +11,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from controller.kafka.connections import PROTOCOLS
-from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.server.tls import PrincipalRules
 from controller.kafka.session import normal_host
 from events.catalog import Endpoint
@@ -155,13 +154,3 @@ def ports(text: str) -> range:
     if match is None or not 1 <= int(match[1]) <= int(match[2]) <= 65535:
         raise ValueError(text)
     return range(int(match[1]), int(match[2]) + 1)
-
-
-CAPPED_APIS: Final = {api.name: api for api in APIS.values() if api.key not in (ApiKey.PRODUCE, ApiKey.API_VERSIONS)}
-
-
-def version(text: str) -> tuple[str, int] | None:
-    name, _, number = (part.strip() for part in text.partition(":"))
-    api = CAPPED_APIS.get(name)
-    is_number = api is not None and re.fullmatch(r"\d{1,4}", number)
-    return (name, int(number)) if api and is_number and api.min_version <= int(number) <= api.max_version else None

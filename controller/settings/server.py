@@ -150,14 +150,6 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "Whether each simulated broker listens on its own port, answers broker requests and forwards admin requests "
         "to the controller (KIP-4).",
     )
-    api_versions_max: Mapping[str, int] = setting(
-        "",
-        "The newest version offered of some APIs: for tests, and for clients that need an older broker.",
-        form="API:VERSION, several separated by commas, such as Metadata:3,CreateTopics:1",
-        parse=forms.several(forms.version, into=dict),
-        limits="; versions: "
-        + ", ".join(f"{api.name} {api.min_version} to {api.max_version}" for api in forms.CAPPED_APIS.values()),
-    )
     socket_request_max_bytes: int = setting(
         4 * MEBIBYTE,
         "Largest request; a larger one closes its connection. Kafka's default of 100 MiB is for records. Requests to "

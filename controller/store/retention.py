@@ -21,11 +21,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from controller.store import request_index
-from events.codec import decode_event
-from events.external_decision import indexed_under
 from events.logs.archive.manifest import Segment, archive_status, status_changes
-from events.logs.log import REQUEST, SHARD, Commit, grouped, read_one
-from events.logs.rocksdb_keys import run_prefix
+from events.logs.log import Commit, grouped
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import newest_snapshot, snapshot_offsets
 
@@ -64,12 +61,7 @@ def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int
         return False
     stay = {offset - 1 for offset in snapshot_offsets(log) if start < offset <= to}
     stay |= {to - 1, 0} if not start else {to - 1}  # the request of a topic created at `to`; the first event
-    record = decode_event(to, read_one(log, to))
-    names = [run_prefix(SHARD, indexed_under(record, False))]
-    request = indexed_under(record, True)
-    if request:
-        names.append(run_prefix(REQUEST, request))
-    log.drop_before(to, sorted(stay), names)
+    log.drop_before(to, sorted(stay))
     return True
 
 

@@ -7,13 +7,14 @@ The column families:
   entries of each table file must equal the width of its offset range, and listing the files reveals a gap anywhere.
 - `views` holds state and indexes; the first byte of a key is its kind:
       s + state key                        a state value
-      t + shard key + 00 + first offset    a run of consecutive events of one shard; value = its last offset
-      r + request id + 00 + first offset   a run of consecutive events of one request; value = its last offset
+      t + shard key + 00 + last offset     a run of consecutive events of one shard; value = its first offset
+      r + request id + 00 + last offset    a run of consecutive events of one request; value = its first offset
       m + name                             format, cluster, events (identity), next (next_offset, in every commit),
                                            start (the first offset with an event)
       e + offset                           an earlier event that was retained, at the offset of a snapshot
   Offsets are 8 bytes big-endian. Text is UTF-8; a NUL in it is written 00 FF, so that 00 and an offset (which begins
-  with 00) can only be the end of the text.
+  with 00) can only be the end of the text. The key of a run has its last offset, so that a forward seek finds the first
+  run that reaches an offset. A backward seek would skip the keys of dropped events one by one, a microsecond each.
 
 Two families, because events need no filter and never change, while views are overwritten all the time; and for the
 check of gaps. Both share one write-ahead log (one sync) and are flushed together, so they always recover to one point.
@@ -28,6 +29,7 @@ size `cache_bytes`; at most 512 table files are open.
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,8 +53,11 @@ from rocksdict import (
     WriteOptions,
 )
 
-from events.logs.rocksdb_keys import is_valid, last_run, runs_of
-
+STATE = b"s"
+RETAINED = b"e"
+"""The key prefix of an event that was retained when the events around it were dropped."""
+NEXT_KEY = b"mnext"
+START_KEY = b"mstart"
 VIEWS = "views"
 Page = tuple[list[tuple[bytes, bytes]], bool]
 """Pairs in key order, and whether they are the last in the range."""
@@ -70,6 +75,15 @@ VIEW_BLOCK_BYTES = 8 * 1024
 BUFFERS_BYTES_MIN, BUFFERS_BYTES_MAX = 8 * _MIB, 48 * _MIB
 """Smaller buffers are flushed to files more often, which costs a worker a twelfth more of a core. Each partition of a
 log in Kafka has its own buffers."""
+
+
+pack = struct.Struct(">Q").pack
+
+
+def run_prefix(kind: bytes, name: str) -> bytes:
+    """The key prefix of all runs of a shard key or request id (`name`)."""
+    text = name.encode("utf-8", "surrogatepass")
+    return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"
 
 
 class EventFile(NamedTuple):
@@ -158,22 +172,24 @@ class Database:
         """Views from key `lower` on, below `upper`, of about `room` bytes."""
         return self._page(self._views, lower, upper, room)
 
-    def runs(self, prefix: bytes, oldest: int, start: int, end: int, most: int) -> list[range]:
-        """The first runs in [start, end) under a prefix, at most `most`. `oldest` as in `last_run`."""
+    def runs(self, prefix: bytes, start: int, end: int, most: int) -> list[range]:
+        """The first `most` runs under a prefix that overlap [start, end), each limited to that range."""
+        runs: list[range] = []
+        options = ReadOptions()  # the iterator reads its bound from the options
+        options.set_iterate_upper_bound(prefix + b"\1")
         with self._readers:
-            return runs_of(self._views, prefix, oldest, start, end, most)
+            at = self._views.iter(options)
+            at.seek(prefix + pack(start))
+            while len(runs) < most and is_valid(at) and (first := int.from_bytes(at.value(), "big")) < end:
+                runs.append(range(max(start, first), min(end, int.from_bytes(at.key()[-8:], "big") + 1)))
+                at.next()
+        return runs
 
     def frozen_views(self) -> Frozen:
         """All views at this point in time, to be closed by the caller."""
         frozen = Frozen(self._views.iter(), self._readers)
         self._frozen.add(frozen)
         return frozen
-
-    def last_run(self, prefix: bytes, oldest: int, at_most: int) -> int | None:
-        """The first offset of the last run under a prefix that begins at or before `at_most`; None without one.
-        `oldest` is the first offset in the log: no run begins before it, but thousands of deleted ones may have."""
-        with self._readers:
-            return last_run(self._views, prefix, oldest, at_most)
 
     def first_view_keys(self, lower: bytes, below: bytes, past: bytes) -> list[bytes]:
         """The first key of each name with runs, from `lower` on, below `below`; some hundred of them. `past` sorts
@@ -275,6 +291,14 @@ class Readers:
         with self._changed:
             self._changed.wait_for(lambda: not self._inside)
             yield
+
+
+def is_valid(at: RdictIter) -> bool:
+    """True if an iterator is on a key. Raises if RocksDB could not read."""
+    if at.valid():
+        return True
+    at.status()
+    return False
 
 
 def _close(family: Rdict) -> None:

@@ -20,15 +20,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rocksdict import WriteBatch
 
 from events.logs import log
 from events.logs.archive.whole_log import WholeLog
-from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_keys import NEXT_KEY, RETAINED, START_KEY, STATE, pack, run_prefix
+from events.logs.rocksdb_database import NEXT_KEY, RETAINED, START_KEY, STATE, Database, pack, run_prefix
 from events.logs.rocksdb_recovery import DurableMark, classify, identify, make_folder, open_checked, start_of
 
 DEFAULT_CACHE_BYTES = 64 << 20
@@ -95,16 +94,18 @@ class RocksDbLog(WholeLog):
             self.next_offset = end
         return first
 
-    def drop_before(self, offset: int, retained: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
-        """Drop the archived events below an offset, except those at the offsets `retained`.
-
-        `names` are the index keys of the event at the offset. From now on `read` gets dropped events from the archive.
-        """
+    def drop_before(self, offset: int, retained: Sequence[int] = ()) -> None:
+        """Drop the archived events below an offset, except those at the offsets `retained`. From now on `read` gets
+        dropped events from the archive."""
         database, start = self._writable(), self.start_offset
         assert start <= offset < self.durable_offset, "dropped events are stored and durable"
-        values = {one: log.read_one(self, one) for one in retained}
+        batch, views = WriteBatch(raw_mode=True), database.views_handle
+        batch.delete_range(pack(start), pack(offset))
+        for one in retained:
+            batch.put(RETAINED + pack(one), log.read_one(self, one), views)
+        batch.put(START_KEY, pack(offset), views)
         self.start_offset = offset  # readers switch to the archive before events are deleted
-        self._put(database, _drop_batch(database, start, offset, values, names))
+        self._put(database, batch)
 
     def forget(self, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes] = ()) -> None:
         """Remove the runs of dropped events from the index, and archived state keys. Raises LogWriteError."""
@@ -219,27 +220,26 @@ def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[W
     batch, views = WriteBatch(raw_mode=True), database.views_handle
     put = batch.put
     shard = request = None
-    shard_key = request_key = b""
+    shard_start = request_start = before = b""
     offset = first
     for entry in commit.entries:
         here = pack(offset)
         put(here, entry.value)
         if entry.shard_key != shard:
             if shard is not None:
-                put(shard_key, pack(offset - 1), views)
-            shard = entry.shard_key
-            shard_key = run_prefix(log.SHARD, shard) + here
+                put(run_prefix(log.SHARD, shard) + before, shard_start, views)
+            shard, shard_start = entry.shard_key, here
         if entry.request_id != request:
             if request:
-                put(request_key, pack(offset - 1), views)
-            request = entry.request_id
-            request_key = run_prefix(log.REQUEST, request) + here
+                put(run_prefix(log.REQUEST, request) + before, request_start, views)
+            request, request_start = entry.request_id, here
+        before = here
         offset += 1
     if shard is not None:
-        put(shard_key, pack(offset - 1), views)
+        put(run_prefix(log.SHARD, shard) + before, shard_start, views)
         put(NEXT_KEY, pack(offset), views)
     if request:
-        put(request_key, pack(offset - 1), views)
+        put(run_prefix(log.REQUEST, request) + before, request_start, views)
     changes = {**commit.state, **commit.own} if commit.own else commit.state
     for key, value in changes.items():
         if value is None:
@@ -247,22 +247,3 @@ def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[W
         else:
             put(STATE + key, value, views)
     return batch, offset
-
-
-def _drop_batch(
-    database: Database, start: int, to: int, retained: Mapping[int, bytes], names: Iterable[bytes]
-) -> WriteBatch:
-    """The batch that drops the events in [start, to) except `retained`, and makes the runs that reach the event at `to`
-    begin there. `names` are that event's index keys."""
-    batch, views = WriteBatch(raw_mode=True), database.views_handle
-    batch.delete_range(pack(start), pack(to))
-    for offset, value in retained.items():
-        batch.put(RETAINED + pack(offset), value, views)
-    for name in names:
-        run = database.last_run(name, start, to)
-        if run is not None and run < to:
-            last = database.get_view(name + pack(run))
-            if last is not None and last >= pack(to):
-                batch.put(name + pack(to), last, views)
-    batch.put(START_KEY, pack(to), views)
-    return batch

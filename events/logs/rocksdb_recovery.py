@@ -38,8 +38,7 @@ from rocksdict import DbClosedError, DBRecoveryMode, WriteBatch
 from events.catalog import EVENT_VERSION
 from events.logs import log
 from events.logs.log import LogAccessDenied, LogClosed, LogCorrupted, LogDiskFull, LogError, LogLocked, check_regular
-from events.logs.rocksdb_database import Database, EventFile
-from events.logs.rocksdb_keys import NEXT_KEY, START_KEY
+from events.logs.rocksdb_database import NEXT_KEY, START_KEY, Database, EventFile
 
 _CORRUPTED = ("Corruption", "ended early")
 _CLOSING = ("Already mutably borrowed",)

@@ -17,21 +17,22 @@ from events.catalog import Recorded
 from events.codec import place_of
 from events.logs.log import shard_runs
 from events.names import ShardKey, shard_key
+from projections.queries.changes import newest_changes
 from projections.queries.past import EVENTS_PER_PAUSE, KEYS_AT_ONCE, SCANNED_MAX, MayShow, everything
 from projections.queries.query import Ends, Queries, Query
-from projections.text.wording import acls_text
+from projections.text.wording import acls_text, changed
 from projections.views.brokers import BrokerView
-from projections.views.events import event_view
+from projections.views.events import ChangeView, ValueView, event_view
 from projections.views.overviews import (
     BrokerDifferenceView,
     ClusterDifferenceView,
     DifferenceView,
     TopicChange,
     TopicDifferenceView,
-    ValueView,
 )
 from projections.views.rows import TopicRow
 
+CHANGES_SHOWN_MAX = 5
 SCANNED_KEYS_MAX, FOLDED_MAX = 10_000, 1000
 """Limits of a page: the shard keys that it scans, and those whose topics it rebuilds at both points in time."""
 
@@ -40,10 +41,7 @@ TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
 
 
 def _values(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[ValueView, ...]:
-    """The names with different values, in order."""
-    old, new = dict(before), dict(after)
-    names = sorted(old.keys() | new.keys())
-    return tuple(ValueView(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))
+    return tuple(ValueView(*one) for one in changed(before, after))
 
 
 def topic_differences(
@@ -174,7 +172,13 @@ def difference(
     topics, reached = topic_differences(query, start, end, after or "", limit, may_show)
     cluster = _cluster(query, start, end) if with_cluster and after is None else None
     cursor = None if reached is None else place(reached)
-    return DifferenceView(tuple(_topic(*one) for one in topics), cluster, cursor, query.as_of(start), query.as_of(end))
+    spans = {part: (low, high) for part, low, high in zip(query.parts, start, end, strict=True)}
+    views = []
+    for name, old, new in topics:
+        part = query.of_topic(name)
+        low, high = spans[part]
+        views.append(_topic(name, old, new, newest_changes(part, name, low, high, CHANGES_SHOWN_MAX)))
+    return DifferenceView(tuple(views), cluster, cursor, query.as_of(start), query.as_of(end))
 
 
 def change_of(before: TopicRow | None, after: TopicRow | None) -> TopicChange:
@@ -183,7 +187,9 @@ def change_of(before: TopicRow | None, after: TopicRow | None) -> TopicChange:
     return "changed" if before.topic_id == after.topic_id else "recreated"
 
 
-def _topic(name: str, before: TopicRow | None, after: TopicRow | None) -> TopicDifferenceView:
+def _topic(
+    name: str, before: TopicRow | None, after: TopicRow | None, changes: tuple[ChangeView, ...]
+) -> TopicDifferenceView:
     old, new = () if before is None else before.partitions, () if after is None else after.partitions
     both = list(zip(old, new, strict=False))
     return TopicDifferenceView(
@@ -195,6 +201,7 @@ def _topic(name: str, before: TopicRow | None, after: TopicRow | None) -> TopicD
         other_replicas=sum(one.replicas != other.replicas for one, other in both),
         other_leaders=sum(one.leader != other.leader for one, other in both),
         other_isr=sum(one.isr != other.isr for one, other in both),
+        changes=changes,
     )
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from heapq import merge
-from itertools import islice, pairwise, repeat
+from itertools import islice, pairwise, repeat, takewhile
 
 import msgspec
 
@@ -24,7 +25,14 @@ from projections.queries.past import EVENTS_PER_PAUSE
 from projections.queries.query import Ends, Queries, Query
 from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_point_in_time, time_at
 from projections.text.wording import event_text
-from projections.views.events import EventGroupView, EventsView, SpanView, TimelineView, TopicTimelineView, event_view
+from projections.views.events import (
+    EventGroupView,
+    EventsView,
+    SpanView,
+    TimelineView,
+    TopicTimelineView,
+    event_view,
+)
 
 DIGITS = len(str(OFFSET_END))
 BYTES_PER_PAGE = 4 << 20
@@ -66,11 +74,20 @@ class EventFilter(msgspec.Struct, frozen=True):
     topic: str | None = None
     request_id: str | None = None
     types: tuple[str, ...] = ()
+    name: str | None = None
+    """A pattern of topic names."""
+    principal: str | None = None
+    """A pattern of principals."""
 
     def matches(self, event: Event) -> bool:
         """True if the event matches. Its request is not compared, because the index of requests finds it."""
-        is_of_topic = self.topic in (None, getattr(event, "topic", None))
-        return is_of_topic and (not self.types or type(event).__name__ in self.types)
+        topic = getattr(event, "topic", None)
+        return (
+            self.topic in (None, topic)
+            and (not self.types or type(event).__name__ in self.types)
+            and (self.name is None or (topic is not None and fnmatchcase(topic, self.name)))
+            and (self.principal is None or fnmatchcase(getattr(event, "principal", ""), self.principal))
+        )
 
 
 EVERY_EVENT = EventFilter()
@@ -117,9 +134,13 @@ class Listing:
         ]
         return self._page(merge(*streams, key=lambda one: (one[1].at_ms, one[0])), place, limit, after=1)
 
-    def newest(self, place: Place, limit: int) -> Listed:
-        """Up to `limit` events below the offsets of a position, the newest first; fewer as for `oldest`."""
-        streams = [_backwards(number, part, self._which, place[number]) for number, part in enumerate(self.parts)]
+    def newest(self, place: Place, limit: int, since: Place = ()) -> Listed:
+        """Up to `limit` events below the offsets of a position, and from `since` on, the newest first; fewer as for
+        `oldest`."""
+        streams = [
+            _backwards(number, part, self._which, place[number], since[number] if since else 0)
+            for number, part in enumerate(self.parts)
+        ]
         in_order = merge(*streams, key=lambda one: (-one[1].at_ms, -one[0], -one[1].offset))
         return self._page(in_order, place, limit, after=0)
 
@@ -216,7 +237,7 @@ def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
     return _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
 
 
-def _backwards(number: int, part: Query, which: EventFilter, before: int) -> Iterator[tuple[int, Recorded]]:
+def _backwards(number: int, part: Query, which: EventFilter, before: int, since: int) -> Iterator[tuple[int, Recorded]]:
     offsets: Iterator[int]
     if which.request_id is not None:
         offsets = reversed([offset for offset in request_offsets(part.log, which.request_id) if offset < before])
@@ -226,7 +247,8 @@ def _backwards(number: int, part: Query, which: EventFilter, before: int) -> Ite
         offsets = creation_offsets(part.log, before)
     else:
         offsets = iter(range(before - 1, -1, -1))
-    return ((number, record) for record in _decoded(part, offsets))
+    later = takewhile(lambda offset: offset >= since, offsets)
+    return ((number, record) for record in _decoded(part, later))
 
 
 def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:

@@ -31,6 +31,11 @@ Outcome = Literal[RequestStatus, "done"]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 
 
+def is_pattern(text: str | None) -> bool:
+    """True if the text has wildcards: no name of a topic has such characters."""
+    return text is not None and any(sign in text for sign in "*?[")
+
+
 def error_name_and_code(code: int) -> str:
     """Kafka's name of an error code with its number, as `TOPIC_ALREADY_EXISTS (36)`; `NONE` for 0."""
     return f"{error_name(code)} ({code})" if code else "NONE"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from events import access, catalog
 from events.access import Acl, QuotasChanged, RequestsRefused
 from events.catalog import Event, Partition, Recorded, ReplicaMetadata
-from events.codec import configs_without_secrets
+from events.codec import without_secrets
 from events.external_decision import external_decision
 from events.names import is_placeholder
 from projections.text.names import error_name_and_code
@@ -55,7 +55,7 @@ def _in_parts(event: Event) -> str:
         case catalog.ResourceConfigsChanged() as e:
             kind = _RESOURCES.get(e.kind, f"resource {e.kind}")
             what = f"{kind} {e.name}" if e.name else "all brokers"
-            return f"{_who(e)} changes the configs of {what}; now set: {_configs(configs_without_secrets(e))}"
+            return f"{_who(e)} changes the configs of {what}{_values_text(e)}"
         case catalog.MetadataAdopted() as e:
             unsupported = f", with {many(len(e.kept), 'unsupported record')}" if e.kept else ""
             return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{unsupported}"
@@ -195,6 +195,47 @@ def api_text(api: str, version: int) -> str:
     return api if api == "HTTP" else f"{api} v{version}"
 
 
+Value = tuple[str, str | None, str | None]
+"""A name with its value before and after; None if unset."""
+
+
+def changed(before: Iterable[tuple[str, str]], after: Iterable[tuple[str, str]]) -> list[Value]:
+    """The names with different values, in order."""
+    old, new = dict(before), dict(after)
+    names = sorted(old.keys() | new.keys())
+    return [(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
+
+
+def changed_values(event: Event) -> list[Value]:
+    """The values that an event changed; secrets are hidden. Empty if the event lacks the values before."""
+    match without_secrets(event):
+        case catalog.TopicConfigsChanged(before=before, configs=after) if before is not None:
+            return changed(before, after)
+        case catalog.ResourceConfigsChanged(before=before, configs=after) if before is not None:
+            return changed(before, after)
+        case catalog.SettingsChanged(before=before, settings=after) if before is not None:
+            return changed(before, after)
+        case catalog.PartitionsAdded() as e:
+            return [("partitions", str(e.first), str(e.first + len(e.partitions)))]
+        case _:
+            return []
+
+
+def _changes_text(event: Event) -> str:
+    """The changed values after a colon; empty if they are unknown."""
+    texts = [f"{name} {_value(before)} -> {_value(after)}" for name, before, after in changed_values(event)]
+    return f": {', '.join(texts)}" if texts else ""
+
+
+def _values_text(event: catalog.TopicConfigsChanged | catalog.ResourceConfigsChanged) -> str:
+    """The changed configs of an event, or all if the event lacks the configs before."""
+    return _changes_text(event) or f"; now set: {_configs(without_secrets(event).configs)}"  # type: ignore[attr-defined]
+
+
+def _value(text: str | None) -> str:
+    return "unset" if text is None else text
+
+
 def _configs(pairs: Iterable[tuple[str, str | None]]) -> str:
     return ", ".join(f"{name}={value}" for name, value in pairs) or "none"
 
@@ -269,7 +310,7 @@ _SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
     catalog.TopicVanished: "{e.topic} no longer exists in the cluster ({e.reason})",
     catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
     catalog.TopicDeleted: "{who} deletes {e.topic}",
-    catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; now set: {configs}",
+    catalog.TopicConfigsChanged: lambda e: f"{_who(e)} changes the configs of {e.topic}{_values_text(e)}",
     catalog.BrokerFenced: "broker {e.broker_id} is fenced ({e.reason})",
     catalog.BrokerUnfenced: "broker {e.broker_id} is live ({e.reason})",
     catalog.BrokerUnregistered: "broker {e.broker_id} is unregistered ({e.reason})",
@@ -278,7 +319,7 @@ _SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
         f"broker {e.broker_id} gets the producer ids {e.first} to {e.next_producer_id - 1}"
     ),
     catalog.SettingsChanged: lambda e: (
-        f"{many(len(e.settings), 'setting')} of release {e.release} are effective from here on"
+        f"{many(len(e.settings), 'setting')} of release {e.release} are effective from here on{_changes_text(e)}"
     ),
     catalog.QuorumEpochBegun: "controller {e.node_id} leads in epoch {e.leader_epoch}",
     catalog.MetadataHandedBack: (
@@ -297,15 +338,14 @@ _SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
     access.RequestsRefused: refusals_text,
     access.LoginSecretDrawn: "a secret for the login challenges of unknown users is set",
 }
-"""Functions, and templates: the event is `e`, its client `who`; `configs` and `error` are formatted."""
+"""Functions, and templates: the event is `e`, its client `who`; `error` is formatted."""
 
 
 def event_text(event: Event) -> str:
     sentence = _SENTENCES.get(type(event), _in_parts)
     if not isinstance(sentence, str):
         return sentence(event)
-    error, configs = error_name_and_code(getattr(event, "error_code", 0)), _configs(getattr(event, "configs", ()))
-    return sentence.format(e=event, who=_who(event), configs=configs, error=error)
+    return sentence.format(e=event, who=_who(event), error=error_name_and_code(getattr(event, "error_code", 0)))
 
 
 def recorded_text(record: Recorded) -> str:

@@ -1,4 +1,4 @@
-"""Tests and backtests of rules, as JSON: the task for the process that runs them, and the answers."""
+"""Trials of rules on examples or past requests, as JSON: the task for the process that runs them, and the answers."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class Past(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """Rules to try on the requests of `past`, or if it is None on their examples."""
+    """Rules to try on the requests of `past`, or if it is None on their examples. Without a text, the requests are
+    decided again by the recorded rules."""
 
-    text: str
+    text: str | None
     at_ms: int
     past: Past | None = None
 
@@ -112,3 +113,32 @@ class BacktestView(msgspec.Struct, frozen=True, kw_only=True):
         requests, principals = many(self.refused, "request"), many(self.principals, "principal")
         of = f" of {principals}" if self.refused else ""
         return f"would have refused {requests}{of}; tried {many(self.requests, 'request')} since {self.since}"
+
+
+class RedecidedRequestView(msgspec.Struct, frozen=True):
+    """A request that is decided otherwise than recorded: the first events that differ, and the most likely cause."""
+
+    partition: int | None
+    offset: int
+    topic: str
+    request_id: str
+    recorded: str
+    now: str
+    why: str
+
+
+class RedecideView(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of deciding `requests` requests again: `release` decides `otherwise` of them otherwise than recorded.
+    `differences` are the first ones."""
+
+    since: str
+    release: str
+    requests: int
+    otherwise: int
+    differences: tuple[RedecidedRequestView, ...]
+    as_of: AsOfView
+
+    @property
+    def summary(self) -> str:
+        requests = many(self.requests, "request")
+        return f"{requests} since {self.since} decided again by release {self.release}: {self.otherwise} otherwise"

@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from events import catalog
 from events.catalog import Recorded
 from events.codec import HIDDEN, without_secrets
 from projections.text.names import topic_id_text
-from projections.text.wording import recorded_text
+from projections.text.wording import changed_values, recorded_text
 from projections.views.view import AsOfView, view_of
 
 
@@ -75,6 +76,42 @@ class TopicTimelineView(msgspec.Struct, frozen=True):
     as_of: AsOfView
 
 
+class ValueView(msgspec.Struct, frozen=True):
+    """A value before and after; null if unset."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class ChangeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change of a topic, a config, a rule or a permission, with its principal (empty if no client requested it) and
+    request (empty if none is recorded). `values` are present if the event has the values before. `rules` are those
+    that the change breaks in the modes `warn` and `observe`, and those that filled its defaults."""
+
+    offset: int
+    at: str
+    at_ms: int
+    type: str
+    text: str
+    """The change as a sentence."""
+    topic: str | None
+    principal: str
+    client_id: str | None
+    request_id: str
+    values: tuple[ValueView, ...]
+    rules: tuple[str, ...]
+    partition: int | None = None
+
+
+class ChangesView(msgspec.Struct, frozen=True):
+    """A page of changes, the newest first; `next_cursor` is the `cursor` of the next page, null on the last."""
+
+    changes: tuple[ChangeView, ...]
+    next_cursor: str | None
+    as_of: AsOfView
+
+
 class SpanView(msgspec.Struct, frozen=True, kw_only=True):
     """The number of events from `start_at` until before `end_at`."""
 
@@ -119,6 +156,28 @@ class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     steps: tuple[StepView, ...]
     omitted: int
+
+
+def change_view(record: Recorded, observed: catalog.RulesObserved | None, partition: int | None = None) -> ChangeView:
+    """A change; `observed` has the rules that were recorded with it."""
+    event: Any = record.event
+    verdict: catalog.Verdict | None = getattr(event, "verdict", None)
+    noted = [*(() if verdict is None else verdict.observed)]
+    if observed is not None:
+        noted += (*observed.warned, *observed.observed, *observed.defaults)
+    return view_of(
+        ChangeView,
+        record,
+        type=type(event).__name__,
+        text=recorded_text(record),
+        topic=getattr(event, "topic", None),
+        principal=getattr(event, "principal", ""),
+        client_id=getattr(event, "client_id", None),
+        request_id=getattr(event, "request_id", ""),
+        values=tuple(ValueView(*one) for one in changed_values(event)),
+        rules=tuple(dict.fromkeys(one.rule for one in noted)),
+        partition=partition,
+    )
 
 
 _PAIRS = frozenset(("configs", "settings", "before"))

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from projections.views.brokers import BrokerView, RulesVersionView, RuleView
-from projections.views.events import EventView
+from projections.views.events import ChangeView, EventView, ValueView
 from projections.views.requests import RequestSummary
 from projections.views.view import AsOfView
 
@@ -161,21 +161,13 @@ class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
     as_of: AsOfView
 
 
-class ValueView(msgspec.Struct, frozen=True):
-    """A value before and after; null if unset."""
-
-    name: str
-    before: str | None
-    after: str | None
-
-
 TopicChange = Literal["created", "deleted", "recreated", "changed"]
 
 
 class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     """A topic that differs between two points in time. The change `recreated` means another topic of the same name.
     Counts are null without a topic; `other_…` count the partitions in both topics whose replicas, leader or ISR
-    differ."""
+    differ. `changes` are the newest events that changed the topic, with the principal of each."""
 
     name: str
     change: TopicChange
@@ -185,6 +177,7 @@ class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     other_replicas: int
     other_leaders: int
     other_isr: int
+    changes: tuple[ChangeView, ...]
 
 
 class BrokerDifferenceView(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,8 +57,8 @@ class Rig:
         self.controller = controller
         self.api = api
         self.brokers = brokers
-        self.listener: HandlerTable = controller_listener(api, {})
-        self.broker: HandlerTable = broker_listener(api, {}, 1)
+        self.listener: HandlerTable = controller_listener(api)
+        self.broker: HandlerTable = broker_listener(api, 1)
 
     async def call(self, key: int, version: int, request: Message, principal: str = "User:ANONYMOUS") -> Any:
         """Returns the response, or raises the handler's error."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.apis.broker_configs import BROKER_CONFIGS
-from controller.apis.cluster_configs import RESOURCES_PER_REQUEST, to_brokers
+from controller.apis.forwarding import RESOURCES_PER_REQUEST, to_brokers
 from controller.kafka.codec.codec import encode_response, parse_header, read_request
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.handling import ClientConnection, RequestContext

@@ -324,3 +324,16 @@ def test_brokers_and_settings_are_printed_now_and_at_an_offset(offline: Run) -> 
     assert offline("brokers", "--at", 1, "-o", "name").out == "1\n"
     settings = json.loads(offline("settings", "num.*", "--json").out)
     assert settings["settings"] == {"num.partitions": "2"}
+
+
+def test_changes_are_printed_newest_first_with_principal_and_request(offline: Run) -> None:
+    code, out, _ = offline("changes")
+    header, *lines = out.splitlines()
+    assert (code, header.split()) == (0, ["OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", "WHAT"])
+    assert re.search(r"TopicDeleted +v +\S+ +User:ANONYMOUS \(.*\) deletes v$", lines[0])
+    assert [line.split()[3] for line in offline("changes", "[uv]").out.splitlines()[1:]] == ["v", "u", "v"]
+    assert len(offline("changes", "--principal", "User:A*", "--limit", 2).out.splitlines()) == 3
+    assert offline("changes", "--since", "2999-01-01").out.startswith("Nothing was changed as of offset")
+    shown = json.loads(offline("changes", "u", "--json").out)
+    assert [one["type"] for one in shown["changes"]] == ["TopicCreated"]
+    assert offline("explain", shown["changes"][0]["request_id"]).code == 0

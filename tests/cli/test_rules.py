@@ -118,7 +118,7 @@ def test_rules_apply_defaults_refuse_and_explain_creates(run: Run, server: Topic
     assert len(json.loads(by_rule)["requests"]) == 2
 
 
-def test_rules_backtest_lists_requests_by_principal(run: Run, server: Topicwright, folder: Path) -> None:
+def test_rules_backtest_and_redecide_try_past_requests(run: Run, server: Topicwright, folder: Path) -> None:
     at = ("--http", server.http)
     assert run("topic", "create", "one", "--partitions", 1, *at).code == 0
     (folder / "none.toml").write_text("[[rule]]\nname = 'none'\nrefuse = 'nothing new'\n")
@@ -129,6 +129,10 @@ def test_rules_backtest_lists_requests_by_principal(run: Run, server: Topicwrigh
     assert columns(found.out)[-1][1:] == ["one", "rule", "'none':", "nothing", "new"]
     same = run("rules", "backtest", folder / "settings.toml", *at)
     assert (same.code, same.out[:34]) == (0, "would have refused 0 requests; tri")
+    again = run("rules", "redecide", *at)
+    assert (again.code, again.out.startswith("1 request since 20")) == (0, True)
+    assert "decided again by release" in again.out
+    assert again.out.endswith(": 0 otherwise\n")
     bad = run("rules", "backtest", folder / "bad.toml", *at)
     assert (bad.code, "bad.toml: line 4: rule 'r': partitons = 4: unknown key" in bad.err) == (2, True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl
+
 import pytest
 
 from projections.queries import topics
@@ -243,6 +245,46 @@ async def test_diff_between_two_offsets(one: Service) -> None:
     assert [each for page in pages for each in page["topics"]] == shown["topics"]
     nothing = await one.get(f"/v1/diff?from={shown['after']['offset']}")
     assert (nothing["topics"], nothing["cluster"]["brokers"], nothing["next_cursor"]) == ([], [], None)
+
+
+async def test_changes_tell_who_changed_what_newest_first(eventful: Service) -> None:
+    found = (await eventful.get("/v1/changes", limit=1000))["changes"]
+    assert [each["offset"] for each in found] == sorted((each["offset"] for each in found), reverse=True)
+    by_text = {(each["topic"], each["type"]): each for each in found}
+    grown, altered = by_text["pay.orders", "PartitionsAdded"], by_text["pay.orders", "TopicConfigsChanged"]
+    assert grown["values"] == [{"name": "partitions", "before": "6", "after": "8"}]
+    assert altered["values"] == [{"name": "retention.ms", "before": "86400000", "after": "3600000"}]
+    assert altered["text"].endswith("changes the configs of pay.orders: retention.ms 86400000 -> 3600000")
+    assert (altered["principal"], altered["client_id"]) == ("User:ANONYMOUS", "billing-api 2.1")
+    request = await eventful.get(f"/v1/requests/{altered['request_id']}")
+    assert request["topics"][0]["status"] == "configs-changed"
+    assert by_text["pay.single", "TopicCreated"]["rules"] == ["policy:tests.Owned/size", "policy:rules/size"]
+    assert by_text["pay.orders", "TopicCreated"]["rules"] == []
+    assert by_text[None, "RulesApplied"]["principal"] == "User:ANONYMOUS"
+    assert not {each["type"] for each in found} & {"BrokerFenced", "PartitionChanged", "CreateRejected"}
+    of_pay = [each for each in found if (each["topic"] or "").startswith("pay.")]
+    filters: dict[str, list[dict[str, object]]] = {
+        "topic=pay.orders": [each for each in found if each["topic"] == "pay.orders"],
+        "topic=pay.*": of_pay,
+        "topic=pay.*&principal=User:A*": of_pay,
+        "principal=User:b*": [],
+        f"from={altered['offset']}&to={grown['offset']}": found[found.index(grown) : found.index(altered) + 1],
+        f"at={altered['offset']}": found[found.index(altered) :],
+    }
+    for which, expected in filters.items():
+        pages = await eventful.pages("/v1/changes", limit=3, **dict(parse_qsl(which)))
+        assert [each for page in pages for each in page["changes"]] == expected, which
+    differing = (await eventful.get(f"/v1/diff?from={altered['offset'] - 1}"))["topics"]
+    of_orders = next(each for each in differing if each["name"] == "pay.orders")
+    assert of_orders["changes"] == [grown, altered], "the difference tells who made it"
+
+
+async def test_changes_need_describe(half: Service) -> None:
+    await half.create("open.t")
+    await half.create("secret.t")
+    assert [each["topic"] for each in (await half.get("/v1/changes?topic=open.t"))["changes"]] == ["open.t"]
+    for which in ("", "?topic=secret.t", "?topic=open.*", "?topic=open"):
+        await half.get(f"/v1/changes{which}", 403 if which != "?topic=open" else 200)
 
 
 async def test_newest_topics_are_listed_as_of_an_offset(one: Service) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.http import rules
+from controller.release import RELEASE
 from events.logs.rocksdb_log import RocksDbLog
 from tests.http.pages.story import page, send, text_of
 from tests.http.service import Half, Service, service
@@ -64,6 +65,17 @@ async def test_a_backtest_tries_every_change_and_changes_nothing(stored: Service
     assert last["groups"][0]["requests"][0]["topic"] == "gone", "decided on the state before it"
 
 
+async def test_past_requests_are_decided_again_by_the_rules_of_their_time(stored: Service) -> None:
+    assert (await stored.request("POST", "/v1/rules", json={"text": SMALL}))["number"] == 1
+    await stored.client.patch("/v1/topics/wide", json={"num_partitions": 6})
+    assert (await stored.request("POST", "/v1/rules", json={"text": ""}))["number"] == 2
+    await stored.request("PATCH", "/v1/topics/wide", json={"num_partitions": 6})
+    found = await stored.request("POST", "/v1/rules/redecide", json={})
+    assert (found["requests"], found["otherwise"], found["differences"], found["release"]) == (7, 0, [], RELEASE)
+    last = await stored.request("POST", "/v1/rules/redecide", json={"since": str(found["as_of"]["offset"])})
+    assert last["requests"] == 1
+
+
 async def test_a_test_of_rules_names_the_examples_that_do_not_hold(stored: Service) -> None:
     found = await stored.request("POST", "/v1/rules/test", json={"text": SMALL})
     assert {name: found[name] for name in ("rules", "defaults", "examples")} == {
@@ -77,6 +89,8 @@ WRONG = (
     ("test", {"text": BAD}, 400, "line 3: rule 'r': partitons = 4: unknown key; allowed: name, mode"),
     ("backtest", {"text": BAD}, 400, "line 3: rule 'r': partitons = 4: unknown key"),
     ("backtest", {"text": SMALL, "since": "soon"}, 400, "since: a number of days ago (30d), or 'soon' is not a valid"),
+    ("redecide", {"since": "soon"}, 400, "since: a number of days ago (30d), or 'soon' is not a valid"),
+    ("redecide", {"text": SMALL}, 400, "text: unknown field; allowed are since"),
     ("backtest", {"text": SMALL, "since": "999"}, 400, "since: a number of days ago (30d), or offset 999 is not"),
     ("backtest", {"since": "1d"}, 400, "missing required field `text`"),
     ("test", {"text": SMALL, "since": "1d"}, 400, "since: unknown field; allowed are text"),
@@ -125,9 +139,10 @@ async def test_a_backtest_that_takes_too_long_or_fails(stored: Service, monkeypa
 
 async def test_backtests_need_describe_and_applying_needs_alter() -> None:
     async with service(authorizer=Half()) as one:
-        for path in ("rules/test", "rules/backtest", "rules"):
+        for path in ("rules/test", "rules/backtest", "rules/redecide", "rules"):
             operation = "Alter" if path == "rules" else "Describe"
-            refused = await one.client.post(f"/v1/{path}", json={"text": SMALL})
+            body = {} if path == "rules/redecide" else {"text": SMALL}
+            refused = await one.client.post(f"/v1/{path}", json=body)
             assert (refused.status_code, refused.json()["message"]) == (403, f"{operation} on the cluster is needed")
     async with service(authorizer=Half(("Describe", "Cluster"))) as one:
         shown = await page(one, "/policies")

@@ -70,8 +70,8 @@ It was created at 2023-11-14T22:13:20.008Z and is ready.
 20 +8 ReconcileTopics q: partition 0: broker 1 leads in epoch 1, the ISR is [1,2,4] (live brokers changed) \
 <= broker 3 is fenced (why) at offset 19
 21 +9 CreatePartitions more: User:alice (table) raises t from 1 to 3 partitions; replicas 1: [1,4,2,-1], 2: [4,2,1,-1]
-22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t; now set: \
-cleanup.policy=delete,compact, retention.ms=7
+22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t: \
+cleanup.policy unset -> delete,compact, retention.ms 5 -> 7
 23 +11 CreatePartitions less: User:alice (table) requests a change of t (to have 1 partition), but is refused with \
 INVALID_PARTITIONS (37) by validation:partitions: The topic t currently has 3 partition(s); 1 would not be an increase.
 24 +12 DeleteTopic end: User:bob (table) deletes t

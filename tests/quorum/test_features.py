@@ -14,8 +14,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from controller.apis.kraft.features import update_features
-from controller.apis.kraft.quorum import register_controller, unregister_controller
+from controller.apis.kraft.quorum import register_controller, unregister_controller, update_features
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.controller_api import ControllerApi

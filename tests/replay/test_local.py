@@ -43,6 +43,7 @@ WAYS: list[tuple[str, Options]] = [
     ("redecide", Options()),
     ("backtest", Options(settings=(("enable.under.replicated.topic.creation", "true"),))),
     ("backtest", Options(policies=("tests.replay.redecide.policies.FewPartitions",))),
+    ("backtest", Options(settings=(("topic.rules.file", "examples/rules/pack.toml"),))),
 ]
 
 

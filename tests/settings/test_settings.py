@@ -51,8 +51,6 @@ auto.create.topics.enable              | FALSE                       | False
 create.topic.policy.class.name         | a.B, c.D                    | 'a.B, c.D'
 super.users                            | User:a;User:CN=b,O=c ;      | ('User:a', 'User:CN=b,O=c')
 super.users                            |                             | ()
-api.versions.max                       | Metadata:3,CreateTopics : 1 | {'Metadata': 3, 'CreateTopics': 1}
-api.versions.max                       |                             | {}
 advertised.listeners                   | ssl://[::1]:2               | (Endpoint(name='SSL', host='::1', port=2),)
 advertised.listeners                   |                             | ()
 max.connections                        | 0                           | 0
@@ -126,9 +124,6 @@ sasl.oauthbearer.clock.skew.seconds | 3601 | [0,...,3600]
 listener.name.in.ssl.client.auth | yes                  | one of [none, requested, required]
 connections.max.reauth.ms  | -1                         | a 64-bit integer in [0,...]
 advertised.listeners       | a:9092                     | NAME://HOST:PORT
-api.versions.max           | Metadata                   | API:VERSION
-api.versions.max           | Metadata:99                | Metadata 0 to 13
-api.versions.max           | Fetch:1                    | Metadata 0 to 13
 max.connections.per.ip.overrides | 10.0.0.1             | ADDRESS:COUNT
 max.connections.per.ip.overrides | example.com:5        | ADDRESS:COUNT
 max.connections.per.ip.overrides | 10.0.0.1:-1          | ADDRESS:COUNT
@@ -158,7 +153,6 @@ listeners                  | SSL://a:1,SSL:a:1          | SSL:a:1
 listeners                  | SSL://a:1,PLAINTEXT://a:1  | PLAINTEXT://a:1
 advertised.listeners       | A://a:9092,A://b:9092      | A://b:9092
 sasl.enabled.mechanisms    | PLAIN,GSSAPI               | GSSAPI
-api.versions.max           | Metadata:3,Fetch:1         | Fetch:1
 controller.quorum.voters   | 1@a:9093,2@b               | 2@b
 """
 

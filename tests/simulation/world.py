@@ -138,7 +138,7 @@ class Process(Serving):
         self.policies = SlowPolicies(world.rng, world.policy_s) if world.settings.get(POLICY) else None
         self.controller = self.controller_on(self.log, self.brokers, world, policies=self.policies)
         self.api = ControllerApi(self.controller, node_id=0, advertised=ENDPOINT)
-        self.handlers = controller_listener(self.api, {})
+        self.handlers = controller_listener(self.api)
 
     async def start(self) -> None:
         settings = tuple(sorted(self.world.settings.items()))

@@ -29,7 +29,6 @@ COMMANDS = ("serve", "gateway", "worker", "join")
 MODULES = (
     "controller.cli.flags",
     "controller.cli.serve",
-    "controller.cli.worker",
     "controller.serving.serve",
     "controller.serving.quorum_member",
     "controller.stream.worker.driver",

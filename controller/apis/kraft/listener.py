@@ -27,9 +27,14 @@ from controller.apis.kraft.broker_requests import (
     register_broker,
     unregister_broker,
 )
-from controller.apis.kraft.features import finalized_features, update_features
 from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
-from controller.apis.kraft.quorum import quorum_handler, register_controller, unregister_controller
+from controller.apis.kraft.quorum import (
+    finalized_features,
+    quorum_handler,
+    register_controller,
+    unregister_controller,
+    update_features,
+)
 from controller.apis.tables import administration, descriptions, rows
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.controller_api import ControllerApi
@@ -163,7 +168,7 @@ _OF_QUORUM: Final[Mapping[int, Operation]] = {
 
 
 def kraft_listener(
-    brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
+    brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, priority: int = 0
 ) -> dict[int, ApiHandler]:
     """Handlers by API key: for brokers and controllers on the listener `of_brokers_name`, for clients on any other.
     `priority` is the leader priority that this voter reports."""
@@ -204,8 +209,8 @@ def kraft_listener(
         ApiKey.DESCRIBE_CLUSTER: partial(describe_controllers, api, node.quorum),
         **UNEXPECTED_SASL,
     }
-    table = rows(handlers, versions_max)
-    table |= rows({ApiKey.ENVELOPE: led(ApiKey.ENVELOPE, "ClusterAction", partial(forward, table))}, versions_max)
+    table = rows(handlers)
+    table |= rows({ApiKey.ENVELOPE: led(ApiKey.ENVELOPE, "ClusterAction", partial(forward, table))})
     if api.advertised.name != of_brokers_name:
         of_nodes = {*of_leader["ClusterAction"], *_OF_QUORUM, ApiKey.ENVELOPE} - {ApiKey.DESCRIBE_QUORUM}
         table = {key: handler for key, handler in table.items() if key not in of_nodes}

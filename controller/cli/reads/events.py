@@ -1,4 +1,4 @@
-"""`topicwright events`: print the events of the log, or follow it.
+"""`topicwright events` and `changes`: print the events of the log, or follow it; print who changed what.
 
 A line has the topic and request of an event; related events share one. A change of a broker causes an event per
 partition. Consecutive events of this kind become one line with counts. A refusal is recorded by two events with the
@@ -22,12 +22,13 @@ import msgspec
 
 from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.backend import Backend
-from controller.cli.output import Style, as_json, as_yaml, harmless, show_lines, style_of
+from controller.cli.output import Style, as_json, as_yaml, harmless, show, show_lines, style_of
 from controller.cli.reads import common
 from projections.text.points_in_time import parse_point_in_time
 from projections.text.wording import many
-from projections.views.events import EventsView, EventView
-from projections.views.lines import place
+from projections.views.events import ChangesView, ChangeView, EventsView, EventView
+from projections.views.lines import place, when
+from projections.views.view import AsOfView
 
 JOINED_AT_LEAST = 4
 """The minimum number of consecutive partition changes that become one line."""
@@ -223,6 +224,32 @@ def events(options: argparse.Namespace, backend: Backend) -> int:
         return _nothing_found(options, backend)
     show_lines(options, in_format(options, chain((first,), found)), paged=not options.follow)
     return DONE
+
+
+def changes(options: argparse.Namespace, backend: Backend) -> int:
+    """Print who changed what, the newest first."""
+    which = {"topic": options.name, "principal": options.principal, "from": options.since, "to": options.until}
+    which |= {"at": options.at, "limit": min(options.limit, common.PAGE)}
+    found: list[ChangeView] = []
+    for page in common.pages(backend, ChangesView, "/changes", **which):
+        found += page.changes
+        if len(found) >= options.limit:
+            break
+    del found[options.limit :]
+    answer, offsets = {"changes": found, "as_of": page.as_of}, (place(one.partition, one.offset) for one in found)
+    return show(options, answer, lambda style: _change_lines(found, page.as_of, style), lambda: offsets)
+
+
+def _change_lines(found: list[ChangeView], as_of: AsOfView, style: Style) -> Iterator[str]:
+    if not found:
+        yield f"Nothing was changed{when(as_of)}."
+        return
+    texts = (one.text + (f"; breaks {', '.join(one.rules)}" if one.rules else "") for one in found)
+    each = (
+        Line(place(one.partition, one.offset), one.at, one.type, one.topic or "-", one.request_id or "-", text)
+        for one, text in zip(found, texts, strict=True)
+    )
+    yield from in_columns(each, style)
 
 
 def _chosen(options: argparse.Namespace, backend: Backend, which: Mapping[str, object]) -> Iterator[EventView]:

@@ -15,6 +15,7 @@ from controller.cli.arguments import DONE, NEGATIVE, suggestion
 from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
+from projections.text.names import is_pattern
 from projections.text.wording import client_text, many
 from projections.views import lines
 from projections.views.events import ExplanationView
@@ -22,11 +23,9 @@ from projections.views.requests import RequestSummary, RequestsView, RequestView
 from projections.views.topics import CreatedView, DeletedView, PartitionView, TopicSummary, TopicsView, TopicView
 from projections.views.view import AsOfView
 
-GLOB = "*?["
-
 
 def topics(options: argparse.Namespace, backend: Backend) -> int:
-    if options.name is not None and not any(sign in options.name for sign in GLOB):
+    if options.name is not None and not is_pattern(options.name):
         if options.status is not None or options.principal is not None:
             raise common.Misuse("--status and --principal filter a list, so they cannot be used with a topic NAME")
         return _show_topic(options, backend)

@@ -1,4 +1,10 @@
-"""`topicwright verify` and `prove`: write a proof that events are in the log; verify a proof, or a whole log.
+"""`topicwright verify` and `prove`: write a proof that events are in the log; verify a proof, a log, or an archive.
+
+The events of each segment (a range of events) of an archive or a backup are checked against the tree root in the
+manifest. The segment's index and the other fields of the manifest are recomputed from the events, because anybody who
+can write to the store can write a manifest and an index that match. Each base (a copy of the log's database) is
+unpacked into a temporary folder and audited like the log of a stopped service, with its tree and indexes; then its
+state is recomputed from the events.
 
 Exit codes: 0 valid, or proved; 1 invalid, or not in the log; 2 wrong usage, or nothing to read.
 """
@@ -8,51 +14,51 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
+from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative, http_address
 from controller.cli.backend import Backend, HttpBackend, Refusal
 from controller.cli.folder import holds_log, open_log, partitions_in
 from controller.cli.output import harmless, progress_to
-from controller.store.recovering import wrong_state
+from controller.store.recovering import archived, check_tree, segment_files, wrong_state
 from controller.store.snapshotting import StateRebuild
 from controller.store.store import TopicStore
+from events.catalog import HeadSigned, Recorded
 from events.codec import EventDecodeError, decode_event
 from events.errors import UserError
-from events.logs.archive.manifest import MANIFEST
-from events.logs.log import LogCorrupted
-from events.logs.merkle import Frontier
-from events.logs.tree_heads import (
-    FILE_BYTES_MAX,
-    BadKey,
-    Head,
-    Proof,
-    ProofFails,
-    check_paths,
-    log_name,
-    read_proof,
-    read_public_key,
-)
-from projections.queries.proving import LEAVES_MAX, Consistency, Findings, Leaves, against_head, audit, wrong_snapshots
+from events.logs import tree_heads
+from events.logs.archive import manifest as manifests
+from events.logs.archive.base import download_base, pairs_of
+from events.logs.archive.segment import IndexBuilder
+from events.logs.archive.store import ArchiveStore, open_store
+from events.logs.log import Commit, LogCorrupted
+from events.logs.merkle import PATH_LENGTH_MAX, Frontier
+from events.logs.rocksdb_log import RocksDbLog
+from events.logs.tree_heads import Head, Proof, ProofFails, log_name
+from projections.queries import proving
+from projections.queries.proving import Findings, against_head, audit
 from projections.queries.query import Query
 from projections.text.points_in_time import iso
 from projections.views.events import event_view
+
+_PROGRESS_EVERY = 10_000
 
 
 def verify(options: argparse.Namespace) -> int:
     """Run `verify`; returns the exit code."""
     what = Path(options.what)
     try:
-        key = None if options.key is None else read_public_key(options.key)
+        key = None if options.key is None else tree_heads.read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
-        if "://" in options.what or ((what / MANIFEST).is_file() and not holds_log(what)):
-            from controller.cli.work.verify_archive import verify_archive
-
-            return _report(*verify_archive(options, key, head))
+        if "://" in options.what or ((what / manifests.MANIFEST).is_file() and not holds_log(what)):
+            return _report(*_archive(options, key, head))
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
@@ -61,7 +67,7 @@ def verify(options: argparse.Namespace) -> int:
     except argparse.ArgumentTypeError as error:
         why = str(error).partition(" is ")[2]
         raise UserError(f"{options.what!r} is not a file, not a folder, and {why}") from None
-    except BadKey as error:
+    except tree_heads.BadKey as error:
         raise UserError(str(error)) from error
     except LogCorrupted as error:
         raise Negative(str(error)) from error
@@ -73,7 +79,7 @@ def read_head(path: Path) -> Head:
     """Read a tree head from a file, which has the head alone, a response, or a proof. Raises UserError."""
     text = _read(path)
     with suppress(msgspec.DecodeError, RecursionError):
-        return msgspec.json.decode(text, type=Consistency).head
+        return msgspec.json.decode(text, type=proving.Consistency).head
     try:
         return msgspec.json.decode(text, type=Head)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -85,11 +91,11 @@ def read_head(path: Path) -> Head:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            text = file.read(FILE_BYTES_MAX + 1)
+            text = file.read(tree_heads.FILE_BYTES_MAX + 1)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    if len(text) > FILE_BYTES_MAX:
-        raise UserError(f"{path} is larger than {FILE_BYTES_MAX} bytes, so it is neither a proof nor a head")
+    if len(text) > tree_heads.FILE_BYTES_MAX:
+        raise UserError(f"{path} is larger than {tree_heads.FILE_BYTES_MAX} bytes, so it is neither a proof nor a head")
     return text
 
 
@@ -97,8 +103,8 @@ def _read(path: Path) -> bytes:
 
 
 def _proof(text: bytes, key: bytes | None, known: Head | None) -> int:
-    proof = read_proof(text)
-    check_paths(proof)
+    proof = tree_heads.read_proof(text)
+    tree_heads.check_paths(proof)
     head = proof.head
     if key is None and known is None:
         raise UserError(
@@ -154,7 +160,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             progress, index_key = progress_to(log.durable_offset), secrets.token_bytes(32)
             found = audit(log, part, heads=heads, public_key=key, index_key=index_key, progress=progress)
             refold = StateRebuild(log, lambda: None, from_scratch=True)
-            wrong = found.findings or (*wrong_snapshots(log, part, refold), *wrong_state(log, refold))
+            wrong = found.findings or (*proving.wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         more = f", with {found.signed} signed heads" if found.signed else ""
         code = max(code, _report(wrong, name, found.size, found.root, heads, more))
     if head is not None and not compared:
@@ -166,7 +172,7 @@ def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -
     """Verify the log of a running service: compute the roots of its head and of `old` from one list of its leaf
     hashes. A consistency proof of the service would not cover these hashes."""
     with closing(HttpBackend(http_address(options.what), options.command_config)) as backend:
-        head = backend.get(Consistency, "/log/head", partition=options.partition).head
+        head = backend.get(proving.Consistency, "/log/head", partition=options.partition).head
         findings = Findings()
         if key is not None and not head.is_signed_by(key):
             findings.add("its head is not signed by that key")
@@ -185,7 +191,9 @@ def _roots_over(backend: HttpBackend, partition: int | None, sizes: list[int]) -
     roots: dict[int, str] = {}
     for size in sizes:
         while frontier.size < size:
-            page = backend.get(Leaves, "/log/leaves", from_=frontier.size, limit=LEAVES_MAX, partition=partition)
+            page = backend.get(
+                proving.Leaves, "/log/leaves", from_=frontier.size, limit=proving.LEAVES_MAX, partition=partition
+            )
             leaves = page.leaves[: size - frontier.size]
             if not leaves:
                 return roots
@@ -203,6 +211,122 @@ def _report(findings: list[str] | tuple[str, ...], log: str, size: int, root: st
     since = "".join(f", and its first {head.size} match the saved head" for head in heads)
     print(f"{log}: {size} events match its head{since}{more}; root {root}")
     return DONE
+
+
+# --- an archive
+
+
+def _archive(
+    options: argparse.Namespace, key: bytes | None, head: Head | None
+) -> tuple[Findings, str, int, str, list[Head], str]:
+    """Verify an archive or a backup. Returns the findings, the name, size and root of the log, the tree heads that
+    it was compared with, and a text to append to the report. Raises LogError."""
+    heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
+    roots = {0: frontier.root()}
+    place = open_store(options.what)
+    manifest = manifests.read_manifest(place)
+    name = log_name(manifest.cluster_id, options.partition)
+    progress = progress_to(manifest.end)
+    if key is not None and (manifest.bases or manifest.signature) and not manifest.is_signed_by(key):
+        findings.add(f"{manifests.MANIFEST} is not signed by that key: its bases and snapshots may be anybody's")
+    signed = [] if key is None else list(_signed_in(archived(place, manifest.segments), name))
+    sizes = {one.size for one in (*heads, *signed)}
+    for record, value in _each_event(place, manifest.segments, findings):
+        frontier.extend((value,), PATH_LENGTH_MAX)
+        if frontier.size in sizes:
+            roots[frontier.size] = frontier.root()
+        if not record.offset % _PROGRESS_EVERY:
+            progress(record.offset)
+    newest = manifest.bases[-1].offset if manifest.bases else 0
+    for one in heads:
+        if one.log == name and one.size > max(frontier.size, newest):
+            findings.add(f"it has only {frontier.size} events, and the head covers {one.size}")
+        elif one.log != name or one.size <= frontier.size:  # else a base has the remaining events
+            against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
+    if key is not None:
+        _check_signed(findings, key, signed, roots)
+    for finding in _wrong_bases(place, manifest, options.partition, heads):
+        findings.add(finding)
+    more = f", with {len(signed)} signed heads" if signed else ""
+    return findings, name, frontier.size, frontier.root().hex(), heads, more
+
+
+def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[Head]:
+    """The signed tree heads in HeadSigned events. A head over more events than precede its event is left out."""
+    for record, _ in events:
+        if isinstance(record.event, HeadSigned) and record.event.size <= record.offset:
+            yield proving.signed_head(log, record.event)
+
+
+def _check_signed(findings: Findings, key: bytes, signed: list[Head], roots: dict[int, bytes]) -> None:
+    if not signed:
+        findings.add(proving.NONE_SIGNED)
+    for one in signed:
+        if not one.is_signed_by(key):
+            findings.add(f"the head over its first {one.size} events was not signed by that key")
+        elif roots[one.size].hex() != one.root:
+            findings.add(f"its first {one.size} events do not match the signed head")
+
+
+def _wrong_bases(
+    place: ArchiveStore, manifest: manifests.Manifest, partition: int | None, heads: Sequence[Head]
+) -> Iterator[str]:
+    """The findings about the bases and snapshots of an archive. Raises LogError for other errors."""
+    for copy in manifest.snapshots:
+        try:
+            for _ in pairs_of(place, copy):
+                pass
+        except LogCorrupted as error:
+            yield f"the snapshot at {copy.offset}: {error}"
+    for base in manifest.bases:
+        try:
+            with TemporaryDirectory(prefix="topicwright-verify-") as folder:
+                path = Path(folder) / "log"
+                download_base(place, base, path)
+                for finding in _wrong(path, base, place, manifest.cluster_id, partition, heads):
+                    yield f"{base}: {finding}"
+        except LogCorrupted as error:
+            yield f"{base}: {error}"
+
+
+def _wrong(
+    path: Path, base: manifests.Base, place: ArchiveStore, cluster_id: str, partition: int | None, heads: Sequence[Head]
+) -> Iterator[str]:
+    with closing(RocksDbLog(path, cluster_id=cluster_id)) as log:
+        log.write(Commit(own=manifests.status_changes(replace(manifests.archive_status(log), url=place.url))))
+        try:
+            check_tree(log, base, place)
+        except manifests.ArchiveDamaged as error:
+            yield str(error)
+        found = audit(
+            log,
+            Query(log, partial(TopicStore, log), partition),
+            heads=[head for head in heads if head.size <= base.offset],
+            public_key=None,
+            index_key=secrets.token_bytes(32),
+        )
+        yield from found.findings
+        yield from wrong_state(log, StateRebuild(log, lambda: None, from_scratch=True))
+
+
+def _each_event(
+    place: ArchiveStore, segments: Sequence[manifests.Segment], findings: Findings
+) -> Iterator[tuple[Recorded, bytes]]:
+    """The events of an archive. After the last event of a segment, its index and its entry in the manifest are
+    checked. Raises ArchiveError."""
+    for file in segment_files(place, segments):
+        segment, times, size = file.segment, list[int](), 0
+        expected = IndexBuilder(segment.start)
+        for record, value in file.records():
+            expected.add(record)
+            size += len(value)
+            times = [*times[:1], record.at_ms]
+            yield record, value
+        if file.index().pairs() != expected.pairs():
+            findings.add(f"the index in {segment.name} does not match its events")
+        own = replace(segment, first_ms=times[0], last_ms=times[-1], event_bytes=size, footer=file.footer)
+        if own != segment:
+            findings.add(f"what {manifests.MANIFEST} says of {segment.name} does not match its events")
 
 
 # --- prove

@@ -29,7 +29,7 @@ from events.logs.tree_heads import Head
 from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
-from projections.views.events import EventsView, ExplanationView, TopicTimelineView
+from projections.views.events import ChangesView, EventsView, ExplanationView, TopicTimelineView
 from projections.views.overviews import (
     BrokerDetailView,
     ClusterHealthView,
@@ -212,6 +212,18 @@ async def events(found: EventsView, topic: str | None, given: dict[str, Any]) ->
         "command": ("events", *filters),
         "page": found,
         "types": TYPES,
+    }
+
+
+@page("/changes", reads.changes, "changes.html", limit=50)
+async def changes(site: Site, request: HttpRequest, found: ChangesView, given: dict[str, Any]) -> dict[str, Any]:
+    topic = given["topic"]
+    filters = flags(principal=given["principal"], since=given["since"], until=given["until"])
+    is_first = site.allows(request, "Describe") and given["cursor"] is None
+    return {
+        "follow": FOLLOW if is_first else "",
+        "command": ("changes", *((topic,) if topic else ()), *filters),
+        "page": found,
     }
 
 

@@ -236,13 +236,6 @@ class GatewayNode:
             with suppress(NotProduced):
                 self._produce_unanswered(command, (CLUSTER_PARTITION,))
 
-    def broadcast(self, commands: Sequence[AnyCommand]) -> None:
-        """Send commands that concern every topic to every partition, in order. Raises NotProduced."""
-        if self._refusal() is not None:
-            raise NotProduced(NO_KAFKA)
-        for command in commands:
-            self._produce_unanswered(command, range(len(self.partitions)))
-
     def _send(self, command: TopicCommand | ClusterCommand) -> None:
         home = partition_of_command(command, len(self.partitions))
         if isinstance(command, ClusterCommand):

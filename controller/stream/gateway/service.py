@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,13 +20,14 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.engine.tasks import Background
 from controller.http.metrics import Metrics
-from controller.kafka.connections import Security
+from controller.kafka.connections import ClusterUnreachable, NotAuthenticated, Security
+from controller.machine.state import Cluster
 from controller.serving.archiving import Archiving, LogSnapshots, archive_store, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.listeners import reachable
 from controller.serving.process import DRAIN_S, reached, run_service, stop_on_signals, wall_ms
+from controller.serving.reach_cluster import ReachedCluster, reach_as
 from controller.settings.load import ServeSettings
-from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
 from controller.stream.gateway.kafka import CommandProducer, follow
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
@@ -129,7 +130,7 @@ class GatewayService:
         )
         gateway.static_configs = settings.static_configs()
         gateway.archive_error = lambda: self._topic_watch.error
-        await clients.start_http(gateway, GatewayBrokers(self.node), self.node.query(), self._signer)
+        await clients.start_http(gateway, None, self.node.query(), self._signer)
         self._members.own = replace(
             self._members.own, http=f"{reachable(options.http.host)}:{clients.http_address.port}"
         )
@@ -248,6 +249,53 @@ class GatewayService:
             self.node.close()
         for partition in self._partitions:
             partition.close()
+
+
+class GatewayCluster:
+    """The target cluster, for requests that are not about topics: reached at the brokers that `cluster` knows from the
+    events, with the credentials `security`, and polled for the health check."""
+
+    def __init__(self, cluster: Callable[[], Cluster], security: Security, poll_interval_s: float) -> None:
+        self.error: str | None = "not reached yet"
+        """Why the cluster is unreachable; None if it is reachable."""
+        self._cluster = cluster
+        self._security = security
+        self._poll_interval_s = poll_interval_s
+        self._log = structlog.get_logger("topicwright")
+        self._reached: ReachedCluster | None = None
+
+    async def reached(self) -> ReachedCluster:
+        """Wait for the cluster. Raises SettingsError for wrong credentials."""
+        self._reached = await reached("the target cluster", self._reach, ClusterUnreachable)
+        return self._reached
+
+    def close(self) -> None:
+        if self._reached is not None:
+            self._reached.link.close()
+
+    async def _reach(self) -> ReachedCluster:
+        """Connect to the cluster at its live brokers, or at all brokers if none is live."""
+        brokers = [broker for _, broker in sorted(self._cluster().brokers.items())]
+        chosen = [broker for broker in brokers if not broker.fenced] or brokers
+        endpoints = [broker.endpoints[0] for broker in chosen if broker.endpoints]
+        addresses = [f"{one.host}:{one.port}" for one in endpoints if one.port > 0]
+        if not addresses:
+            raise ClusterUnreachable("no worker has recorded the brokers of the target cluster yet: start a worker")
+        return await reach_as(self._security, ",".join(addresses))
+
+    async def poll(self) -> None:
+        """Poll the cluster until cancelled; requires that `reached` has returned."""
+        assert self._reached is not None, "it was reached"
+        while True:
+            try:
+                await self._reached.link.refresh_api_versions()
+                why = None
+            except (ClusterUnreachable, NotAuthenticated) as error:
+                why = str(error)
+            if (why is None) != (self.error is None):
+                self._log.warning("the cluster is lost" if why else "the cluster is back", why=why)
+            self.error = why
+            await asyncio.sleep(self._poll_interval_s)
 
 
 def _gateway_id(data: Path) -> str:

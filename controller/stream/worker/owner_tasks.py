@@ -10,9 +10,8 @@ behind a snapshot are dropped from the worker's folder at once. Only the newest 
 deciding needs no older ones. After each such drop the next base is written to the archive, so a base holds the
 state and some hundred thousand events at most. Snapshots are copied there too, for gateways.
 
-Brokers. Simulated brokers live in no process. The partition's own events say which brokers exist and which of them run,
-so every owner has the same brokers, and a stopped broker stays stopped when the owner changes. The owner registers
-missing brokers, and reports for the live ones the applied topics and the in-sync sets.
+Brokers. Simulated brokers live in no process. The partition's own events say which brokers exist, so every owner has
+the same brokers. The owner registers missing brokers, and reports the applied topics and the in-sync sets.
 
 Each owner watches the target cluster, applies decisions for its own partition's topics alone, and reports live brokers
 to its own partition: the next owner starts from that partition and the cluster, and no owner depends on another. (If
@@ -33,7 +32,7 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster
-from controller.brokers.port import EventTypes, publish, stamp
+from controller.brokers.port import publish, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
@@ -51,13 +50,11 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
 from controller.stream.log.transport import Transport
 from controller.stream.worker.context import WorkerContext
-from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
-from events.codec import decode_event
+from events.catalog import Recorded, TopicCreated
 from events.logs.archive.manifest import Base, ManifestWriter, Writer
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import partition_of
-from events.logs.log import read_one, shard_offsets
-from events.names import CLUSTER_SHARD, BrokerId, Offset, TopicName, shard_key
+from events.names import Offset, TopicName, shard_key
 
 
 class PartitionHistory(Archiving):
@@ -225,23 +222,19 @@ class PartitionLeader:
 class PartitionBrokers(SimulatedBrokers):
     """Simulated brokers 1 to `count`, and all other brokers in the partition's events, without a response delay."""
 
-    handles: EventTypes = SimulatedBrokers.handles | {BrokerRegistered}
-
     def __init__(self, count: int, partition: PartitionState) -> None:
         super().__init__(count)
         self.default_endpoints = ()
         self._partition = partition
 
     def resume(self) -> None:
-        """Register missing brokers, finish interrupted registrations, and report again for all topics."""
+        """Register the brokers that are not live, and report again for all topics."""
         known = self._controller.store.durable_cluster.brokers
-        halfway = self._registered_last()
         for broker_id, registered in known.items():
-            self._played(broker_id, registered.rack).running = not registered.fenced
+            self.by_id.setdefault(broker_id, SimulatedBroker(broker_id, registered.rack or rack_of(broker_id)))
         for broker_id, broker in self.by_id.items():
             broker.confirmed = Offset(-1)
-            if broker_id not in known or broker_id in halfway:
-                broker.running = False
+            if broker_id not in known or known[broker_id].fenced:
                 self._join(broker, "started")
         self._applied_by_all(self._controller.last_offset)
         self._sweep()
@@ -253,37 +246,6 @@ class PartitionBrokers(SimulatedBrokers):
         stamped, live = stamp(self._controller, "applied"), self._partition.state.cluster.live
         first, last = records[0].offset, records[-1].offset
         return (ConfirmMetadata(**stamped, brokers=live, offset=last, after=Offset(first - 1)),) if live else ()
-
-    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
-        """Update which brokers run, then apply and report."""
-        for record in records:
-            match record.event:
-                case BrokerRegistered(broker_id=broker_id, rack=rack):
-                    self._played(broker_id, rack).running = False
-                case BrokerUnfenced(broker_id=broker_id) if broker_id in self.by_id:
-                    self.by_id[broker_id].running = True
-                    self.by_id[broker_id].confirmed = Offset(-1)
-                case BrokerFenced(broker_id=broker_id) | BrokerUnregistered(broker_id=broker_id):
-                    if broker_id in self.by_id:
-                        self.by_id[broker_id].running = False
-        super().on_events(records, end)
-
-    def _played(self, broker_id: BrokerId, rack: str | None) -> SimulatedBroker:
-        return self.by_id.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))
-
-    def _registered_last(self) -> set[BrokerId]:
-        """The brokers that registered and were never unfenced: their owner died in between.
-
-        The archive is not read: it may be unavailable, and archived events are tens of thousands of events old.
-        """
-        halfway, log = set[BrokerId](), self._partition.log
-        for offset in shard_offsets(log, CLUSTER_SHARD, log.start_offset):
-            event = decode_event(offset, read_one(log, offset)).event
-            if isinstance(event, BrokerRegistered):
-                halfway.add(event.broker_id)
-            elif isinstance(event, BrokerFenced | BrokerUnfenced | BrokerUnregistered):
-                halfway.discard(event.broker_id)
-        return halfway
 
 
 DRY_RUN_S_MIN, DRY_RUN_S_MAX = 5.0, 30.0

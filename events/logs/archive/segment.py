@@ -35,7 +35,7 @@ from events.logs.archive.manifest import ArchiveDamaged, Segment, Stored
 from events.logs.archive.parquet import GROUP, GROUP_BYTES, ParquetFile, ParquetWriter, footer_of, index_in
 from events.logs.log import REQUEST, SHARD, LogCorrupted, grouped
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
-from events.logs.rocksdb_keys import STATE, run_prefix
+from events.logs.rocksdb_database import STATE, run_prefix
 from events.logs.snapshots import Snapshot, SnapshotDamaged, SnapshotInfo, write_snapshot
 
 _encode = msgspec.msgpack.Encoder().encode

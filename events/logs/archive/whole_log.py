@@ -18,8 +18,17 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from events.logs import log
 from events.logs.log import REQUEST, SHARD
-from events.logs.rocksdb_database import PAGE_BYTES_MAX, PAGE_BYTES_MIN, Database, Frozen, Page
-from events.logs.rocksdb_keys import RETAINED, STATE, pack, run_prefix
+from events.logs.rocksdb_database import (
+    PAGE_BYTES_MAX,
+    PAGE_BYTES_MIN,
+    RETAINED,
+    STATE,
+    Database,
+    Frozen,
+    Page,
+    pack,
+    run_prefix,
+)
 from events.logs.rocksdb_recovery import classify
 
 if TYPE_CHECKING:
@@ -108,9 +117,9 @@ class WholeLog:
                 if key.startswith(kind):
                     yield from ((_name_of(key), run.start, run.stop - 1) for run in runs)
         for key, value in self._each_view(kind, bytes((kind[0] + 1,))):
-            first = int.from_bytes(key[-8:], "big")
-            if first >= start:  # earlier ones are of dropped events, which the archive indexes
-                yield _name_of(key[:-8]), first, int.from_bytes(value, "big")
+            last = int.from_bytes(key[-8:], "big")
+            if last >= start:  # earlier ones are of dropped events, which the archive indexes
+                yield _name_of(key[:-8]), max(start, int.from_bytes(value, "big")), last
 
     def retained_events(self) -> Iterator[tuple[int, bytes]]:
         """The events before `start_offset` that are still in the database. `read_many` returns these, `read` the
@@ -180,7 +189,7 @@ class WholeLog:
                 yield from self.archive.runs(prefix, start, min(stop, first))
                 start = first
                 continue
-            found = self._read(Database.runs, prefix, first, start, stop, most)
+            found = self._read(Database.runs, prefix, start, stop, most)
             if first == self.start_offset:  # else events were dropped meanwhile, and runs may be missing
                 yield from found
                 if len(found) < most:

@@ -1,5 +1,5 @@
 """Tries rules on their examples, or on the requests of a running service, in a process of its own: for
-`POST /v1/rules/test` and `/v1/rules/backtest`.
+`POST /v1/rules/test`, `/v1/rules/backtest` and `/v1/rules/redecide`.
 
 The service sends a `Task` as JSON on stdin, and gets the view, or the text of an error, as JSON on stdout. The process
 reads the files of the logs while the service writes to them (`projections.replay.log.secondary`), so it never holds up
@@ -18,14 +18,25 @@ from typing import Any
 import msgspec
 
 from controller.machine.rules.reading import read_rules
+from controller.release import RELEASE
 from events.errors import UserError, shortened
-from projections.replay.log.log_ref import LogRef
+from projections.replay.log.log_ref import Ends, LogRef
 from projections.replay.outcome import ReplayError
 from projections.replay.redecide.backtest import count_effects, tally
+from projections.replay.redecide.redecide import decided_again
 from projections.replay.redecide.whatif import WhatIf
 from projections.replay.runner import InProcess
-from projections.replay.shards import AT_FIRST, Row, newest_snapshot, rows_of
-from projections.views.backtests import LIMIT_S, BacktestGroupView, BacktestView, Past, RulesTestView, Task
+from projections.replay.shards import AT_FIRST, Beginning, Row, newest_snapshot, rows_of
+from projections.views.backtests import (
+    LIMIT_S,
+    BacktestGroupView,
+    BacktestView,
+    Past,
+    RedecidedRequestView,
+    RedecideView,
+    RulesTestView,
+    Task,
+)
 
 NICENESS = 10
 GROUPS_MAX, REQUESTS_MAX = 500, 1_000
@@ -39,23 +50,12 @@ def backtest(text: str, past: Past) -> BacktestView:
     """The effect of rules on past requests. Raises ReplayError, LogError, EventDecodeError."""
     tried = WhatIf(rules=text)
     rows: list[Row] = []
-    room = EVENTS_MAX
-    for one in past.logs:
-        partition = one.partition or 0
-        ref = LogRef(one.path, Path(one.path), partition)
-        begin = newest_snapshot(ref, {partition: one.start - 1}) if one.start else AT_FIRST
-        room -= one.end - begin.offset
-        if room < 0:
-            raise ReplayError(
-                f"since: a running service tries at most {EVENTS_MAX:,} events, counted from the snapshot before "
-                f"{past.since}: choose a later time, or run `topicwright replay backtest` on a copy of the data folder"
-            )
-        rows += rows_of(count_effects(InProcess(), ref, {partition: one.end}, tried, one.start, begin))
+    for ref, ends, start, begin in _logs(past):
+        rows += rows_of(count_effects(InProcess(), ref, ends, tried, start, begin))
     counts = tally(rows).to_pylist()
     found = [one for one in counts if one["change"]]
     refused = [one for one in found if one["change"] == "refused"]
-    has_partitions = past.logs[0].partition is not None
-    groups = tuple(_groups(found[:GROUPS_MAX], has_partitions))
+    groups = tuple(_groups(found[:GROUPS_MAX], past))
     return BacktestView(
         since=past.since,
         requests=sum(one["count"] for one in counts),
@@ -67,13 +67,50 @@ def backtest(text: str, past: Past) -> BacktestView:
     )
 
 
-def _groups(counts: Sequence[dict[str, Any]], has_partitions: bool) -> Iterator[BacktestGroupView]:
+def redecide(past: Past) -> RedecideView:
+    """Decide past requests again by the recorded rules. Raises ReplayError, LogError, EventDecodeError."""
+    requests, otherwise, rows = 0, 0, list[dict[str, Any]]()
+    for ref, ends, start, begin in _logs(past):
+        count, causes, found = decided_again(InProcess(), ref, ends, start=start, begin=begin)
+        requests, otherwise, rows = requests + count, otherwise + causes.total(), rows + found
+    differences = msgspec.convert(_placed(rows[:REQUESTS_MAX], past), tuple[RedecidedRequestView, ...])
+    return RedecideView(
+        since=past.since,
+        release=RELEASE,
+        requests=requests,
+        otherwise=otherwise,
+        differences=differences,
+        as_of=past.as_of,
+    )
+
+
+def _logs(past: Past) -> Iterator[tuple[LogRef, Ends, int, Beginning]]:
+    """Each log with its end, the first offset to try, and the snapshot before that. Raises ReplayError."""
+    room = EVENTS_MAX
+    for one in past.logs:
+        partition = one.partition or 0
+        ref = LogRef(one.path, Path(one.path), partition)
+        begin = newest_snapshot(ref, {partition: one.start - 1}) if one.start else AT_FIRST
+        room -= one.end - begin.offset
+        if room < 0:
+            raise ReplayError(
+                f"since: a running service tries at most {EVENTS_MAX:,} events, counted from the snapshot before "
+                f"{past.since}: choose a later time, or run `topicwright replay` on a copy of the data folder"
+            )
+        yield ref, {partition: one.end}, one.start, begin
+
+
+def _placed(rows: list[dict[str, Any]], past: Past) -> list[dict[str, Any]]:
+    has_partitions = past.logs[0].partition is not None
+    return [{**row, "partition": row["log_partition"] if has_partitions else None} for row in rows]
+
+
+def _groups(counts: Sequence[dict[str, Any]], past: Past) -> Iterator[BacktestGroupView]:
     room = REQUESTS_MAX
     for one in counts:
-        requests = one["examples"][:room]
+        requests = _placed(one["examples"][:room], past)
         room -= len(requests)
         for each in requests:
-            each["partition"] = each["log_partition"] if has_partitions else None
             each["message"] = shortened(each["message"], MESSAGE_CHARS_MAX)
         yield msgspec.convert({**one, "requests": requests}, BacktestGroupView)
 
@@ -82,12 +119,17 @@ def main() -> None:
     os.nice(NICENESS)
     signal.alarm(LIMIT_S)
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    answer: BacktestView | RulesTestView | str
+    answer: BacktestView | RedecideView | RulesTestView | str
     try:
-        if task.past is None:
-            answer = RulesTestView.of(read_rules(task.text), task.at_ms)
-        else:
-            answer = backtest(task.text, task.past)
+        match task:
+            case Task(past=None, text=str(text)):
+                answer = RulesTestView.of(read_rules(text), task.at_ms)
+            case Task(past=Past() as past, text=str(text)):
+                answer = backtest(text, past)
+            case Task(past=Past() as past):
+                answer = redecide(past)
+            case _:
+                raise AssertionError("a task has rules or a past")
     except UserError as error:
         answer = str(error)
     sys.stdout.buffer.write(msgspec.json.encode(answer))

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -44,7 +43,7 @@ from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import RecordedRequest, fold_requests, timelines_of
 from projections.replay.redecide.whatif import Pairs, Policies, policy_modules
 from projections.replay.runner import Runner
-from projections.replay.shards import Row, cluster_events
+from projections.replay.shards import AT_FIRST, Beginning, Row, cluster_events
 from projections.text.wording import event_text, many
 
 SHOWN_CHARS_MAX = 400  # of each side of a difference
@@ -71,30 +70,50 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
 def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay redecide`: decide every request up to `options.at` again; `found` is true if one
     differs. The rows are the first differences in log order; not all, if there are very many. Raises ReplayError."""
-    ends, release = ends_of(ref, options.at), RELEASE
+    ends = ends_of(ref, options.at)
     trusted, reports = _recorded_policies(ref, ends) if options.more.get("recorded_policies") else ({}, [])
     runner.ship(policy_modules(",".join(trusted.values())))
-    job = partial(_of_bucket, release=release, trusted=frozenset(trusted))
-    rows = fold_requests(runner, ref, ends, job, _SCHEMA).to_pylist()
-    causes = Counter[str]()
-    for row in rows:
-        if row["shard"] is None and row["why"] is not None:
-            causes[row["why"]] += row["times"]
-    count = sum(row["times"] for row in rows if row["why"] is None)
-    found = [{name: row[name] for name in _DIFFERENCE.names} for row in rows if row["shard"] is not None]
-    found.sort(key=itemgetter("log_partition", "offset", "shard"))
+    count, causes, found = decided_again(runner, ref, ends, frozenset(trusted))
     otherwise = causes.total()
     return Outcome(
         rows=found,
         found=otherwise > 0,
         lines=[
-            f"{many(count, 'request')} up to {as_of(ends)} decided again by release {release}: "
+            f"{many(count, 'request')} up to {as_of(ends)} decided again by release {RELEASE}: "
             f"{otherwise} decided otherwise",
             *reports,
             *_lines(causes, found, options.limit),
         ],
-        about={**offsets_row(ends), "requests": count, "otherwise": otherwise, "release": release, "policies": reports},
+        about={**offsets_row(ends), "requests": count, "otherwise": otherwise, "release": RELEASE, "policies": reports},
     )
+
+
+def decided_again(
+    runner: Runner,
+    ref: Ref,
+    ends: Ends,
+    trusted: Collection[Pairs] = (),
+    start: int = 0,
+    begin: Beginning = AT_FIRST,
+) -> tuple[int, Counter[str], list[dict[str, Any]]]:
+    """Decide the requests from offset `start` until before `ends` again; `begin` is a snapshot before `start`.
+    `trusted` are the settings whose recorded policies judge again.
+
+    Returns the number of requests, the causes of the differences with their counts, and the first differences as rows
+    in log order. Raises ReplayError.
+    """
+
+    def job(requests: Iterable[RecordedRequest]) -> Iterator[Row]:
+        return _of_bucket((one for one in requests if one.first.offset >= start), RELEASE, trusted)
+
+    rows = fold_requests(runner, ref, ends, job, _SCHEMA, begin=begin).to_pylist()
+    causes = Counter[str]()
+    for row in rows:
+        if row["shard"] is None and row["why"] is not None:
+            causes[row["why"]] += row["times"]
+    found = [{name: row[name] for name in _DIFFERENCE.names} for row in rows if row["shard"] is not None]
+    found.sort(key=itemgetter("log_partition", "offset", "shard"))
+    return sum(row["times"] for row in rows if row["why"] is None), causes, found
 
 
 _DIFFERENCE = arrow_schema(Difference.__struct_fields__, recorded=pa.string(), now=pa.string(), why=pa.string())

@@ -50,7 +50,7 @@ class Granting:
 
 def listener(name: str = "CONTROLLER") -> Any:
     api: Any = Granting(name)
-    return kraft_listener(Mock(), "CONTROLLER", api, {})
+    return kraft_listener(Mock(), "CONTROLLER", api)
 
 
 def apis_of_kafkas_controller(but_not_of_brokers: bool = False) -> dict[int, tuple[str, int]]:
@@ -167,7 +167,7 @@ REQUIRED = {
 )
 def test_each_kraft_api_requires_its_cluster_operation(key: ApiKey, operation: str) -> None:
     api: Any = Denying()
-    handler = kraft_listener(Mock(), "PLAINTEXT", api, {})[key]
+    handler = kraft_listener(Mock(), "PLAINTEXT", api)[key]
     answer = asyncio.run(_answer(handler.handle(RequestContext(int(key), handler.max_version), _request(key))))
     assert (answer.error_code, api.operations) == (31, [operation])
 
@@ -175,7 +175,7 @@ def test_each_kraft_api_requires_its_cluster_operation(key: ApiKey, operation: s
 @pytest.mark.parametrize("name", ["CONTROLLER", "CLIENTS"])
 def test_envelope_is_served_only_on_the_controller_listener(name: str) -> None:
     api = Mock(advertised=Endpoint(name, "127.0.0.1", 9093))
-    assert (ApiKey.ENVELOPE in kraft_listener(Mock(), "CONTROLLER", api, {})) == (name == "CONTROLLER")
+    assert (ApiKey.ENVELOPE in kraft_listener(Mock(), "CONTROLLER", api)) == (name == "CONTROLLER")
 
 
 async def _answer(answer: Any) -> Any:
@@ -212,7 +212,7 @@ class Raising(Granting):
 @pytest.mark.parametrize(("wanted", "waited"), [(-1, -1), (20_000, 20_000), (60_000, 25_000), (2**31 - 1, 25_000)])
 def test_create_topics_timeout_is_capped_at_25_s(wanted: int, waited: int) -> None:
     api: Any = Raising()
-    handler = kraft_listener(Mock(), "CONTROLLER", api, {})[ApiKey.CREATE_TOPICS]
+    handler = kraft_listener(Mock(), "CONTROLLER", api)[ApiKey.CREATE_TOPICS]
     request = CreateTopicsRequest(topics=(CreatableTopic(name="t"), CreatableTopic(name="u")), timeout_ms=wanted)
     with pytest.raises(Submitted) as submitted:
         asyncio.run(_answer(handler.handle(RequestContext(ApiKey.CREATE_TOPICS, 7), request)))

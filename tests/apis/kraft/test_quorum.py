@@ -48,7 +48,7 @@ def listener(leads: bool, request: Any = None) -> dict[int, ApiHandler]:
     """The listener of a voter of cluster c with broker 1. `request` replaces the `request` method of its node."""
     brokers = Mock(replication=SimpleNamespace(leads=leads, registered=None), node=Mock(request=request))
     api = Mock(advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=Mock(brokers={1: object()}))
-    return kraft_listener(brokers, "C", api, {})
+    return kraft_listener(brokers, "C", api)
 
 
 OF_WHOEVER = {

@@ -11,8 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from controller.apis.kraft.features import update_features
-from controller.apis.kraft.quorum import register_controller
+from controller.apis.kraft.quorum import register_controller, update_features
 from controller.brokers.kraft import projector
 from controller.brokers.kraft.membership import controller_registration
 from controller.brokers.port import LeadLost

@@ -30,8 +30,7 @@ from events.logs.log import (
     LogOfAnotherCluster,
     LogWriteError,
 )
-from events.logs.rocksdb_database import Database, Page
-from events.logs.rocksdb_keys import pack, run_prefix
+from events.logs.rocksdb_database import Database, Page, pack, run_prefix
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import classify
 from tests.events.logs.rocksdb_folders import copied, counted, open_log, write_counted
@@ -233,7 +232,7 @@ def write(database: Database, runs: dict[str, list[range]]) -> None:
     batch = WriteBatch(raw_mode=True)
     for name, each in runs.items():
         for run in each:
-            batch.put(run_prefix(REQUEST, name) + pack(run.start), pack(run.stop - 1), database.views_handle)
+            batch.put(run_prefix(REQUEST, name) + pack(run.stop - 1), pack(run.start), database.views_handle)
     database.write(batch)
 
 
@@ -260,14 +259,10 @@ def test_runs_are_found_next_to_thousands_of_deleted_keys(database: Database, se
         for offset in chain.from_iterable(run for run in each if run.start < FORGOTTEN):
             database._views.delete(run_prefix(REQUEST, name) + pack(offset))
     kept = {name: [run for run in each if run.start >= FORGOTTEN] for name, each in runs.items()} | {"never": []}
-    for _ in range(300):
-        name, at_most = rng.choice(list(kept)), rng.randrange(FORGOTTEN, END + 10)
-        firsts = [run.start for run in kept[name] if run.start <= at_most]
-        assert database.last_run(run_prefix(REQUEST, name), FORGOTTEN, at_most) == (firsts[-1] if firsts else None)
-    for _ in range(30):
+    for _ in range(100):
         start = rng.randrange(FORGOTTEN, END)
         end = rng.randrange(start, END + 10)
-        found = [database.runs(run_prefix(REQUEST, name), FORGOTTEN, start, end, 1000) for name in kept]
+        found = [database.runs(run_prefix(REQUEST, name), start, end, 1000) for name in kept]
         wanted = [
             [range(max(run.start, start), min(run.stop, end)) for run in each if run.stop > start and run.start < end]
             for each in kept.values()

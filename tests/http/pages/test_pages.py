@@ -28,6 +28,8 @@ PAGES = (
     "/quorum",
     "/events",
     "/policies",
+    "/changes",
+    "/changes?topic=pay.*",
     "/diff",
     "/diff?from=10",
     "/explain/pay.orders",

@@ -33,11 +33,13 @@ from events.catalog import (
 from events.names import BrokerId
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
-from projections.replay.redecide import redecide
+from projections.replay.redecide import in_service, redecide
 from projections.replay.redecide.counting import CountHistory
 from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest
 from projections.replay.redecide.redecide import Difference, difference, run_redecide
 from projections.replay.runner import InProcess
+from projections.views.backtests import LogRange, Past
+from projections.views.view import AsOfView
 from tests.events import golden
 from tests.machine.audit.planted import at, changed, without
 from tests.machine.rules.test_judging import apply, create, delete, grow, ready
@@ -268,6 +270,9 @@ def test_redecide_of_an_older_release_uses_its_settings_and_reports_the_rule(tmp
     assert done.rows == [msgspec.to_builtins(one) for one in decided_again(older, THIS_RELEASE)]
     assert run_redecide(InProcess(), ref, Options(at="7")).found, "the creation is after the end"
     assert not run_redecide(InProcess(), ref, Options(at="6")).found, "no request before this offset"
+    listed = in_service.redecide(Past((LogRange(ref.text, 3, 8, len(log)),), "offset 8", AsOfView(0, None, None)))
+    assert listed.summary == f"12 requests since offset 8 decided again by release {THIS_RELEASE}: 2 otherwise"
+    assert [(one.request_id, one.partition, one.why) for one in listed.differences] == [("qb", 3, why), ("qd", 3, why)]
 
 
 def _of_release(event: Event, release: str) -> Event:

@@ -115,9 +115,7 @@ class ControllerProcess(Serving):
 
     async def start(self) -> None:
         await self.run(asyncio.ensure_future, self._start())
-        self.door = Door(
-            self.number, CONTROLLER_LISTENER, kraft_listener(self.brokers, CONTROLLER_LISTENER, self.api, {})
-        )
+        self.door = Door(self.number, CONTROLLER_LISTENER, kraft_listener(self.brokers, CONTROLLER_LISTENER, self.api))
 
     async def _start(self) -> None:
         await self.controller.start(self._settings, RELEASE)

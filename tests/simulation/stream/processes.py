@@ -154,7 +154,7 @@ class GatewayProcess(Serving):
         )
         self._follower = SimulatedFollower(self.link, self.node.offsets, self.node.take)
         self.api = StreamGateway(self.node, members, advertised=Endpoint("PLAINTEXT", data.name, 9092))
-        self.handlers = controller_listener(self.api, {})
+        self.handlers = controller_listener(self.api)
         self._tasks = [self.run(asyncio.ensure_future, each) for each in (self._follower.run(), self._announce())]
 
     async def _announce(self) -> None:

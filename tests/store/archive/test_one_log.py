@@ -25,8 +25,7 @@ from events.logs.archive import archive
 from events.logs.archive.manifest import ManifestWriter, Segment, find_manifest, segment_changes, segments_of
 from events.logs.archive.store import Folder
 from events.logs.log import Commit, Entry, LogCorrupted, read_one, shard_offsets, shard_runs
-from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_keys import RETAINED, pack
+from events.logs.rocksdb_database import RETAINED, Database, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
 from projections.queries.events import newest_of_topic

@@ -9,15 +9,13 @@ import pytest
 from confluent_kafka import KafkaError
 from msgspec.structs import replace
 
-from controller.http.writes import BrokerControl
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.errors import ErrorCode
-from controller.stream.gateway.brokers import GatewayBrokers
-from controller.stream.gateway.kafka import FollowedEvents, NotProduced, Record
+from controller.stream.gateway.kafka import FollowedEvents, Record
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, encode_announcement, node_id_of
 from controller.stream.gateway.node import GRACE_S
 from events.catalog import Endpoint
-from events.names import BrokerId, RequestId, TopicName
+from events.names import RequestId, TopicName
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.gateway.stage import SESSION_S, Rig, both, codes, in_partition
 from tests.stream.log.records import BORN_MS, create, joined
@@ -100,8 +98,6 @@ async def test_no_command_is_produced_without_own_heartbeats(rig: Rig) -> None:
     rig.put.clear()
     assert codes(await rig.request(*both())) == dict.fromkeys((in_partition(0), in_partition(1)), 41)
     assert rig.put == []
-    with pytest.raises(NotProduced):
-        rig.node.broadcast(joined(4))
     rig.on_heartbeat(rig.members.own)
     rig.members.announce()
     assert rig.node.storage_error is None
@@ -185,25 +181,3 @@ async def test_metadata_lists_broker_endpoints_and_gateways(new_rig: Rig) -> Non
 
 
 # --- simulated brokers
-
-
-@on_virtual_time
-async def test_simulated_brokers_change_in_every_partition(new_rig: Rig) -> None:
-    new_rig.begin(brokers=0)
-    brokers = GatewayBrokers(new_rig.node)
-    assert isinstance(brokers, BrokerControl)
-    assert brokers.add().broker_id == 1
-    assert brokers.add("rack-z").broker_id == 2
-    new_rig.work()
-    assert list(new_rig.gateway.cluster.live) == [1, 2]
-    assert new_rig.gateway.cluster.brokers[BrokerId(2)].rack == "rack-z"
-    brokers.stop_broker(1)
-    assert brokers.by_id[BrokerId(1)].running is False
-    new_rig.work()
-    assert list(new_rig.gateway.cluster.live) == [2]
-    brokers.start_broker(1)
-    new_rig.work()
-    assert list(new_rig.gateway.cluster.live) == [1, 2]
-    brokers.set_delay(2, 0)
-    with pytest.raises(ValueError, match="allowed: 0"):
-        brokers.set_delay(2, 5)

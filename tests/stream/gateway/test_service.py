@@ -146,16 +146,6 @@ def test_the_query_commands_read_from_a_gateway(running: Stream) -> None:
     assert "for.commands" in command("explain", "for.commands", "--http", gateway.http).stdout
 
 
-def test_a_simulated_broker_stops_and_starts_through_any_gateway(running: Stream) -> None:
-    one, other = running.gateways[:2]
-    one.stop_broker(2)
-    until("the other gateway has the change", lambda: get(other, "/v1/brokers")["live"] == [1, 3])
-    name = "while-one-is-down"
-    assert create(other.kafka, name) == {name: 0}
-    assert fetch(other.http, "/v1/simulated/brokers/2/start", method="POST")[0] == 200
-    until("the broker is live again", lambda: get(one, "/v1/brokers")["live"] == [1, 2, 3])
-
-
 def test_a_killed_gateway_is_removed_from_metadata_and_returns(running: Stream) -> None:
     doomed = running.start_gateway(folder="doomed")
     one = running.gateways[0]
@@ -213,3 +203,25 @@ def created(address: str, name: str) -> bool:
         return create(address, name, timeout_ms=5000)[name] in {0, 36}
     except ConnectionClosed:
         return False
+
+
+def test_rules_are_applied_backtested_and_decided_again_by_a_gateway(running: Stream, tmp_path: Path) -> None:
+    """Over the requests of all partitions, each by the rules that its partition recorded before it."""
+    gateway = running.gateways[0]
+    until("the gateway is ready", lambda: fetch(gateway.http, "/health/ready")[0] == 200)
+    (file := tmp_path / "rules.toml").write_text('[[rule]]\nname = "tried"\ntopics = "tried.*"\npartitions = 2\n')
+    names = [f"tried.{number}" for number in range(8)]
+    for name in names:
+        assert fetch(gateway.http, "/v1/topics", {"name": name, "num_partitions": 3})[0] == 201
+    found = command("rules", "backtest", file, "--json", "--http", gateway.http)
+    assert found.returncode == 1, found.stderr
+    view = json.loads(found.stdout)
+    listed = [each for group in view["groups"] for each in group["requests"]]
+    assert (view["refused"], view["principals"], sorted(each["topic"] for each in listed)) == (8, 1, names)
+    assert len({each["partition"] for each in listed}) > 1
+    assert command("rules", "apply", file, "--http", gateway.http).returncode == 0
+    codes = [fetch(gateway.http, "/v1/topics", {"name": f"{name}.b", "num_partitions": 3})[0] for name in names]
+    assert codes == [403] * len(names)
+    assert command("rules", "remove", "--http", gateway.http).returncode == 0
+    again = command("rules", "redecide", "--http", running.gateways[1].http)
+    assert (again.returncode, again.stdout[-14:]) == (0, ": 0 otherwise\n"), again

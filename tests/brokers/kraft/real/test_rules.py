@@ -212,3 +212,12 @@ def test_every_change_over_http_is_refused(ruled: RealCluster, method: str, path
     status, text = fetch(ruled.http, f"/v1/{path}", body, method)
     assert status >= 400, text
     assert json.loads(text)["error"] == "POLICY_VIOLATION"
+
+
+def test_a_voter_backtests_rules_and_decides_past_requests_again(ruled: RealCluster, tmp_path: Path) -> None:
+    (file := tmp_path / "rules.toml").write_text(f'[[rule]]\nname = "one"\ntopics = "{TOPIC}"\npartitions = 1\n')
+    found = command("rules", "backtest", file, "--http", ruled.http)
+    assert found.returncode == 1, found.stderr
+    assert f" {TOPIC}  rule 'one': partitions is 2, allowed is 1" in found.stdout
+    again = command("rules", "redecide", "--http", ruled.http)
+    assert (again.returncode, again.stdout[-14:]) == (0, ": 0 otherwise\n"), again

@@ -1,34 +1,40 @@
-"""`topicwright status`, `whatif`, `brokers`, `settings` and `diff`: print the health of the cluster, now or after a
-change, brokers, settings, and differences between two points in time.
+"""`topicwright status`, `whatif`, `brokers`, `settings`, `diff` and `rules`: print the health of the cluster, now or
+after a change, its brokers, settings and rules, and differences; test, backtest, apply and compare rules.
 
-Exit codes of `status` and `whatif`: 0 healthy, no topic gets worse; 1 problems; 2 error. Of `diff`: 0 no difference, 1
-differences, 2 error.
+Exit codes of `status` and `whatif`: 0 healthy, no topic gets worse; 1 problems; 2 error. Of `diff` and `rules diff`,
+`test`, `backtest` and `redecide`: 0 no difference, all examples hold; 1 otherwise; 2 error.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Iterator, Sequence
+from difflib import unified_diff
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.backend import Backend
-from controller.cli.output import Marked, Style, show
+from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
+from controller.policy.loading import checked_file, rules_text
 from projections.text.wording import many
-from projections.views.brokers import BrokersView, BrokerView
+from projections.views.backtests import BacktestView, RedecideView, RulesTestView
+from projections.views.brokers import BrokersView, BrokerView, RuleView
+from projections.views.events import EventsView, EventView, ValueView
 from projections.views.lines import mark, when, wrapped
 from projections.views.overviews import (
     ClusterDifferenceView,
     ClusterHealthView,
     DifferenceView,
     IssueView,
+    PoliciesView,
     TopicDifferenceView,
     TopicsWhatIfView,
-    ValueView,
     WhatIfView,
 )
 
@@ -74,7 +80,7 @@ def diff(options: argparse.Namespace, backend: Backend) -> int:
     found = list(common.pages(backend, DifferenceView, "/diff", **span))
     first, topics = found[0], [one for page in found for one in page.topics]
     answer = {"topics": topics, "cluster": first.cluster, "before": first.before, "after": first.after}
-    show(options, answer, lambda style: _lines(first, topics, style), lambda: (one.name for one in topics))
+    show(options, answer, lambda style: _difference_lines(first, topics, style), lambda: (one.name for one in topics))
     return NEGATIVE if topics or _is_different(first.cluster) else DONE
 
 
@@ -84,11 +90,11 @@ def _is_different(cluster: ClusterDifferenceView | None) -> bool:
     )
 
 
-def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: Style) -> Iterator[str]:
+def _difference_lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: Style) -> Iterator[str]:
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
     if topics:
         yield ""
-        header = ("TOPIC", "CHANGE", "PARTITIONS", "OTHER REPLICAS", "OTHER LEADERS", "OTHER IN SYNC", "CONFIGS")
+        header = ("TOPIC", "CHANGE", "PARTITIONS", "OTHER REPLICAS", "OTHER LEADERS", "OTHER IN SYNC", "BY", "CONFIGS")
         yield from style.table(header, map(_topic_row, topics))
     if first.cluster is not None:
         yield from _cluster_lines(first.cluster, style)
@@ -101,7 +107,8 @@ def _topic_row(one: TopicDifferenceView) -> tuple[object, ...]:
     partitions = before if before == after else f"{before} -> {after}"
     configs = ", ".join(map(_value, one.configs)) or "-"
     change = Marked(one.change, mark(one.change))
-    return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, configs
+    by = ", ".join(dict.fromkeys(each.principal for each in one.changes if each.principal)) or "-"
+    return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, by, configs
 
 
 def _value(one: ValueView) -> str:
@@ -207,3 +214,155 @@ def _setting_lines(answer: BrokersView, matching: dict[str, str], style: Style) 
     yield f"Decided by release {answer.release or '-'},{when(answer.as_of)}"
     yield ""
     yield from style.table(("SETTING", "VALUE"), sorted(matching.items()))
+
+
+# --- rules
+
+VERSIONS_PER_PAGE = 20
+"""A page is short, because each version has the whole text of its rules."""
+
+
+def show_rules(options: argparse.Namespace, backend: Backend) -> int:
+    answer = backend.get(PoliciesView, "/policies", at=options.at)
+    if options.text:
+        show_lines(options, (answer.version.text if answer.version else "").splitlines())
+        return DONE
+    view = {"version": answer.version, "rules": answer.rules, "as_of": answer.as_of}
+    return show(options, view, lambda style: _rule_lines(answer, style), lambda: (one.name for one in answer.rules))
+
+
+def _rule_lines(answer: PoliciesView, style: Style) -> Iterator[str]:
+    version = answer.version
+    if version is None:
+        yield f"No rules were applied{when(answer.as_of)}."
+        return
+    yield f"Version {version.number}, applied {version.applied_at} by {version.principal}, sha256 {version.sha256[:12]}"
+    if not answer.rules:
+        yield "It has no rules."
+        return
+    yield ""
+    yield from style.table(("RULE", "MODE", "ON", "DEFINITION"), map(_rule_row, answer.rules))
+    exceptions = [(rule.name, one) for rule in answer.rules for one in rule.exceptions]
+    if exceptions:
+        yield ""
+        rows = (
+            (name, one.applies_to, Marked(one.until, "warning" if one.is_expired else ""), one.reason)
+            for name, one in exceptions
+        )
+        yield from style.table(("RULE", "EXCEPTION", "UNTIL", "REASON"), rows)
+
+
+def _rule_row(rule: RuleView) -> tuple[object, ...]:
+    definition = ", ".join(f"{key}={value}" for key, value in rule.definition.items())
+    return rule.name, Marked(rule.mode, "good" if rule.mode == "enforce" else "warning"), ",".join(rule.on), definition
+
+
+def test_rules(options: argparse.Namespace) -> int:
+    from controller.machine.rules.reading import read_rules
+    from controller.serving.process import wall_ms
+
+    rules = read_rules(checked_file(options.file))
+    view = RulesTestView.of(rules, wall_ms())
+    for line in (*view.problems, view.summary):
+        print(harmless(line))
+    return NEGATIVE if view.problems else DONE
+
+
+def backtest_rules(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.http.rules import BacktestBody  # imports the HTTP framework
+
+    body = BacktestBody(text=checked_file(options.file), since=options.since)
+    found = backend.send("POST", "/rules/backtest", BacktestView, body=body)
+    topics = (each.topic for one in found.groups for each in one.requests)
+    show(options, found, lambda style: _effects(found, style), lambda: topics)
+    return NEGATIVE if found.groups else DONE
+
+
+def _effects(found: BacktestView, style: Style) -> Iterator[str]:
+    yield found.summary
+    for one in found.groups:
+        yield ""
+        rule = one.rule or one.was_rule
+        yield f"{one.change}: {one.count} x {one.principal} over {one.api}, {'now by' if one.rule else 'was by'} {rule}"
+        rows = ((each.offset, each.topic, each.message) for each in one.requests)
+        yield from style.table(("OFFSET", "TOPIC", "MESSAGE"), rows)
+    if found.more:
+        yield ""
+        yield "… and more"
+
+
+def redecide(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.http.rules import RedecideBody  # imports the HTTP framework
+
+    found = backend.send("POST", "/rules/redecide", RedecideView, body=RedecideBody(since=options.since))
+    show(options, found, lambda style: _differences(found, style), lambda: (one.topic for one in found.differences))
+    return NEGATIVE if found.otherwise else DONE
+
+
+def _differences(found: RedecideView, style: Style) -> Iterator[str]:
+    yield found.summary
+    if found.otherwise:
+        yield ""
+        rows = ((one.offset, one.topic, one.recorded, one.now, one.why) for one in found.differences)
+        yield from style.table(("OFFSET", "TOPIC", "RECORDED", "NOW", "BECAUSE"), rows)
+    if found.otherwise > len(found.differences):
+        yield "… and more"
+
+
+def apply_rules(options: argparse.Namespace, backend: Backend) -> int:
+    """Replace the effective rules by the rules of a file; without a file, remove all rules."""
+    from controller.http.rules import RulesAppliedView, RulesBody  # imports the HTTP framework
+
+    body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
+    before = backend.get(PoliciesView, "/policies").version
+    applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
+    state = "is effective already" if before and before.number == applied.number else "is effective"
+    line = f"version {applied.number} of the rules {state}"
+    return show(options, applied, lambda _: [line], lambda: [applied.number])
+
+
+def _versions(backend: Backend) -> Iterator[EventView]:
+    kind = {"type": "RulesApplied", "order": "newest", "limit": VERSIONS_PER_PAGE}
+    found: dict[int, EventView] = {}  # each partition of a log has its own event about a version
+    for page in common.pages(backend, EventsView, "/events", **kind):
+        for event in page.events:
+            if found.setdefault(event.fields["number"], event) is event:
+                yield event
+
+
+def list_versions(options: argparse.Namespace, backend: Backend) -> int:
+    versions = list(_versions(backend))
+    header = ("VERSION", "APPLIED", "BY", "SHA256", "OFFSET")
+    found = [(one, one.fields) for one in versions]
+    rows = [(of["number"], one.at, of["principal"], of["sha256"][:12], one.offset) for one, of in found]
+    numbers = (row[0] for row in rows)
+    return show(options, {"versions": versions}, lambda style: style.table(header, rows), lambda: numbers)
+
+
+def diff_rules(options: argparse.Namespace, backend: Backend) -> int:
+    given = [options.first] if options.second is None else [options.first, options.second]
+    sides = [_side(backend, each) for each in given]
+    if options.second is None:
+        sides.insert(1 if _is_version(options.first) else 0, _side(backend, None))
+    (old, before), (new, after) = sides
+    lines = list(unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm=""))
+    for line in lines or ["no difference."]:
+        print(harmless(line))
+    return NEGATIVE if lines else DONE
+
+
+def _is_version(given: str) -> bool:
+    return re.fullmatch("[0-9]{1,18}", given) is not None
+
+
+def _side(backend: Backend, given: str | None) -> tuple[str, str]:
+    """The name and text of one side; None means the effective rules."""
+    if given is None:
+        version = backend.get(PoliciesView, "/policies").version
+        return ("no rules", "") if version is None else (f"version {version.number}", version.text)
+    if _is_version(given):
+        for event in _versions(backend):
+            if event.fields["number"] == int(given):
+                return f"version {given}", event.fields["text"]
+        raise common.Misuse(f"there is no version {given}; `topicwright rules history` lists them")
+    return given, rules_text(Path(given))

@@ -1,0 +1,69 @@
+"""Changes for `/v1/changes`, and for the differences between two points in time: who changed what, in which request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from events import access, catalog
+from events.catalog import Recorded
+from events.codec import decode_event
+from events.logs.log import read_one
+from projections.queries.events import EventFilter, Listing, Window, next_cursor, starts
+from projections.queries.query import Queries, Query
+from projections.text.names import is_pattern
+from projections.views.events import ChangesView, ChangeView, change_view
+
+CHANGES = tuple(
+    kind.__name__
+    for kind in (
+        catalog.TopicCreated,
+        catalog.PartitionsAdded,
+        catalog.TopicConfigsChanged,
+        catalog.TopicDeleted,
+        catalog.TopicDiscovered,
+        catalog.TopicVanished,
+        catalog.ResourceConfigsChanged,
+        catalog.FeaturesChanged,
+        catalog.SettingsChanged,
+        catalog.RulesApplied,
+        access.AclsCreated,
+        access.AclsDeleted,
+        access.QuotasChanged,
+        access.ScramCredentialSet,
+        access.ScramCredentialRemoved,
+    )
+)
+"""The types of events that somebody caused. Changes of brokers, leaders and ISRs are not among them."""
+AFTER_CHANGE = 3
+"""The rules that a change breaks are in one of so many events after it, in the same decision."""
+
+
+def changes_page(query: Queries, window: Window, topic: str | None = None, principal: str | None = None) -> ChangesView:
+    """A page of changes, the newest first. `topic` and `principal` may be patterns. Raises InvalidPointInTime,
+    BadPlace."""
+    end, until = window.ends(query)
+    name, pattern = (None, topic) if is_pattern(topic) else (topic, None)
+    which = EventFilter(name, None, CHANGES, pattern, principal)
+    page = Listing(query.parts, which).newest(until, window.limit, starts(query, window.since))
+    parts = {part.partition: part for part in query.parts}
+    views = tuple(_change(parts[partition], record) for partition, record in page.events)
+    return ChangesView(views, next_cursor(page.next_place), query.as_of(end))
+
+
+def newest_changes(part: Query, name: str, start: int, end: int, limit: int) -> tuple[ChangeView, ...]:
+    """The newest changes of a topic between two offsets."""
+    page = Listing((part,), EventFilter(name, types=CHANGES)).newest((end,), limit, (start,))
+    return tuple(_change(part, record) for _, record in page.events)
+
+
+def _change(part: Query, record: Recorded) -> ChangeView:
+    after = range(record.offset + 1, min(record.offset + 1 + AFTER_CHANGE, part.end()))
+    event: Any = record.event
+    for offset in after if getattr(event, "topic", None) else ():
+        observed = decode_event(offset, read_one(part.log, offset)).event
+        if isinstance(observed, catalog.RulesObserved) and (observed.request_id, observed.topic) == (
+            getattr(event, "request_id", ""),
+            event.topic,
+        ):
+            return change_view(record, observed, part.partition)
+    return change_view(record, None, part.partition)
