@@ -161,11 +161,11 @@ async def fetch(url: str, form: dict[str, str] | None = None, login: tuple[str, 
     if parts.scheme == "file":
         return await asyncio.to_thread(_read, Path(url2pathname(parts.path)))
     plain = {"accept": "application/json", "accept-encoding": "identity"}
-    auth = None if login is None else aiohttp.BasicAuth(*login)
+    plain |= {} if login is None else {"authorization": aiohttp.encode_basic_auth(*login)}
     limit = aiohttp.ClientTimeout(total=FETCH_S)
     async with (
         aiohttp.ClientSession(auto_decompress=False, headers=plain, timeout=limit) as session,
-        session.request("GET" if form is None else "POST", url, data=form, auth=auth, allow_redirects=False) as answer,
+        session.request("GET" if form is None else "POST", url, data=form, allow_redirects=False) as answer,
     ):
         if answer.status != 200:
             place = answer.headers.get("location")

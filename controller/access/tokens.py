@@ -17,11 +17,13 @@ from copy import copy
 from functools import partial
 from typing import Any, Final
 
+import aiohttp
 import jwt
 import msgspec
 
-from controller.access.jwks import Jwks, Key
+from controller.access.jwks import Jwks, JwksError, Key, fetch
 from controller.access.login_threads import FairThreadPool, network_of
+from controller.kafka.connections import SESSION_USED, ClusterUnreachable
 from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed, Bearer
 
 NAME_MAX: Final = 255
@@ -129,3 +131,28 @@ def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:
         raise AuthenticationFailed(why, user=user)
     roles = frozenset(rules.roles[each] for each in listed if each in rules.roles)
     return Bearer(user.strip(), float(min(int(claims["exp"]), _FAR_S)), roles)
+
+
+class _TokenAnswer(msgspec.Struct, frozen=True):
+    access_token: str
+    expires_in: float = 0
+
+
+class ClientToken:
+    """Gets tokens for this process from a provider, by librdkafka's properties for `sasl.oauthbearer.method=oidc`."""
+
+    def __init__(self, properties: Mapping[str, str], now: Callable[[], float]) -> None:
+        of = {key.removeprefix("sasl.oauthbearer."): value for key, value in properties.items()}
+        self._url, self._login = of["token.endpoint.url"], (of["client.id"], of["client.secret"])
+        self._form = {"grant_type": "client_credentials", "scope": of.get("scope", "")}
+        self._now, self._until_s, self._token = now, 0.0, ""
+
+    async def __call__(self) -> str:
+        """A token, for most of its lifetime the same one. Raises ClusterUnreachable."""
+        if self._now() >= self._until_s:
+            try:
+                answer = msgspec.json.decode(await fetch(self._url, self._form, self._login), type=_TokenAnswer)
+            except (JwksError, OSError, TimeoutError, ValueError, aiohttp.ClientError) as failed:
+                raise ClusterUnreachable(f"no token from {self._url}: {failed or type(failed).__name__}") from None
+            self._token, self._until_s = answer.access_token, self._now() + answer.expires_in * SESSION_USED
+        return self._token

@@ -22,12 +22,18 @@ import msgspec
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.messages import ApiKey, Message, access
-from controller.kafka.sasl import Exchange, ScramFailed, bearer_message, prove_password
+from controller.kafka.sasl import OAUTHBEARER, Exchange, ScramFailed, bearer_message, prove_password
 from events.errors import UserError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The security protocols, in the order of Kafka's numbers (SecurityProtocol)."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OIDC_KEYS = tuple(f"sasl.oauthbearer.{key}" for key in ("client.id", "client.secret", "token.endpoint.url"))
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(MECHANISMS, ("sasl.username", "sasl.password")),
+    OAUTHBEARER: OIDC_KEYS,
+}
+"""The properties that a login at a cluster needs, by mechanism."""
 
 
 class BadCredentials(Exception):
@@ -90,11 +96,13 @@ def security_of(properties: Mapping[str, str]) -> Security:
     if not protocol.startswith("sasl"):
         return Security(properties, tls)
     mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
-    if mechanism not in MECHANISMS:
-        raise BadCredentials(f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(MECHANISMS)}")
-    for key in ("sasl.username", "sasl.password"):
+    if mechanism not in NEEDED:
+        raise BadCredentials(f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(NEEDED)}")
+    for key in NEEDED[mechanism]:
         if not properties.get(key):
             raise BadCredentials(f"{key} is missing; {mechanism} needs it")
+    if mechanism == OAUTHBEARER and properties.get("sasl.oauthbearer.method") != "oidc":
+        raise BadCredentials("sasl.oauthbearer.method must be oidc for OAUTHBEARER")
     return Security(properties, tls, mechanism)
 
 
@@ -106,6 +114,8 @@ CLIENT_ID = "topicwright"
 CONNECT_S = 5.0  # an unreachable host never answers: after this time the next address is tried
 RESPONSE_S = 15.0
 """Response timeout for Topicwright's own requests."""
+SESSION_USED = 0.8
+"""The share of a session's lifetime in which an idle connection is used again."""
 IDLE_MAX = 8
 """Idle connections per broker."""
 CORRELATION_ID = 1
@@ -131,6 +141,7 @@ class BrokerConnection:
         self._writer = writer
         self.session_ms = 0
         """The lifetime of the login (KIP-368); 0 without an end."""
+        self._ends_s: float | None = None
 
     @classmethod
     async def open(
@@ -176,8 +187,9 @@ class BrokerConnection:
 
     @property
     def is_open(self) -> bool:
-        """True until the broker closes the connection."""
-        return not self._writer.is_closing() and not self._reader.at_eof()
+        """True until the broker closes the connection, or its session ends soon."""
+        is_valid = self._ends_s is None or asyncio.get_running_loop().time() < self._ends_s
+        return is_valid and not self._writer.is_closing() and not self._reader.at_eof()
 
     async def call(self, api_key: int, version: int, request: Message, answer: type[M]) -> M:
         """Send a message and return the response. Raises ClusterUnreachable."""
@@ -211,6 +223,8 @@ class BrokerConnection:
             why = answer.error_message or f"error {answer.error_code}"
             raise NotAuthenticated(f"{host}:{port} rejects the credentials: {why}")
         self.session_ms = answer.session_lifetime_ms
+        if self.session_ms:
+            self._ends_s = asyncio.get_running_loop().time() + self.session_ms / 1000 * SESSION_USED
         return answer.auth_bytes
 
 
