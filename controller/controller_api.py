@@ -18,7 +18,7 @@ import msgspec
 
 from controller.access.authorizer import OPERATION_CODES, Authorizer, Operation, Requester, ResourceType
 from controller.access.refusals import RefusalRecords, Stamps
-from controller.machine.access.permissions import CLUSTER_NAME
+from controller.machine.access.requests import CLUSTER_NAME
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import ClientCommand, TopicCommand
 from controller.machine.decision import Answer, Detail

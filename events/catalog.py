@@ -15,47 +15,10 @@ from __future__ import annotations
 from typing import get_args
 
 from events import access
-from events.catalog_cluster import (
-    BROKER_EVENTS,
-    BrokerFenced,
-    BrokerLeaving,
-    BrokerRegistered,
-    BrokerUnfenced,
-    BrokerUnregistered,
-    FeaturesChanged,
-    HeadSigned,
-    HistorySkipped,
-    LogDirsChanged,
-    MetadataAdopted,
-    MetadataHandedBack,
-    ProducerIdsAllocated,
-    QuorumEpochBegun,
-    ResourceConfigsChanged,
-    RulesApplied,
-    SettingsChanged,
-)
+from events.catalog_cluster import *
 from events.errors import shortened
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
-from events.values import (
-    Assignment,
-    BrokerDetails,
-    ConfigOp,
-    Configs,
-    Endpoint,
-    Fact,
-    FilledDefault,
-    GroupCounts,
-    Observation,
-    Outcome,
-    Partition,
-    ReplicaMetadata,
-    RequestedChange,
-    RequestedConfigs,
-    RequestedDeletion,
-    RequestedPartitions,
-    SupportedFeature,
-    Verdict,
-)
+from events.values import *
 
 MESSAGE_CHARS_MAX = 4096
 """Limit for the messages of policies and rules: before CreateTopics v5 a string has at most 32,767 bytes, and a

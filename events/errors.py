@@ -1,5 +1,8 @@
 """The base class of the errors whose message `topicwright` prints to the user of a command, and the truncation of texts
-that messages quote."""
+that messages and events quote."""
+
+CLIENT_TEXT_MAX = 256
+"""Characters of client ids, principals and addresses in counted refusals; longer than any legitimate one."""
 
 
 class UserError(Exception):

@@ -13,8 +13,8 @@ different notations of an address are equal;
 - a role of the client's token (`ROLES`) allows its operations on all resources;
 - a resource without ACLs is closed, or open with `allow.everyone.if.no.acl.found`.
 
-A check takes a few microseconds for any number of ACLs: it looks up the patterns, and in a pattern with many ACLs the
-ACLs of the principal.
+A check takes a few microseconds for any number of ACLs: it looks up the patterns, and in each the ACLs of the
+principal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final, Literal, Protocol, get_args
 
 from controller.kafka.session import normal_host
 from controller.machine.access import acls as codes
-from controller.machine.access.acls import Acls, Entries, Pattern, in_range, is_range
+from controller.machine.access.acls import Acls, in_range, is_range
 from events.access import Acl
 
 Operation = Literal[
@@ -65,8 +65,6 @@ _ALLOWED_BY: Final = {operation: frozenset({codes.ALL, operation}) for operation
     codes.DESCRIBE_CONFIGS: frozenset({codes.ALL, codes.DESCRIBE_CONFIGS, codes.ALTER_CONFIGS}),
 }
 """For each requested operation, the operations of ACLs that allow the requested one."""
-_SCAN_MAX: Final = 16
-"""Up to this many ACLs of a pattern are scanned; more are indexed by principal."""
 
 
 class Requester(Protocol):
@@ -102,10 +100,6 @@ class StandardAuthorizer:
         self._acls = acls
         self._super_users = frozenset(super_users)
         self._open_without_acl = allow_everyone_if_no_acl_found
-        self._by_principal: dict[Pattern, tuple[Entries, dict[str, list[Acl]]]] = {}
-        """For each pattern with many ACLs: the ACLs by principal."""
-        self._indexed = Acls()
-        """The ACLs that `_by_principal` indexes."""
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         principal = requester.principal
@@ -113,9 +107,9 @@ class StandardAuthorizer:
             return True
         code, host = OPERATION_CODES[operation], normal_host(requester.host)
         is_allowed, has_acls = _may_by_role(requester, operation, resource_type), False
-        for pattern, entries in self._current().covering(_RESOURCE_CODES[resource_type], name):
+        for entries in self._acls().covering(_RESOURCE_CODES[resource_type], name):
             has_acls = True
-            for acl in self._acls_of(principal, pattern, entries):
+            for acl in (*entries.get(principal, ()), *entries.get(_EVERYBODY, ())):
                 if not _is_from(host, acl):
                     continue
                 if acl.permission == codes.DENY:
@@ -133,32 +127,11 @@ class StandardAuthorizer:
             return True
         allowed_by, host = _ALLOWED_BY[OPERATION_CODES[operation]], normal_host(requester.host)
         return any(
-            acl.permission == codes.ALLOW
-            and acl.principal in (requester.principal, _EVERYBODY)
-            and acl.operation in allowed_by
-            and _is_from(host, acl)
+            acl.permission == codes.ALLOW and acl.operation in allowed_by and _is_from(host, acl)
             for pattern, entries in self._acls().by_pattern.items()
             if pattern[0] == _RESOURCE_CODES[resource_type]
-            for acl in entries
+            for acl in (*entries.get(requester.principal, ()), *entries.get(_EVERYBODY, ()))
         )
-
-    def _current(self) -> Acls:
-        """Returns the current ACLs, and drops index entries of changed patterns."""
-        acls = self._acls()
-        if acls is not self._indexed:
-            self._indexed, now = acls, acls.by_pattern
-            known_patterns = list(self._by_principal.items())  # at once: other threads add to it
-            self._by_principal = {pattern: known for pattern, known in known_patterns if now.get(pattern) is known[0]}
-        return acls
-
-    def _acls_of(self, principal: str, pattern: Pattern, entries: Entries) -> Iterable[Acl]:
-        if len(entries) <= _SCAN_MAX:
-            return [acl for acl in entries if acl.principal in (principal, _EVERYBODY)]
-        known = self._by_principal.get(pattern)
-        if known is None or known[0] is not entries:  # another thread may use older ACLs
-            known = self._by_principal[pattern] = entries, _by_principal(entries)
-        found = known[1].get(principal, [])
-        return found if principal == _EVERYBODY else found + known[1].get(_EVERYBODY, [])
 
 
 def _may_by_role(requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
@@ -170,10 +143,3 @@ def _is_from(host: str, acl: Acl) -> bool:
     if acl.host in ("*", host):
         return True
     return in_range(host, acl.host) if is_range(acl.host) else normal_host(acl.host) == host
-
-
-def _by_principal(entries: Entries) -> dict[str, list[Acl]]:
-    found: dict[str, list[Acl]] = {}
-    for acl in entries:
-        found.setdefault(acl.principal, []).append(acl)
-    return found

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from controller.machine.access.quotas import CLIENT_ID, MUTATION_RATE, USER
+from controller.machine.access.requests import CLIENT_ID, MUTATION_RATE, USER
 from controller.machine.commands.commands import TopicCommand
 from events.access import QuotaEntity
 

@@ -5,12 +5,11 @@ creations (which clients retry endlessly), are recorded in full the first time. 
 interval are counted, and recorded as one `RequestsRefused` at its end. The number of different refusals of a principal
 is limited too; the rest are counted together, with the resource `(others)`.
 
-Refusals by rules, policies and quotas are recorded in full, because the requester may look them up. If a principal has
-very many of them through one API in an interval, the rest are counted as well.
-
-Recorded refusals are truncated (`controller.machine.truncation`). The recorded refusals of one principal through one
-API in an interval take at most `RECORDED_BYTES_MAX`; the rest are counted. So a principal without permissions adds a
-few hundred events for each API and interval, and a limited number of bytes.
+Refusals by rules, policies and quotas are recorded in full, because the requester may look them up. But a refusal whose
+events are larger than `EVENTS_BYTES_MAX` is counted, because its request was not a serious one. The recorded refusals
+of one principal through one API in an interval take at most `RECORDED_BYTES_MAX`; the rest are counted. So a principal
+without permissions adds a few hundred events for each API and interval, and a limited number of bytes. The texts of
+counted refusals are truncated.
 
 A denied request counts as refused by the authorizer even if another rule answers it: Kafka checks duplicate names
 before permissions.
@@ -30,20 +29,28 @@ from msgspec.structs import asdict
 
 from controller.access.authorizer import Requester
 from controller.machine.commands.access import RecordRefusals
-from controller.machine.commands.commands import AUTO_CREATION, TopicCommand
+from controller.machine.commands.commands import (
+    AUTO_CREATION,
+    AlterResourceConfigs,
+    AlterTopicConfigs,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    TopicCommand,
+)
 from controller.machine.decision import Decision
 from controller.machine.errors import Rejection
-from controller.machine.truncation import truncated, truncated_if_any
 from events.access import RequestsRefused
+from events.errors import CLIENT_TEXT_MAX, shortened
 from events.names import RequestId
 
 INTERVAL_S: Final = 60.0  # counts are recorded once a minute, however many refusals there are
 KINDS_MAX: Final = 50
 """Different refusals of one principal through one API in an interval."""
-RECORDED_MAX: Final = 1000
-"""Refusals by rules, policies and quotas of one principal through one API that an interval records in full."""
 KINDS_ALTOGETHER_MAX: Final = 10_000
 """Different refusals of all principals; above this number the refusals of all principals are counted together."""
+EVENTS_BYTES_MAX: Final = 1 << 15
+"""Bytes of the events of a refusal that is recorded in full. The largest serious request takes a few kilobytes."""
 RECORDED_BYTES_MAX: Final = 1 << 20
 """Bytes of events for refusals of one principal through one API that an interval records in full."""
 OTHERS: Final = "(others)"
@@ -95,7 +102,6 @@ class RefusalRecords:
         self._submit_internal = submit_internal
         self._kinds: dict[_RefusalKey, _Count] = {}
         self._distinct: Counter[_Group] = Counter()
-        self._recorded: Counter[_Group] = Counter()
         self._bytes: Counter[_Group] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -103,7 +109,7 @@ class RefusalRecords:
     @property
     def is_idle(self) -> bool:
         """True if nothing is counted."""
-        return not (self._kinds or self._recorded or self._bytes)
+        return not (self._kinds or self._bytes)
 
     def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
         """True if the events of a refused command must be recorded; if not, the refusal is counted."""
@@ -114,14 +120,13 @@ class RefusalRecords:
         resource = f"Topic:{command.topic}"
         kind = _refusal_key(command, operation, resource, rejection.rule, int(rejection.code))
         group, size = _group(kind), len(_encode(decision.events))
-        is_full = not decision.events or self._bytes[group] + size > RECORDED_BYTES_MAX
+        is_large = size > EVENTS_BYTES_MAX or self._bytes[group] + size > RECORDED_BYTES_MAX
         is_only_once = rejection.rule == AUTHORIZER or command.denied or command.api == AUTO_CREATION
-        if is_full or (not is_only_once and self._recorded[group] >= RECORDED_MAX):
+        if not decision.events or is_large:
             self._count(kind, command.client_id, "")
             return False
         if is_only_once and not self._is_first(kind, command.client_id, ""):
             return False
-        self._recorded[group] += not is_only_once
         self._bytes[group] += size
         return True
 
@@ -132,8 +137,7 @@ class RefusalRecords:
         self._schedule()
         kind = _refusal_key(requester, operation, resource, rule, code)
         if self._is_first(kind, requester.client_id, requester.host):
-            first = _Count(1, self._stamps.now_ms(), truncated_if_any(requester.client_id), truncated(requester.host))
-            self._record((_event(kind, first),))
+            self._record((_event(kind, self._counted(1, requester.client_id, requester.host)),))
 
     def stop(self) -> None:
         """Records all counts and stops."""
@@ -166,7 +170,6 @@ class RefusalRecords:
         counted = {kind: count for kind, count in self._kinds.items() if count.count}
         self._kinds = {kind: _Count() for kind in counted}
         self._distinct = Counter(_group(kind) for kind in counted)
-        self._recorded.clear()
         self._bytes.clear()
         return tuple(_event(kind, count) for kind, count in counted.items())
 
@@ -183,14 +186,12 @@ class RefusalRecords:
         if kind not in self._kinds:
             kind = kind if self._has_room(kind) else self._common(kind)
             self._distinct[_group(kind)] += kind not in self._kinds
-        count = self._kinds.setdefault(kind, _Count())
-        if not count.count:
-            count.since_ms, count.client_id, count.host = (
-                self._stamps.now_ms(),
-                truncated_if_any(client_id),
-                truncated(host),
-            )
-        count.count += 1
+        if not self._kinds.setdefault(kind, _Count()).count:
+            self._kinds[kind] = self._counted(0, client_id, host)
+        self._kinds[kind].count += 1
+
+    def _counted(self, count: int, client_id: str | None, host: str) -> _Count:
+        return _Count(count, self._stamps.now_ms(), client_id and _truncated(client_id), _truncated(host))
 
     def _has_room(self, kind: _RefusalKey) -> bool:
         return len(self._kinds) < KINDS_ALTOGETHER_MAX and self._distinct[_group(kind)] < KINDS_MAX
@@ -201,30 +202,29 @@ class RefusalRecords:
 
 
 def _refusal_key(by: TopicCommand | Requester, operation: str, resource: str, rule: str, code: int) -> _RefusalKey:
-    return _RefusalKey(truncated(by.principal), by.api, operation, truncated(resource), rule, code)
+    return _RefusalKey(_truncated(by.principal), by.api, operation, _truncated(resource), rule, code)
+
+
+def _truncated(text: str) -> str:
+    return shortened(text, CLIENT_TEXT_MAX)
 
 
 def _group(kind: _RefusalKey) -> _Group:
     return kind.principal, kind.api
 
 
-_OPERATIONS: Final = {
-    "CreateTopics": "Create",
-    "Metadata": "Create",
-    "CreatePartitions": "Alter",
-    "DeleteTopics": "Delete",
-    "AlterConfigs": "AlterConfigs",
-    "IncrementalAlterConfigs": "AlterConfigs",
+_OPERATIONS: Final[dict[type, str]] = {
+    CreateTopic: "Create",
+    CreatePartitions: "Alter",
+    DeleteTopic: "Delete",
+    AlterTopicConfigs: "AlterConfigs",
+    AlterResourceConfigs: "AlterConfigs",
 }
 
 
 def _operation(command: TopicCommand, rejection: Rejection) -> str:
-    """The denied operation. The API `HTTP` has several operations, so there the type of the command decides."""
-    if rejection.rule != AUTHORIZER and not command.denied:
-        return ""
-    return _OPERATIONS.get(command.api) or {"CreateTopic": "Create", "DeleteTopic": "Delete"}.get(
-        type(command).__name__, ""
-    )
+    is_denied = rejection.rule == AUTHORIZER or command.denied
+    return _OPERATIONS.get(type(command), "") if is_denied else ""
 
 
 def _event(kind: _RefusalKey, count: _Count) -> RequestsRefused:

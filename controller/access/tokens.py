@@ -6,25 +6,38 @@ possible, so neither `alg: none` nor a public key as an HMAC secret passes.
 
 Signatures are checked in the threads of `login_threads`, and valid tokens are cached until they expire or the keys
 change. Non-goals: opaque tokens (introspection), encrypted tokens.
+
+The keys are a JSON Web Key Set (RFC 7517) from a URL or a file. One task fetches them: at the start, every `refresh_s`
+seconds, and when a token names an unknown key. A login with an unknown key waits for the next fetch, so no login fails
+when the provider rotates its keys. The back-off between two fetches doubles while they fail or bring nothing new, so
+tokens with invented key ids cannot cause more fetches.
+
+A failed fetch changes nothing. It fails if the answer is late, too long, a redirect, or has no usable key. A key that
+is missing in the newest set is no longer accepted. Symmetric and private keys are ignored.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import aiohttp
 import jwt
 import msgspec
+import structlog
 
-from controller.access.jwks import Jwks, JwksError, Key, fetch
 from controller.access.login_threads import FairThreadPool, network_of
 from controller.kafka.connections import SESSION_USED, ClusterUnreachable
 from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed, Bearer
+from events.logs.log import read_bytes
 
 NAME_MAX: Final = 255
 THREADS: Final = 1  # a signature takes about 0.1 ms
@@ -131,6 +144,194 @@ def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:
         raise AuthenticationFailed(why, user=user)
     roles = frozenset(rules.roles[each] for each in listed if each in rules.roles)
     return Bearer(user.strip(), float(min(int(claims["exp"]), _FAR_S)), roles)
+
+
+# The keys of the provider.
+
+FETCH_S: Final = 10.0
+"""Time limit of a fetch."""
+MISSING_S: Final = 10.0
+"""For how long a key id that the provider did not have is refused without another fetch."""
+MISSING_MAX: Final = 1000
+WOKEN_AT_ONCE: Final = 20
+"""How many waiting logins continue in one iteration of the event loop after a fetch."""
+BYTES_MAX: Final = 256 * 1024
+KEYS_MAX: Final = 100
+_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+ALGORITHMS: Final[dict[tuple[str, str | None], tuple[str, ...]]] = {
+    ("RSA", None): _RSA,
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("EC", "P-521"): ("ES512",),
+    ("OKP", "Ed25519"): ("EdDSA",),
+}
+"""The algorithms that a key may verify, by its type and curve."""
+
+_logger = structlog.get_logger("topicwright")
+
+
+class JwksError(Exception):
+    """The key set cannot be fetched or has no usable key."""
+
+
+class _Jwk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The members of a key that this module reads. All others are ignored, among them those of private keys."""
+
+    kty: str
+    kid: str | None = None
+    use: str | None = None
+    alg: str | None = None
+    crv: str | None = None
+    n: str | None = None
+    e: str | None = None
+    x: str | None = None
+    y: str | None = None
+
+
+class _JwkSet(msgspec.Struct):
+    keys: list[msgspec.Raw]
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A public key, the algorithms that it may verify, and its id, if it has one."""
+
+    public: Any
+    algorithms: tuple[str, ...]
+    kid: str | None
+
+
+class Jwks:
+    """The newest keys of a provider; `start` begins to fetch them from `url` (http, https or file)."""
+
+    def __init__(self, url: str, *, refresh_s: float, backoff_s: float, backoff_max_s: float) -> None:
+        self._url, self._refresh_s, self._backoff_s, self._backoff_max_s = url, refresh_s, backoff_s, backoff_max_s
+        self.keys: tuple[Key, ...] = ()
+        """Replaced when the provider's keys change."""
+        self._missing: dict[str | None, float] = {}
+        """Key ids that the provider did not have, and until when they are refused."""
+        self._wanted = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        """Logins that wait for the end of a fetch."""
+        self._fetching = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep_fresh())
+
+    def refresh(self) -> None:
+        """Fetches the keys again as soon as the back-off allows it."""
+        self._wanted.set()
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def key(self, kid: str | None, algorithm: str) -> Key | None:
+        """Returns the key for a token, after a fetch if it is unknown. None if the provider does not have it."""
+        now = asyncio.get_running_loop().time
+        found = self._known(kid, algorithm)
+        if found is not None or self._missing.get(kid, 0) > now():
+            return found
+        for _ in range(1 + self._fetching):  # the current fetch may have begun before the provider had the key
+            self._wanted.set()
+            fetched = asyncio.get_running_loop().create_future()
+            self._waiting.append(fetched)
+            await fetched  # not with a timeout, which needs a task; each fetch has one
+            found = self._known(kid, algorithm)
+            if found is not None:
+                return found
+        if len(self._missing) >= MISSING_MAX:
+            self._missing.clear()
+        self._missing[kid] = now() + MISSING_S
+        return None
+
+    def _known(self, kid: str | None, algorithm: str) -> Key | None:
+        return next((key for key in self.keys if kid in (None, key.kid) and algorithm in key.algorithms), None)
+
+    async def _keep_fresh(self) -> None:
+        backoff_s, failure = self._backoff_s, ""
+        while True:
+            before, was, self._fetching = self.keys, failure, True
+            try:
+                keys = await asyncio.to_thread(parsed, await fetch(self._url))
+                if [(key.kid, key.public) for key in keys] != [(key.kid, key.public) for key in before]:
+                    self.keys = keys
+                    self._missing.clear()
+                    _logger.info("jwks_changed", url=self._url, keys=len(keys))
+                failure = ""
+            except Exception as error:  # also an unexpected one must not end this task
+                failure = str(error) or type(error).__name__
+                if failure != was:
+                    _logger.error("jwks_failed", url=self._url, why=failure, keys=len(before))
+            changed = self.keys is not before
+            backoff_s = self._backoff_s if changed else min(2 * backoff_s, self._backoff_max_s)
+            ended, self._waiting = self._waiting, []
+            self._fetching = False
+            self._wanted.clear()
+            for number, fetched in enumerate(ended, start=1):
+                if not fetched.done():  # else its client is gone
+                    fetched.set_result(None)
+                if number % WOKEN_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(backoff_s)
+            if not failure:
+                try:
+                    await asyncio.wait_for(self._wanted.wait(), self._refresh_s)
+                except TimeoutError:
+                    backoff_s = self._backoff_s
+
+
+async def fetch(url: str, form: dict[str, str] | None = None, login: tuple[str, str] | None = None) -> bytes:
+    """Returns the document at `url`, or the answer to `form`, which is sent with `login` (name and password). Raises
+    JwksError, OSError or TimeoutError."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return await asyncio.to_thread(read_bytes, Path(url2pathname(parts.path)), BYTES_MAX)
+    plain = {"accept": "application/json", "accept-encoding": "identity"}
+    plain |= {} if login is None else {"authorization": aiohttp.encode_basic_auth(*login)}
+    limit = aiohttp.ClientTimeout(total=FETCH_S)
+    async with (
+        aiohttp.ClientSession(auto_decompress=False, headers=plain, timeout=limit) as session,
+        session.request("GET" if form is None else "POST", url, data=form, allow_redirects=False) as answer,
+    ):
+        if answer.status != 200:
+            place = answer.headers.get("location")
+            raise JwksError(
+                f"status {answer.status}, expected 200" + (f"; redirects to {place[:200]}" if place else "")
+            )
+        body = bytearray()
+        async for part in answer.content.iter_any():
+            body += part
+            if len(body) > BYTES_MAX:
+                raise JwksError(f"more than {BYTES_MAX} bytes")
+        return bytes(body)
+
+
+def parsed(document: bytes) -> tuple[Key, ...]:
+    """Returns the keys of a set that can verify signatures. Raises JwksError if there are none."""
+    try:
+        rows = msgspec.json.decode(document, type=_JwkSet).keys
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise JwksError(f"not a JSON Web Key Set: {error}") from None
+    if len(rows) > KEYS_MAX:
+        raise JwksError(f"{len(rows)} keys; at most {KEYS_MAX} are allowed")
+    keys = tuple(key for key in map(_jwk, rows) if key is not None)
+    if not keys:
+        kinds = ", ".join(sorted({"-".join(filter(None, kind)) for kind in ALGORITHMS}))
+        raise JwksError(f"no key for signatures among {len(rows)}; supported: {kinds}")
+    return keys
+
+
+def _jwk(row: msgspec.Raw) -> Key | None:
+    try:
+        jwk = msgspec.json.decode(row, type=_Jwk)
+        allowed = ALGORITHMS.get((jwk.kty, jwk.crv), ())
+        algorithms = tuple(each for each in allowed if jwk.alg in (None, each))
+        if not algorithms or jwk.use not in (None, "sig"):
+            return None
+        return Key(jwt.PyJWK(msgspec.to_builtins(jwk), algorithms[0]).key, algorithms, jwk.kid)
+    except (msgspec.DecodeError, jwt.PyJWTError, ValueError, RecursionError):
+        return None
 
 
 class _TokenAnswer(msgspec.Struct, frozen=True):

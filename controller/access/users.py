@@ -39,7 +39,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from controller.access.login_threads import FairThreadPool, network_of
 from controller.kafka.sasl import DIGESTS, ITERATIONS, AuthenticationFailed, Bearer, Logins, keys_of, salted_password
-from controller.machine.access.credentials import ITERATIONS_MAX
+from controller.machine.access.requests import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
 from events.errors import UserError
 from events.files import replacing

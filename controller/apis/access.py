@@ -24,22 +24,18 @@ from controller.kafka.messages import access
 from controller.kafka.sasl import keys_of
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import ALLOW, PREFIXED, Pattern, pattern_of
-from controller.machine.access.credentials import MECHANISMS
-from controller.machine.access.permissions import OPERATIONS
-from controller.machine.access.quotas import CLIENT_ID, IP, USER, canonical_entity
+from controller.machine.access.requests import CLIENT_ID, IP, MECHANISMS, OPERATIONS, USER, canonical_entity
 from controller.machine.commands.access import (
     AclFilter,
     AlterClientQuotas,
-    AlterUserScramCredentials,
     CreateAcls,
     DeleteAcls,
     QuotaAlteration,
-    ScramRemoval,
-    ScramUpsert,
 )
+from controller.machine.commands.commands import AlterUserScramCredentials, ScramChange
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.state import Cluster
+from controller.machine.state import Cluster, ScramCredential
 from events.access import Acl, QuotaEntity
 
 DISABLED: Final = Detail(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
@@ -293,22 +289,18 @@ async def _alter_credentials(
     api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest, users: frozenset[str]
 ) -> dict[str, Detail]:
     """Submit one command with the changes of these users. Returns the result of each user."""
-    removals = [one for one in request.deletions if one.name in users]
-    upserts = [one for one in request.upsertions if one.name in users]
-    command = AlterUserScramCredentials(
-        **origin_of(api, context),
-        removals=tuple(ScramRemoval(each.name, each.mechanism) for each in removals),
-        upserts=tuple(map(_upsert, upserts)),
-    )
-    names = [*(one.name for one in removals), *(one.name for one in upserts)]
-    return dict(zip(names, await api.submit_cluster(command, len(names)), strict=True))
+    changes = [ScramChange(one.name, one.mechanism) for one in request.deletions if one.name in users]
+    changes += [_upsert(one) for one in request.upsertions if one.name in users]
+    command = AlterUserScramCredentials(**origin_of(api, context), changes=tuple(changes))
+    details = await api.submit_cluster(command, len(changes))
+    return dict(zip((one.user for one in changes), details, strict=True))
 
 
-def _upsert(requested: access.ScramCredentialUpsertion) -> ScramUpsert:
+def _upsert(requested: access.ScramCredentialUpsertion) -> ScramChange:
     mechanism = MECHANISMS.get(requested.mechanism)
-    stored_key, server_key = (b"", b"") if mechanism is None else keys_of(mechanism, requested.salted_password)
-    return ScramUpsert(
-        requested.name, requested.mechanism, requested.iterations, requested.salt, stored_key, server_key
+    keys = (b"", b"") if mechanism is None else keys_of(mechanism, requested.salted_password)
+    return ScramChange(
+        requested.name, requested.mechanism, ScramCredential(requested.iterations, requested.salt, *keys)
     )
 
 

@@ -16,9 +16,9 @@ from controller.kafka.messages import APIS, ApiKey, cluster
 from controller.kafka.messages.message import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS, OPERATIONS_OMITTED
 from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
-from controller.machine.truncation import truncated
 from controller.quorum.features import FeatureRange
 from controller.quorum.raft.consensus import Consensus
+from events.errors import CLIENT_TEXT_MAX, shortened
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """Allowed names and versions of client software (KIP-511)."""
@@ -89,7 +89,7 @@ def _record_client(context: RequestContext, request: cluster.ApiVersionsRequest)
     name, version = request.client_software_name, request.client_software_version
     if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return False
-    context.connection.software = f"{truncated(name)} {truncated(version)}"
+    context.connection.software = f"{shortened(name, CLIENT_TEXT_MAX)} {shortened(version, CLIENT_TEXT_MAX)}"
     return True
 
 

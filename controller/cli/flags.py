@@ -133,7 +133,7 @@ Exit codes: 0 done, 1 refused or no such user, 2 wrong usage or no service reach
 """
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
-"""The limits on SCRAM iterations in `controller.machine.access.credentials`, a module that `--help` does not load."""
+"""The limits on SCRAM iterations in `controller.machine.access.requests`, a module that `--help` does not load."""
 
 
 def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:

@@ -7,7 +7,7 @@ one.
 
 A command on which deciding raises fails alone: the state is restored, and the next command is decided. The client gets
 UNKNOWN_SERVER_ERROR. The failure is counted, logged with its trace, and recorded as a refusal by the rule
-`fault:EXCEPTION`. In an interval only the first of similar failures is logged and recorded.
+`fault:EXCEPTION`. In an interval only the first of similar failures is recorded; log lines have limits of their own.
 
 `with_verdicts` gets the approvals: the verdicts of the create-topic policies (KIP-108), then the dry run at the target
 cluster, if there is one. `restamped` gives an approved command the current time, so that the times in the log never
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -29,8 +29,7 @@ from controller.access.refusals import RefusalRecords
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.engine.requests import Replies
-from controller.machine.access.permissions import CLUSTER_NAME
-from controller.machine.access.quotas import mutations
+from controller.machine.access.requests import CLUSTER_NAME, mutations
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import (
@@ -261,8 +260,6 @@ CONTROLLER: Final = "(controller)"
 """The principal of commands without a client."""
 _INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
 """If one of these commands fails, the process must exit: it would use wrong settings, or lead without an epoch."""
-INTERVAL_S: Final = 60.0
-KINDS_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 249
 """Kafka's limit for a topic name."""
 TRACE_CHARS_MAX: Final = 8000
@@ -278,25 +275,6 @@ class Failed(msgspec.Struct, frozen=True):
     roles: frozenset[str] = frozenset()
 
 
-class LogRateLimiter:
-    """Passes the first line of a kind in an interval, and counts the others."""
-
-    def __init__(self) -> None:
-        self._since_s: dict[Hashable, float] = {}
-        self._others: dict[Hashable, int] = {}
-
-    def admit(self, kind: Hashable) -> int | None:
-        """The number of lines suppressed since the last line of this kind; None if this line is suppressed too."""
-        now_s = asyncio.get_running_loop().time()
-        if kind not in self._since_s and len(self._since_s) >= KINDS_MAX:
-            kind = None
-        if now_s - self._since_s.get(kind, -INTERVAL_S) < INTERVAL_S:
-            self._others[kind] = self._others.get(kind, 0) + 1
-            return None
-        self._since_s[kind] = now_s
-        return self._others.pop(kind, 0)
-
-
 class Faults:
     """Reports failed commands: log lines, a counter, and refusals."""
 
@@ -304,7 +282,6 @@ class Faults:
         self._log = log
         self._count = count
         self._refusals = refusals
-        self._log_limiter = LogRateLimiter()
 
     def record(self, command: AnyCommand, error: Exception) -> Answer:
         """Report a failed command; returns the answer for its client. Raises the error of an indispensable one."""
@@ -312,17 +289,14 @@ class Faults:
             raise error
         kind, topic = type(command).__name__, _topic_of(command)
         self._count(kind)
-        suppressed = self._log_limiter.admit((kind, place_of(error)))
-        if suppressed is not None:
-            self._log.error(
-                "command failed",
-                command=kind,
-                request=command.request_id,
-                topic=topic,
-                why=one_line(error),
-                suppressed=suppressed,
-                trace=trace_of(error),
-            )
+        self._log.error(
+            "command failed",
+            command=kind,
+            request=command.request_id,
+            topic=topic,
+            why=one_line(error),
+            trace=trace_of(error),
+        )
         if not isinstance(command, RecordRefusals):  # recording its failure would submit another one, forever
             client_id = getattr(command, "client_id", None)
             requester = Failed(_plain(getattr(command, "principal", CONTROLLER)), client_id and _plain(client_id), kind)
@@ -341,13 +315,6 @@ def one_line(error: BaseException) -> str:
 def trace_of(error: BaseException) -> str:
     """The end of the traceback, with the exception."""
     return "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
-
-
-def place_of(error: BaseException) -> tuple[str, str, int]:
-    """Type, file and line of the exception."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    file, line = (frames[-1][0].f_code.co_filename, frames[-1][1]) if frames else ("", 0)
-    return type(error).__name__, file, line
 
 
 def _topic_of(command: AnyCommand) -> str:

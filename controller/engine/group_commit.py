@@ -95,7 +95,7 @@ class Controller:
         self._cluster = cluster
         self._inbox = Inbox()
         self._task: asyncio.Task[None] | None = None
-        self._clock_s = clock_s or _loop_s
+        self._clock_s = clock_s or (lambda: asyncio.get_running_loop().time())
         self._recorded_settings: tuple[Configs, str] = ((), "")
         """Settings and release of this process."""
         self._rules_file: str | None = None
@@ -320,7 +320,7 @@ class Controller:
                 return
             except LeadLost:
                 return
-            self.reports.committed(
+            self.reports.figures.committed(
                 len(commands) - len(decided.deferred), len(decided.records), self._clock_s() - started_s
             )
         else:
@@ -368,7 +368,3 @@ class Controller:
             now_ms, left_ms = self.now_ms(), self.replies.left_ms(commands[0].request_id)
             for command in judged:
                 self.submit_internal(restamped(command, now_ms, left_ms))
-
-
-def _loop_s() -> float:
-    return asyncio.get_running_loop().time()

@@ -29,7 +29,9 @@ _encode = msgspec.json.Encoder().encode
 class Figures(Protocol):
     """Port of the metrics, implemented by `controller.http.metrics`."""
 
-    def committed(self, commands: int, events: int, seconds: float) -> None: ...
+    def committed(self, commands: int, events: int, seconds: float) -> None:
+        """Count a durable commit; `seconds` is the time from write to the end of the fsync."""
+
     def answered(self, api: str, code: int, waited_ms: int) -> None: ...
     def command_failed(self, command: str) -> None: ...
 
@@ -115,10 +117,6 @@ class Reports:
         self.figures = figures
         self._lines = lines
         self._decisions = decisions
-
-    def committed(self, commands: int, events: int, seconds: float) -> None:
-        """Report a durable commit; `seconds` is the time from write to the end of the fsync."""
-        self.figures.committed(commands, events, seconds)
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         rules: Rules = {}

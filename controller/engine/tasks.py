@@ -134,7 +134,7 @@ class Reconciler:
                 self._brokers[event.broker_id] = None
             elif type(event) in _ALL_BROKERS:
                 self._again = True
-            elif _may_elect(event):
+            elif event.before is None or any(name in _ELECT_BY for name, _ in set(event.configs) ^ set(event.before)):
                 topic = self._sink.store.durable_named(event.topic)
                 if topic is not None and len(topic.partitions) > ELECTED_AT_ONCE_MAX:
                     self._configured[topic.name] = None
@@ -198,8 +198,3 @@ class Reconciler:
         with_replicas = () if store.durable_cluster.settings.has_target_cluster else brokers
         whole = sorted(map(shard_key, configured)), store.durable_keys_waiting()
         return store.durable_parts((*store.durable_placeholders(), *with_replicas), *whole)
-
-
-def _may_elect(change: catalog.TopicConfigsChanged) -> bool:
-    """True if the config change affects which replicas may lead."""
-    return change.before is None or any(name in _ELECT_BY for name, _ in set(change.configs) ^ set(change.before))

@@ -25,8 +25,7 @@ import msgspec
 from cryptography.fernet import Fernet, InvalidToken
 from litestar.types import Scope, Send
 
-from controller.access.jwks import JwksError, fetch
-from controller.access.tokens import Tokens
+from controller.access.tokens import JwksError, Tokens, fetch
 from controller.http.errors import redirect
 from controller.kafka.sasl import AuthenticationFailed, Bearer
 

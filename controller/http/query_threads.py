@@ -25,7 +25,7 @@ from litestar import Response
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
-from events.logs.archive.store import Visits, visits
+from events.logs.archive.store import fetched
 from projections.queries.query import given_up
 
 THREADS = 4  # queries read the disk; more threads would compete with the event loop for the GIL
@@ -65,7 +65,7 @@ class QueryThreads:
         """Run `work` in a thread. If the caller is cancelled, the result is dropped. Raises TooBusy."""
         cancelled, context = threading.Event(), copy_context()
         context.run(given_up.set, cancelled)
-        context.run(visits.set, Visits())
+        context.run(fetched.set, [])
         async with self._admitted():
             try:
                 return await asyncio.get_running_loop().run_in_executor(
@@ -135,9 +135,8 @@ def cacheable(body: bytes, media_type: str = JSON, status: int = 200) -> Respons
     is_zipped = client.takes_gzip and len(body) >= GZIP_BYTES_MIN
     tag = f'"{blake2b(body, digest_size=12).hexdigest()}{"-gzip" if is_zipped else ""}"'
     headers = {"etag": tag, "cache-control": CACHE_CONTROL, "vary": "accept-encoding, authorization"}
-    visited = visits.get()
-    if visited is not None and visited.count:
-        headers[ARCHIVE] = str(visited.count)
+    if names := fetched.get():
+        headers[ARCHIVE] = str(len(names))
     if status == 200 and (tag in client.etags or "*" in client.etags):
         return Response(b"", status_code=304, headers=headers, media_type=media_type)
     if is_zipped:

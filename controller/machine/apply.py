@@ -12,9 +12,19 @@ from typing import Any
 
 from msgspec.structs import astuple, replace
 
-from controller.machine.access.quotas import after_quotas
+from controller.machine.access.bucket_map import changed as changed_entry
+from controller.machine.access.requests import after_quotas
 from controller.machine.partitions.blocks import changed, extended
-from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, RulesVersion, State, Topic
+from controller.machine.state import (
+    Broker,
+    Cluster,
+    PendingCreate,
+    QuorumLeader,
+    RulesVersion,
+    ScramCredential,
+    State,
+    Topic,
+)
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
 from events.errors import UserError
@@ -30,20 +40,7 @@ class CannotApply(UserError, AssertionError):
 
 def apply(state: State, record: Recorded) -> ShardKey:
     """Applies an event to `state`. Returns the shard key of its topic; "" for a cluster event. Raises CannotApply."""
-    event = record.event
-    on_topic = _TOPIC_EVENTS.get(type(event))
-    if on_topic is None:
-        state.cluster = apply_cluster(state.cluster, record)
-        return CLUSTER_SHARD
-    key = shard_key(event.topic)  # type: ignore[union-attr]
-    if on_topic is _unchanged:
-        return key
-    before = state.topics.get(key)
-    after = on_topic(before, event, record)
-    if after is not before:
-        state.topics.put(key, after)
-        _track_waiting(state, key, before, after)
-    return key
+    return apply_all(state, (record,))[0]
 
 
 def apply_all(state: State, records: Sequence[Recorded]) -> list[ShardKey]:
@@ -89,64 +86,27 @@ def concerns_topic(event: Event) -> bool:
 def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
     """Returns the cluster after a cluster event. Raises CannotApply."""
     match record.event:
-        case access.AclsCreated() | access.AclsDeleted() as e:
-            return _with_acls(cluster, e, record)
-        case access.QuotasChanged() as e:
-            return cluster.with_quotas(e.entity, after_quotas(cluster.quotas.get(e.entity, ()), e))
-        case access.ScramCredentialSet() | access.ScramCredentialRemoved() | access.LoginSecretDrawn() as e:
-            return _with_logins(cluster, e, record)
         case access.RequestsRefused() | catalog.MetadataAdopted() | catalog.HistorySkipped() | catalog.HeadSigned():
             return cluster
         case catalog.QuorumEpochBegun() as e:
             return replace(cluster, quorum=QuorumLeader(*astuple(e)))
         case catalog.MetadataHandedBack() as e:
-            return replace(cluster, quorum=replace(_quorum(cluster, record), handed_back_to=e.folder))
+            if cluster.quorum is None:
+                raise CannotApply(record, "there is no quorum leader")
+            return replace(cluster, quorum=replace(cluster.quorum, handed_back_to=e.folder))
         case catalog.FeaturesChanged() as e:
             return replace(cluster, features=e.features)
         case catalog.ResourceConfigsChanged() as e:
-            return cluster.with_configs(e.kind, e.name, e.configs)
+            return cluster.with_configs(changed_entry(cluster.resource_configs, (e.kind, e.name), e.configs or None))
         case catalog.ProducerIdsAllocated() as e:
             return replace(cluster, next_producer_id=e.next_producer_id)
         case catalog.RulesApplied() as e:
-            return replace(cluster, rules=_rules(cluster, e))
+            from_file = e.sha256 if e.is_file else "" if cluster.rules is None else cluster.rules.file_sha256
+            return replace(cluster, rules=RulesVersion(e.number, e.text, e.sha256, e.principal, from_file))
         case catalog.SettingsChanged() as e:
             return replace(cluster.with_settings(e.settings), release=e.release)
         case _:
             return _with_brokers(cluster, record)
-
-
-def _rules(cluster: Cluster, event: catalog.RulesApplied) -> RulesVersion:
-    from_file = event.sha256 if event.is_file else "" if cluster.rules is None else cluster.rules.file_sha256
-    return RulesVersion(event.number, event.text, event.sha256, event.principal, from_file)
-
-
-def _with_acls(cluster: Cluster, event: access.AclsCreated | access.AclsDeleted, record: Recorded) -> Cluster:
-    created = isinstance(event, access.AclsCreated)
-    wrong = next((acl for acl in event.acls if (acl in cluster.acls) is created), None)
-    if wrong is not None:
-        raise CannotApply(record, f"{wrong} exists already" if created else f"{wrong} does not exist")
-    acls = cluster.acls.with_all(event.acls) if created else cluster.acls.without(event.acls)
-    return replace(cluster, acls=acls)
-
-
-def _with_logins(
-    cluster: Cluster,
-    event: access.ScramCredentialSet | access.ScramCredentialRemoved | access.LoginSecretDrawn,
-    record: Recorded,
-) -> Cluster:
-    if isinstance(event, access.LoginSecretDrawn):
-        if cluster.login_secret:
-            raise CannotApply(record, "a login secret exists already")
-        return replace(cluster, login_secret=event.secret)
-    if isinstance(event, access.ScramCredentialRemoved) and (event.user, event.mechanism) not in cluster.scram:
-        raise CannotApply(record, f"user {event.user!r} has no credential for {event.mechanism}")
-    return cluster.with_credential(event)
-
-
-def _quorum(cluster: Cluster, record: Recorded) -> QuorumLeader:
-    if cluster.quorum is None:
-        raise CannotApply(record, "there is no quorum leader")
-    return cluster.quorum
 
 
 def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
@@ -165,6 +125,32 @@ def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
         case catalog.BrokerUnregistered() as e:
             return cluster.without_broker(_known(cluster, e.broker_id, record).broker_id)
         case _:
+            return _with_access(cluster, record)
+
+
+def _with_access(cluster: Cluster, record: Recorded) -> Cluster:
+    match record.event:
+        case access.AclsCreated() | access.AclsDeleted() as e:
+            created = isinstance(e, access.AclsCreated)
+            wrong = next((acl for acl in e.acls if (acl in cluster.acls) is created), None)
+            if wrong is not None:
+                raise CannotApply(record, f"{wrong} exists already" if created else f"{wrong} does not exist")
+            return replace(cluster, acls=cluster.acls.with_all(e.acls) if created else cluster.acls.without(e.acls))
+        case access.QuotasChanged() as e:
+            values = after_quotas(cluster.quotas.get(e.entity, ()), e)
+            return replace(cluster, quotas=changed_entry(cluster.quotas, e.entity, values or None))
+        case access.ScramCredentialSet() as e:
+            credential = ScramCredential(e.iterations, e.salt, e.stored_key, e.server_key)
+            return replace(cluster, scram=changed_entry(cluster.scram, (e.user, e.mechanism), credential))
+        case access.ScramCredentialRemoved() as e:
+            if (e.user, e.mechanism) not in cluster.scram:
+                raise CannotApply(record, f"user {e.user!r} has no credential for {e.mechanism}")
+            return replace(cluster, scram=changed_entry(cluster.scram, (e.user, e.mechanism), None))
+        case access.LoginSecretDrawn() as e:
+            if cluster.login_secret:
+                raise CannotApply(record, "a login secret exists already")
+            return replace(cluster, login_secret=e.secret)
+        case _:
             raise CannotApply(record, "not an event of the cluster")
 
 
@@ -177,16 +163,10 @@ def _known(cluster: Cluster, broker_id: BrokerId, record: Recorded) -> Broker:
 
 def _registered(event: catalog.BrokerRegistered) -> Broker:
     broker = Broker(event.broker_id, event.broker_epoch, event.incarnation, event.rack, event.endpoints, fenced=True)
-    if event.details is None:
+    if (details := event.details) is None:
         return broker
-    details = event.details
-    return replace(
-        broker,
-        log_dirs=details.log_dirs,
-        unclean=not details.clean,
-        security_protocols=details.security_protocols,
-        features=details.features,
-    )
+    own = {"security_protocols": details.security_protocols, "features": details.features}
+    return replace(broker, log_dirs=details.log_dirs, unclean=not details.clean, **own)
 
 
 def _track_waiting(state: State, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
@@ -238,10 +218,6 @@ def _on_discovered(topic: Topic | None, event: catalog.TopicDiscovered, record: 
     return replace(known, topic_id=event.topic_id, partitions=event.partitions, configs=event.configs)
 
 
-def _on_configs(topic: Topic | None, event: catalog.TopicConfigsChanged, record: Recorded) -> Topic:
-    return replace(_existing(topic, record), configs=event.configs)
-
-
 def _on_partition(topic: Topic | None, event: catalog.PartitionChanged, record: Recorded) -> Topic:
     known = _existing(topic, record)
     if not 0 <= event.partition < len(known.partitions):
@@ -290,7 +266,7 @@ _TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]]
     catalog.CreationRefused: _on_deleted,
     catalog.ChangeCarriedOut: _unchanged,
     catalog.TopicDiscovered: _on_discovered,
-    catalog.TopicConfigsChanged: _on_configs,
+    catalog.TopicConfigsChanged: lambda topic, event, record: replace(_existing(topic, record), configs=event.configs),
     catalog.PartitionChanged: _on_partition,
     catalog.MetadataPropagated: _on_propagated,
     catalog.TopicReady: _on_ready,

@@ -2,8 +2,8 @@
 
 `decide(state, command)` returns the events that a command leads to, and its answers. It changes nothing and reads no
 clock or random number: the same command on the same state always gives the same decision. `topics`, `observing`,
-`target_cluster` and `partitions.requests` hold the control flow; `validation`, `topic_configs`, `partitions` and
-`readiness` hold the rules.
+`target_cluster` and `partitions.requests` hold the control flow; `validation`, `topic_configs` and `partitions` hold
+the rules.
 
 A create is checked in this order: authorization, the request itself (duplicate, name, existing topic, collision,
 counts, assignment, configs, live brokers), policies (KIP-108). Policies run outside the machine, because they are
@@ -20,29 +20,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from controller.machine import observing, target_cluster, topics
-from controller.machine.access import credentials, permissions, quotas
+from controller.machine.access import requests as of_access
 from controller.machine.commands import access, commands
 from controller.machine.configs import changes
-from controller.machine.decision import Decision
+from controller.machine.decision import NOTHING, Decision
 from controller.machine.partitions import requests
 from controller.machine.rules import judging
 from controller.machine.rules.rule import RulesError
 from controller.machine.state import State
-from controller.machine.truncation import truncated_refusal
+from events.access import LoginSecretDrawn
 from events.catalog import CreateRequested, FilledDefault, Observation, RulesObserved
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
-    """Returns the decision on any type of command. Pure. Long texts of refused commands are truncated."""
-    decision = decide_in_full(state, command)
-    if decision.refusal is None:
-        return decision
-    assert isinstance(command, commands.TopicCommand), "nothing else is refused by a rule"
-    return truncated_refusal(state, command, decision, decide_in_full)
-
-
-def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
-    """Like `decide`, but long texts of refused commands are not truncated."""
+    """Returns the decision on any type of command. Pure."""
     if state.cluster.rules is None or type(command) not in judging.KIND_OF:
         return _DECIDERS[type(command)](state, command)
     return _by_rules(state, command)
@@ -90,8 +81,10 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.UnfenceBroker: observing.change_broker,
     commands.ReconcileTopics: observing.reconcile,
     commands.AlterPartition: requests.alter_partition,
-    access.AlterUserScramCredentials: credentials.alter_credentials,
-    access.DrawLoginSecret: credentials.draw_secret,
+    commands.AlterUserScramCredentials: of_access.alter_credentials,
+    access.DrawLoginSecret: lambda state, command: (  # several gateways may send it at once
+        NOTHING if state.cluster.login_secret else Decision((LoginSecretDrawn(command.secret),))
+    ),
     commands.AssignDirectories: requests.assign_directories,
     commands.AllocateProducerIds: requests.allocate_producer_ids,
     commands.ElectLeaders: requests.elect_leaders,
@@ -106,11 +99,11 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.RefuseCreation: target_cluster.refuse_creation,
     commands.FinishChange: target_cluster.finish_change,
     commands.ChangeSettings: observing.change_settings,
-    commands.RecordHead: observing.record_head,
+    commands.RecordHead: lambda state, command: Decision((command.head,)),
     access.ApplyRules: judging.apply_rules,
-    access.CreateAcls: permissions.create_acls,
-    access.DeleteAcls: permissions.delete_acls,
-    access.AlterClientQuotas: quotas.alter_client_quotas,
+    access.CreateAcls: of_access.create_acls,
+    access.DeleteAcls: of_access.delete_acls,
+    access.AlterClientQuotas: of_access.alter_client_quotas,
     access.RecordRefusals: lambda state, command: Decision(command.refusals),
     commands.BeginQuorumEpoch: observing.begin_epoch,
     commands.ChangeFeatures: observing.change_features,

@@ -1,20 +1,22 @@
 """Decisions of `decide` on commands from brokers, the controller itself and timers: registration, fencing, features,
-metadata propagation, deadlines."""
+metadata propagation, deadlines. A new topic is complete when every partition has a live leader, and every live broker
+has applied its metadata."""
 
 from __future__ import annotations
 
-from controller.machine import readiness
+from collections.abc import Iterable
+from itertools import filterfalse
+
 from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import requests
 from controller.machine.partitions.changes import Reconciliation
-from controller.machine.readiness import answer_pending_create
-from controller.machine.state import Broker, State, settings_from_pairs
+from controller.machine.state import Broker, Cluster, PendingCreate, State, Topic, settings_from_pairs
 from events import catalog
-from events.catalog import Event
-from events.names import ShardKey
+from events.catalog import CreateAnswered, Event, MetadataPropagated, TopicReady
+from events.names import BrokerId, ShardKey
 
 
 def register(state: State, command: commands.RegisterBroker) -> Decision:
@@ -98,7 +100,7 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
             settled, changes = reconciliation.reconcile(topic, "live brokers changed", command.partitions)
             events += changes
             if settled.ready_at_ms is None:
-                completed = readiness.complete(settled, settled.propagated, state.cluster, command.at_ms)
+                completed = complete(settled, settled.propagated, state.cluster, command.at_ms)
                 events += completed.events
                 answers += completed.answers
     return Decision(tuple(events), tuple(answers))
@@ -112,7 +114,7 @@ def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
     for key in _created_between(state, command.after, command.offset):
         topic = topics.get(key)
         assert topic is not None, "what waits exists"
-        confirmed = readiness.confirm(topic, command.brokers, cluster, command.at_ms)
+        confirmed = _confirmed(topic, command.brokers, cluster, command.at_ms)
         events += confirmed.events
         answers += confirmed.answers
     return Decision(tuple(events), tuple(answers))
@@ -144,12 +146,6 @@ def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
     return Decision((catalog.SettingsChanged(command.settings, command.release, before),))
 
 
-def record_head(state: State, command: commands.RecordHead) -> Decision:
-    """Records a signed tree head, which does not change the state."""
-    signed = command.size, command.root, command.signed_at_ms, command.public_key, command.signature
-    return Decision((catalog.HeadSigned(*signed),))
-
-
 def expire(state: State, command: commands.ExpireRequest) -> Decision:
     """Answers a create whose deadline has passed; its topic may still become complete. Does nothing if the create is
     already answered, or if `at_ms` is before its deadline."""
@@ -158,5 +154,72 @@ def expire(state: State, command: commands.ExpireRequest) -> Decision:
         return NOTHING
     if command.at_ms < topic.pending_create.deadline_ms:
         return NOTHING
-    message = f"The topic was created, but was not complete in time: {readiness.progress_text(topic, state.cluster)}."
+    message = f"The topic was created, but was not complete in time: {progress_text(topic, state.cluster)}."
     return answer_pending_create(topic, ErrorCode.REQUEST_TIMED_OUT, message, command.at_ms)
+
+
+# When a new topic is complete.
+
+
+def _confirmed(topic: Topic, brokers: tuple[BrokerId, ...], cluster: Cluster, at_ms: int) -> Decision:
+    """Returns the decision after brokers have applied the creation of a topic."""
+    known = topic.propagated
+    fresh = tuple(filterfalse(frozenset(known).__contains__, brokers)) if known else brokers
+    if not fresh:
+        return complete(topic, known, cluster, at_ms)
+    return complete(topic, known + fresh, cluster, at_ms, (MetadataPropagated(topic.name, fresh),))
+
+
+def complete(
+    topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, at_ms: int, before: tuple[Event, ...] = ()
+) -> Decision:
+    """Returns the events `before`, and if the topic is complete `TopicReady` and the answer to the pending create.
+
+    A partition with a fenced leader is not complete, because that broker may never serve clients.
+    """
+    live = cluster.live
+    if len(propagated) < len(live):
+        return Decision(before)
+    if propagated != live and not frozenset(propagated).issuperset(live):
+        return Decision(before)
+    if not {partition.leader for partition in topic.partitions}.issubset(live):
+        return Decision(before)
+    before = (*before, TopicReady(topic.name))
+    if topic.pending_create is None:
+        return Decision(before)
+    event, answer = _answer(topic, topic.pending_create, 0, topic.pending_create.warning, at_ms)
+    return Decision((*before, event), (answer,))
+
+
+def not_propagated(topic: Topic, live: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
+    """The live brokers that have not applied the creation of a topic."""
+    return tuple(filterfalse(frozenset(topic.propagated).__contains__, live))
+
+
+NAMED_MAX = 10
+
+
+def progress_text(topic: Topic, cluster: Cluster) -> str:
+    """Describes the progress of a topic, for the message of REQUEST_TIMED_OUT."""
+    leaders = sum(1 for partition in topic.partitions if partition.leader in cluster.live)
+    missing = not_propagated(topic, cluster.live)
+    names = ", ".join(map(str, missing[:NAMED_MAX])) + (", …" if len(missing) > NAMED_MAX else "")
+    waits = f"; it waits for {'broker' if len(missing) == 1 else 'brokers'} {names}" if missing else ""
+    return (
+        f"{leaders} of {len(topic.partitions)} partitions have a leader and "
+        f"{len(cluster.live) - len(missing)} of {len(cluster.live)} live brokers have applied it{waits}"
+    )
+
+
+def answer_pending_create(topic: Topic, code: int, message: str, at_ms: int, *before: Event) -> Decision:
+    """Returns the events `before`, and the answer to the pending create, if there is one, with an error."""
+    if topic.pending_create is None:
+        return Decision(before)
+    event, answer = _answer(topic, topic.pending_create, int(code), message, at_ms)
+    return Decision((*before, event), (answer,))
+
+
+def _answer(topic: Topic, pending: PendingCreate, code: int, message: str, at_ms: int) -> tuple[CreateAnswered, Answer]:
+    waited_ms = max(0, at_ms - pending.requested_at_ms)
+    event = CreateAnswered(pending.request_id, topic.name, code, message, waited_ms)
+    return event, Answer(pending.request_id, topic.name, code, message, "", waited_ms, topic)

@@ -16,9 +16,8 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from controller.machine.access.acls import Acls
-from controller.machine.access.bucket_map import changed
 from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
-from events.access import QuotaEntity, ScramCredentialRemoved, ScramCredentialSet
+from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition, QuorumEpochBegun, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 from events.values import are_cordoned
@@ -95,11 +94,6 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def is_live(self) -> bool:
         """True if the broker is unfenced and not in controlled shutdown."""
         return not self.fenced and not self.leaving
-
-    @property
-    def is_usable(self) -> bool:
-        """True if the broker is live and has a log directory that is not cordoned, so that it may get new replicas."""
-        return self.is_live and not are_cordoned(self.log_dirs, self.cordoned)
 
     def supports(self, feature: str, level: int) -> bool:
         """True if the broker supports this level of a feature. Level 0 means disabled."""
@@ -198,7 +192,7 @@ class Cluster(msgspec.Struct, frozen=True):
     """Everything that concerns all topics: settings, brokers, ACLs and quotas.
 
     `live` are the sorted ids of brokers that are neither fenced nor in controlled shutdown; `usable` are the live
-    brokers that may get new replicas.
+    brokers that may get new replicas, because they have a log directory that is not cordoned.
     """
 
     settings: Settings = Settings()
@@ -247,10 +241,7 @@ class Cluster(msgspec.Struct, frozen=True):
         settings = replace(settings_from_pairs(pairs), dynamic_defaults=self.configs_of(BROKERS, ""))
         return replace(self, settings=settings, settings_pairs=pairs)
 
-    def with_configs(self, kind: int, name: str, configs: Configs) -> Cluster:
-        return self.with_all_configs(changed(self.resource_configs, (kind, name), configs or None))
-
-    def with_all_configs(self, resource_configs: ResourceConfigs) -> Cluster:
+    def with_configs(self, resource_configs: ResourceConfigs) -> Cluster:
         after = replace(self, resource_configs=resource_configs)
         settings = replace(self.settings, dynamic_defaults=after.configs_of(BROKERS, ""))
         return replace(after, settings=settings)
@@ -265,17 +256,6 @@ class Cluster(msgspec.Struct, frozen=True):
             sorted((name, configs) for (kind, name), configs in self.resource_configs.items() if kind == BROKERS)
         )
 
-    def with_quotas(self, entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> Cluster:
-        """Replaces the quotas of an entity; without values the entity is removed."""
-        return replace(self, quotas=changed(self.quotas, entity, values or None))
-
-    def with_credential(self, event: ScramCredentialSet | ScramCredentialRemoved) -> Cluster:
-        """Returns the cluster after a credential was set or removed."""
-        credential = None
-        if isinstance(event, ScramCredentialSet):
-            credential = ScramCredential(event.iterations, event.salt, event.stored_key, event.server_key)
-        return replace(self, scram=changed(self.scram, (event.user, event.mechanism), credential))
-
     def with_broker(self, broker: Broker) -> Cluster:
         epoch = max(self.last_broker_epoch, broker.broker_epoch)
         return replace(self.with_brokers({**self.brokers, broker.broker_id: broker}), last_broker_epoch=epoch)
@@ -285,7 +265,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def with_brokers(self, brokers: Mapping[BrokerId, Broker]) -> Cluster:
         live = tuple(sorted(key for key, broker in brokers.items() if broker.is_live))
-        usable = tuple(broker_id for broker_id in live if brokers[broker_id].is_usable)
+        usable = tuple(one for one in live if not are_cordoned(brokers[one].log_dirs, brokers[one].cordoned))
         racks = tuple(brokers[broker_id].rack for broker_id in usable)
         return replace(self, brokers=brokers, live=live, usable=usable, usable_racks=racks)
 
@@ -373,10 +353,7 @@ class DictTopics(dict[ShardKey, Topic]):
             self[key] = topic
 
     def counts(self, group: str) -> Counts:
-        return self.counted.get(group, _NONE)
-
-
-_NONE = Counts()
+        return self.counted.get(group, Counts())
 
 
 class State:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from controller.machine.commands import commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.readiness import answer_pending_create, complete
+from controller.machine.observing import answer_pending_create, complete
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.validation import BY_CLUSTER
 from events import catalog
@@ -69,14 +69,14 @@ def _discovered(
     return catalog.TopicDiscovered(command.topic, command.topic_id, partitions, configs, command.reason or OBSERVED)
 
 
-def _new(seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
+def _new(seen: Partition, cluster: Cluster) -> Partition:
     """A newly observed partition. Kafka may have an empty ISR (KIP-966); here the ISR always has a member."""
     isr = tuple(replica for replica in seen.replicas if replica in seen.isr) or seen.replicas[:1]
     leader = seen.leader if seen.leader in cluster.live and seen.leader in isr else NO_LEADER
     return Partition(seen.replicas, isr, leader, max(0, seen.leader_epoch), 0)
 
 
-def _as_seen(before: Partition, seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
+def _as_seen(before: Partition, seen: Partition, cluster: Cluster) -> Partition:
     """The partition as observed; the known partition if the observation is older, or names a leader that is not known
     to be live yet."""
     if seen.leader_epoch < before.leader_epoch or (seen.leader >= 0 and seen.leader not in cluster.live):
@@ -105,12 +105,8 @@ def _steps(before: Topic, after: Topic) -> list[PartitionChanged]:
         return []
     pairs = zip(before.partitions, after.partitions, strict=True)
     steps = [PartitionChanged(before.name, n, old, new, OBSERVED) for n, (old, new) in enumerate(pairs) if new != old]
-    return steps if all(map(_is_one_step, steps)) else []
-
-
-def _is_one_step(step: PartitionChanged) -> bool:
-    by_one = step.after.leader_epoch == step.before.leader_epoch + step.has_new_leader
-    return by_one and step.after.replicas == step.before.replicas
+    by_one = (one.after.leader_epoch == one.before.leader_epoch + one.has_new_leader for one in steps)
+    return steps if all(by_one) and all(one.after.replicas == one.before.replicas for one in steps) else []
 
 
 def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decision:

@@ -13,10 +13,10 @@ from controller.machine.configs.changes import altered_topic_configs
 from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
 from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.observing import answer_pending_create
 from controller.machine.partitions import placement
 from controller.machine.partitions.blocks import extended
 from controller.machine.partitions.changes import Reconciliation
-from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.names import BrokerId, Offset, shard_key
@@ -135,7 +135,7 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
         _check_request(command)
         or _check_partitions(topic, command, cluster)
         or validation.dry_run_rejection(command)
-        or _check_quota(topic, command)
+        or (None if topic is None else validation.throttled(command))
     )
     if rejection is not None or topic is None:
         return rejected(command, rejection or _UNKNOWN)
@@ -164,7 +164,7 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
         _deletion_disabled(command, state.cluster)
         or _check_request(command)
         or _check_id(topic, command)
-        or _check_quota(topic, command)
+        or (None if topic is None else validation.throttled(command))
     )
     if rejection is not None or topic is None:
         return rejected(command, rejection or _UNKNOWN)
@@ -239,10 +239,6 @@ def _details(command: commands.CreatePartitions | commands.DeleteTopic | command
 
 def _check_request(command: commands.TopicCommand) -> Rejection | None:
     return validation.duplicate(command) or validation.denied(command)
-
-
-def _check_quota(topic: Topic | None, command: commands.TopicCommand) -> Rejection | None:
-    return None if topic is None else validation.throttled(command)
 
 
 def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:

@@ -11,20 +11,9 @@
 several policies and runs them outside the event loop. Rules in a file need no code: see `controller.machine.rules`.
 """
 
-from controller.policy.interface import (
-    AlterConfigMetadata,
-    AlterConfigPolicy,
-    CreateTopicPolicy,
-    PolicyViolation,
-    RequestMetadata,
-)
-from events.catalog import Observation
-
-__all__ = [
-    "AlterConfigMetadata",
-    "AlterConfigPolicy",
-    "CreateTopicPolicy",
-    "Observation",
-    "PolicyViolation",
-    "RequestMetadata",
-]
+from controller.policy.interface import AlterConfigMetadata as AlterConfigMetadata
+from controller.policy.interface import AlterConfigPolicy as AlterConfigPolicy
+from controller.policy.interface import CreateTopicPolicy as CreateTopicPolicy
+from controller.policy.interface import PolicyViolation as PolicyViolation
+from controller.policy.interface import RequestMetadata as RequestMetadata
+from events.catalog import Observation as Observation

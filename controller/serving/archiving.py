@@ -29,6 +29,7 @@ from controller.store.request_index import requests_between
 from controller.store.snapshotting import Snapshotting
 from controller.store.store import TopicStore
 from controller.store.tree import range_root
+from events.catalog import HeadSigned
 from events.codec import EventDecodeError
 from events.logs.archive.manifest import (
     SEGMENT,
@@ -197,12 +198,11 @@ def archiver_of(
     pause: Callable[[], None] = lambda: None,
 ) -> Archiver:
     """Returns the archiver of a log, with the columns of an export; without a `writer`, another process archives it."""
-    from events.logs.archive.writing import Archiver, Packing  # imports pyarrow
+    from events.logs.archive.writing import Archiver  # imports pyarrow
     from projections.replay.log.columns import COLUMNS, Columns
 
     columns, requests = (lambda: Columns(tuple(COLUMNS))), partial(requests_between, log)
-    packing = None if writer is None else Packing(writer, columns, requests, pause, segment_events)
-    return Archiver(log, store, root, packing, known)
+    return Archiver(log, store, root, writer, columns, requests, known, segment_events, pause)
 
 
 def archiving(
@@ -331,15 +331,7 @@ async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, e
             head = signer.signed(head_of(part, controller.now_ms()))
         except LogError:
             continue
-        controller.submit_internal(
-            RecordHead(
-                **stamp(controller, "head"),
-                size=head.size,
-                root=bytes.fromhex(head.root),
-                signed_at_ms=head.at_ms,
-                public_key=head.public_key,
-                signature=head.signature,
-            )
-        )
+        recorded = HeadSigned(head.size, bytes.fromhex(head.root), head.at_ms, head.public_key, head.signature)
+        controller.submit_internal(RecordHead(**stamp(controller, "head"), head=recorded))
         await controller.decided()
         signed = head.size + 1  # the event that records this head does not require a new head

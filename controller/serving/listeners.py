@@ -164,8 +164,7 @@ def tokens(settings: ServeSettings) -> Tokens | None:
             raise SettingsError(f"sasl.oauthbearer.jwks.endpoint.url needs {' or '.join(keys)}")
     if settings.sasl_oauthbearer_scope_roles and not settings.authorizer_class_name:
         raise SettingsError("sasl.oauthbearer.scope.roles needs authorizer.class.name")
-    from controller.access.jwks import Jwks
-    from controller.access.tokens import TokenRules, Tokens
+    from controller.access.tokens import Jwks, TokenRules, Tokens
 
     if url.startswith("http:"):
         _logger.warning("the identity provider's keys are fetched without TLS", url=url)

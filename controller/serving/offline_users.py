@@ -14,11 +14,10 @@ from pathlib import Path
 from controller.access.users import SALT_BYTES
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.kafka.sasl import keys_of, salted_password
-from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
-from controller.machine.commands.commands import AnyCommand, ChangeSettings
+from controller.machine.commands.commands import AlterUserScramCredentials, AnyCommand, ChangeSettings, ScramChange
 from controller.machine.decide import decide
 from controller.machine.decision import Detail
-from controller.machine.state import Cluster
+from controller.machine.state import Cluster, ScramCredential
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.quorum.log.batches import embedded_events, encode_batch
@@ -58,20 +57,19 @@ class OfflineUsers:
         """Set a user's password for a mechanism."""
         salt = os.urandom(SALT_BYTES)
         keys = keys_of(mechanism, salted_password(mechanism, password, salt, iterations))
-        return self._alter(upserts=(ScramUpsert(user, NUMBERS[mechanism], iterations, salt, *keys),))
+        return self._alter(ScramChange(user, NUMBERS[mechanism], ScramCredential(iterations, salt, *keys)))
 
     def remove(self, user: str, mechanism: str) -> Detail:
         """Remove a user's credential for a mechanism."""
-        return self._alter(removals=(ScramRemoval(user, NUMBERS[mechanism]),))
+        return self._alter(ScramChange(user, NUMBERS[mechanism]))
 
-    def _alter(self, removals: tuple[ScramRemoval, ...] = (), upserts: tuple[ScramUpsert, ...] = ()) -> Detail:
+    def _alter(self, change: ScramChange) -> Detail:
         command = AlterUserScramCredentials(
             request_id=self._request_id,
             at_ms=self._at_ms,
             principal=PRINCIPAL,
             client_id="topicwright users",
-            removals=removals,
-            upserts=upserts,
+            changes=(change,),
         )
         return self._record(command)[0]
 

@@ -49,8 +49,8 @@ DRAIN_S = 3.0
 SWITCH_S = 0.001
 """How long a thread may hold the interpreter lock while other threads wait for the lock."""
 
-PARTITION_BYTES = 1000
-"""Approximate size of a decoded partition in the cache of topics, which has two generations."""
+PARTITION_BYTES = 500
+"""Approximate size of a decoded partition in the cache of topics."""
 
 RETRY_S = 1.0
 

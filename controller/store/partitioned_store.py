@@ -50,7 +50,7 @@ class PartitionedStore:
         clusters = tuple(store.durable_cluster for store in self._stores)
         if not self._clusters or not all(map(is_, clusters, self._clusters)):
             self._clusters, least, first = clusters, min(clusters, key=_advance), clusters[0]
-            least = least.with_all_configs(first.resource_configs)
+            least = least.with_configs(first.resource_configs)
             self._cluster = replace(
                 least,
                 acls=first.acls,

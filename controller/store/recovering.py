@@ -47,10 +47,6 @@ PointInTime = int | datetime
 """A point in time: the offset of an event, or a time with its zone."""
 
 
-class NotReached(ArchiveError):
-    """The archive has no event at the requested point in time."""
-
-
 def recover(
     log: EventLog,
     place: ArchiveStore,
@@ -77,9 +73,9 @@ def recover(
         recorder.record_encoded((record,), (value,))
         last, count = record, count + 1
     if last is None:
-        raise NotReached(f"{place.url} has no event at this point in time: it begins later, or is empty")
+        raise ArchiveError(f"{place.url} has no event at this point in time: it begins later, or is empty")
     if isinstance(at, int) and at > last.offset:
-        raise NotReached(f"offset {at} is not reached yet: the newest event in {place.url} is at {last.offset}")
+        raise ArchiveError(f"offset {at} is not reached yet: the newest event in {place.url} is at {last.offset}")
     _commit(recorder, more)
     log.flush()
     return last

@@ -4,7 +4,7 @@ The state machine uses `get` and `put`; its changes stay in memory until the com
 durable. Kafka APIs and queries read the durable view: a topic that is written but not yet fsynced could still be lost,
 so this view does not have it. `controller.store.keys` lists the state keys.
 
-Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
+Memory is bounded: the cached decoded topics have at most `partitions_cached` partitions together.
 """
 
 from __future__ import annotations

@@ -8,7 +8,9 @@ No name has a NUL, so the keys of a topic are adjacent, and the key without a nu
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 
 import msgspec
@@ -105,31 +107,27 @@ def _numbered(number: int) -> bytes:
 
 
 class TopicCache:
-    """A bounded cache of decoded topics in two generations; unused topics are dropped a generation at a time."""
+    """A cache of decoded topics with at most `partitions_max` partitions together; the least recently used leave."""
 
     def __init__(self, partitions_max: int) -> None:
         self._partitions_max = partitions_max
-        self._young: dict[ShardKey, Topic] = {}
-        self._old: dict[ShardKey, Topic] = {}
+        self._topics: OrderedDict[ShardKey, Topic] = OrderedDict()
         self._weight = 0
 
     def get(self, key: ShardKey) -> Topic | None:
-        topic = self._young.get(key)
-        if topic is None:
-            topic = self._old.get(key)
-            if topic is not None:
-                self.put(key, topic)
+        topic = self._topics.get(key)
+        with suppress(KeyError):  # not there, or dropped by another thread
+            self._topics.move_to_end(key)
         return topic
 
     def put(self, key: ShardKey, topic: Topic) -> None:
-        replaced = self._young.get(key)
-        self._weight += len(topic.partitions) - (len(replaced.partitions) if replaced is not None else 0)
-        if self._weight > self._partitions_max:
-            self._old, self._young, self._weight = self._young, {}, len(topic.partitions)
-        self._young[key] = topic
+        self.drop(key)
+        self._topics[key] = topic
+        self._weight += len(topic.partitions)
+        while self._weight > self._partitions_max and len(self._topics) > 1:
+            self._weight -= len(self._topics.popitem(last=False)[1].partitions)
 
     def drop(self, key: ShardKey) -> None:
-        dropped = self._young.pop(key, None)
+        dropped = self._topics.pop(key, None)
         if dropped is not None:
             self._weight -= len(dropped.partitions)
-        self._old.pop(key, None)

@@ -40,10 +40,6 @@ class RecordError(Exception):
     """Bytes in the events topic that this release cannot read. The message says why."""
 
 
-class RecordFromNewerVersion(RecordError):
-    """A newer release writes this partition, with events that this one may not understand."""
-
-
 class Fence(Fact, frozen=True, tag="fence"):
     """From here on only `writer` writes this partition, under `epoch`. The module docstring says when it counts."""
 
@@ -81,14 +77,14 @@ _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 
 
 def decode_record(value: bytes) -> Record:
-    """The record in `value`. Raises RecordError, or RecordFromNewerVersion for a fence of a newer event version."""
+    """The record in `value`. Raises RecordError, also for a fence of a newer event version."""
     try:
         record = _decoder.decode(value)
     except UNREADABLE as error:
         why = f"not a record of this release ({error}); a newer release may have written it"
         raise RecordError(why) from None
     if isinstance(record, Fence) and record.event_version > EVENT_VERSION:
-        raise RecordFromNewerVersion(
+        raise RecordError(
             f"written by release {record.release} in event version {record.event_version}; "
             f"this release reads up to {EVENT_VERSION}: run {record.release}, or a later one"
         )
@@ -185,7 +181,7 @@ class PartitionReader:
         try:
             record = decode_record(value)
         except RecordError as error:
-            raise type(error)(f"{where}: {error}") from None
+            raise RecordError(f"{where}: {error}") from None
         is_gap = kafka_offset > self.kafka_offset
         skipped = (self.kafka_offset, kafka_offset) if is_gap and not self._is_after_skipped else self._skipped
         why = self._why_incomplete(record, after_skipped=skipped is not None)

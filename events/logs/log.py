@@ -70,14 +70,6 @@ class LogCorrupted(LogError):
     """The data on disk is not what was written. Nothing is skipped: restore a copy of the folder."""
 
 
-class LogNotAFolder(LogError):
-    """The path, or a part of it, is not a folder."""
-
-
-class LogAccessDenied(LogError):
-    """This user may not read or write the folder."""
-
-
 class LogClosed(LogError):
     """The log was closed by `close`, or by a `recover` that failed."""
 
@@ -151,20 +143,12 @@ class EventLog(StateKeys, Protocol):
         """The folder of the log and its snapshots; None in memory."""
         ...
 
-    @property
-    def cluster_id(self) -> str:
-        """The cluster whose history this is."""
-        ...
-
-    @property
-    def start_offset(self) -> int:
-        """The first offset in the log itself; earlier events are stored elsewhere."""
-        ...
-
-    @property
-    def next_offset(self) -> int:
-        """The offset of the next event, which is the number of events."""
-        ...
+    cluster_id: str
+    """The cluster whose history this is."""
+    start_offset: int
+    """The first offset in the log itself; earlier events are stored elsewhere."""
+    next_offset: int
+    """The offset of the next event, which is the number of events."""
 
     @property
     def durable_offset(self) -> int:
@@ -305,11 +289,16 @@ def check_regular(folder: Path) -> None:
         raise LogCorrupted(f"{special.path} is not a regular file: restore the folder from a copy")
 
 
-def read_text(path: Path, bytes_max: int) -> str:
-    """The UTF-8 text in a file; `path` may be a pipe, as from a shell's process substitution. Raises OSError, also if
-    the text is longer than `bytes_max`, and UnicodeDecodeError."""
+def read_bytes(path: Path, bytes_max: int) -> bytes:
+    """The content of a file; `path` may be a pipe, as from a shell's process substitution. Raises OSError, also for a
+    longer content than `bytes_max`."""
     with path.open("rb") as file:
         content = file.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise OSError(errno.EFBIG, f"is larger than {bytes_max} bytes", str(path))
-    return content.decode()
+    return content
+
+
+def read_text(path: Path, bytes_max: int) -> str:
+    """The UTF-8 text in a file, as `read_bytes`. Raises also UnicodeDecodeError."""
+    return read_bytes(path, bytes_max).decode()

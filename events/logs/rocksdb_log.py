@@ -56,8 +56,7 @@ class RocksDbLog(WholeLog):
         folder. `cache_bytes` limits the block cache; write buffers take three times as much in addition, from 8 to 48
         MiB.
 
-        Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogNotAFolder, LogAccessDenied,
-        LogDiskFull.
+        Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogDiskFull, LogError.
         """
         path = Path(path)
         self.path, self._cache_bytes = path, cache_bytes
@@ -150,7 +149,7 @@ class RocksDbLog(WholeLog):
         """Copy the log to a new folder, for audits.
 
         On the same file system its table files become hard links, which takes milliseconds. Raises FileExistsError,
-        LogDiskFull, LogAccessDenied, LogWriteError.
+        LogDiskFull, LogWriteError, LogError.
         """
         if os.path.lexists(path):
             raise FileExistsError(f"{path} already exists: name a new folder for the copy")

@@ -37,7 +37,7 @@ from rocksdict import DbClosedError, DBRecoveryMode, WriteBatch
 
 from events.catalog import EVENT_VERSION
 from events.logs import log
-from events.logs.log import LogAccessDenied, LogClosed, LogCorrupted, LogDiskFull, LogError, LogLocked, check_regular
+from events.logs.log import LogClosed, LogCorrupted, LogDiskFull, LogError, LogLocked, check_regular
 from events.logs.rocksdb_database import NEXT_KEY, START_KEY, Database, EventFile
 
 _CORRUPTED = ("Corruption", "ended early")
@@ -62,7 +62,7 @@ def classify(error: Exception, path: Path, otherwise: type[LogError] = LogError)
     if isinstance(error, DbClosedError) or _says(text, _CLOSING):
         return LogClosed(f"the log in {path} is closed")
     if _says(text, _DENIED):
-        return LogAccessDenied(f"{path}: this user may not read or write there ({text}); change its owner or mode")
+        return LogError(f"{path}: this user may not read or write there ({text}); change its owner or mode")
     if _says(text, _LOCKED):
         return LogLocked(str(path), lock_holder(path / "LOCK"))
     if _says(text, _FULL):
@@ -141,17 +141,17 @@ def _sealed(offset: int) -> bytes:
 
 
 def make_folder(path: Path) -> None:
-    """Create the log's folder if missing, for its owner alone. Raises LogNotAFolder, LogAccessDenied, LogDiskFull."""
+    """Create the log's folder if missing, for its owner alone. Raises LogError."""
     try:
         path.mkdir(0o700, parents=True, exist_ok=True)
         check_regular(path)
         found = {each.name for each in path.iterdir()}
     except (FileExistsError, NotADirectoryError):
-        raise log.LogNotAFolder(f"{path} is not a folder, or a part of its path is not") from None
+        raise LogError(f"{path} is not a folder, or a part of its path is not") from None
     except OSError as error:
         raise classify(error, path) from error
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise log.LogAccessDenied(f"{path}: this user may not read or write there; change its owner or mode")
+        raise LogError(f"{path}: this user may not read or write there; change its owner or mode")
     if "CURRENT" not in found and any(each.startswith(("MANIFEST-", "OPTIONS-")) for each in found):
         raise log.LogCorrupted(f"{path} is damaged (the file CURRENT is missing); restore the folder from a copy")
 

@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from msgspec import Meta
 
+from events.logs.log import read_bytes
 from events.logs.merkle import HASH_BYTES, PATH_LENGTH_MAX, leaf_hash, root_from_inclusion
 
 KEY_FILE_BYTES_MAX = 1 << 16
@@ -121,12 +122,9 @@ def differing(roots: Mapping[_V, bytes]) -> tuple[bytes | None, frozenset[_V]]:
 
 def _key(path: Path, load: Callable[[bytes], object]) -> object:
     try:
-        with path.open("rb") as file:
-            pem = file.read(KEY_FILE_BYTES_MAX + 1)
+        pem = read_bytes(path, KEY_FILE_BYTES_MAX)
     except OSError as error:
         raise BadKey(f"{path} cannot be read: {error.strerror}") from error
-    if len(pem) > KEY_FILE_BYTES_MAX:
-        raise BadKey(f"{path} is larger than {KEY_FILE_BYTES_MAX} bytes, more than any key")
     try:
         return load(pem)
     except TypeError:

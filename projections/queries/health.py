@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
-from controller.machine.readiness import not_propagated
+from controller.machine.observing import not_propagated
 from controller.machine.state import Cluster, Settings, Topic
 from controller.store.topic_indexes import Situation, Tallies, Unhealthy, situations
 from events.catalog import PartitionChanged, PartitionsAdded, TopicCreated

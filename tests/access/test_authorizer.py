@@ -163,20 +163,3 @@ def test_authorizer_agrees_with_a_linear_scan(
         requester = Somebody(user)
         said = authorizer(left, is_open=is_open).allows(requester, operation, "Topic", name)
         assert said == _slowly(sorted(expected), requester, OPERATION_CODES[operation], name, is_open), (user, expected)
-
-
-def test_the_index_of_deleted_acls_is_dropped() -> None:
-    held = [Acls().with_all(acl(f"u{number}/allow/read/topic/gone") for number in range(40))]
-    kept = [acl(f"u{number}/allow/read/topic/kept") for number in range(40)]
-    held.append(held[0].with_all(kept))
-    held.append(held[1].without(list(held[0])))
-    standard = StandardAuthorizer(lambda: held[0])
-    for _ in range(2):
-        for topic, entries in (("gone", held[0]), ("kept", kept)):
-            may = standard.allows(Somebody("u7"), "Read", "Topic", topic)
-            assert may == any(one in held[0] for one in entries if one.principal == "User:u7")
-        held.pop(0)
-    assert not standard.allows(Somebody("u7"), "Read", "Topic", "gone")
-    assert standard.allows(Somebody("u7"), "Read", "Topic", "kept")
-    assert "gone" not in repr(vars(standard)), "neither the ACLs nor their pattern remain"
-    assert "kept" in repr(vars(standard))

@@ -19,9 +19,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from structlog.testing import capture_logs
 
-from controller.access import jwks
-from controller.access.jwks import BYTES_MAX, KEYS_MAX, Jwks, JwksError, parsed
-from controller.access.tokens import NAME_MAX, TokenRules, Tokens
+from controller.access import tokens as tokens_module
+from controller.access.tokens import BYTES_MAX, KEYS_MAX, NAME_MAX, Jwks, JwksError, TokenRules, Tokens, parsed
 from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed, check_bearer
 from tests.kafka.sasl_users import MemoryUsers
 from tests.kafka.server.listener import until
@@ -332,7 +331,7 @@ def response(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
 async def test_a_failing_provider_leaves_the_keys_as_they_were(
     bad: bytes | None, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jwks, "FETCH_S", 0.5)
+    monkeypatch.setattr(tokens_module, "FETCH_S", 0.5)
     async with provider(response(ALL), bad) as (url, _), validator(url) as tokens:
         await tokens.bearer(signed(), HERE)
         with capture_logs() as logs:
@@ -372,5 +371,5 @@ async def test_invented_key_ids_cause_no_storm_and_no_delay_of_others() -> None:
         assert all(isinstance(each, AuthenticationFailed) for each in results)
         took = time.monotonic() - began
         assert len(seen) <= 3 + math.log2(1 + took / 0.1), "the back-off doubles"
-        assert batch[1] <= 3 * jwks.WOKEN_AT_ONCE, "the loop does other work between the refusals"
-        assert len(tokens.keys._missing) <= jwks.MISSING_MAX
+        assert batch[1] <= 3 * tokens_module.WOKEN_AT_ONCE, "the loop does other work between the refusals"
+        assert len(tokens.keys._missing) <= tokens_module.MISSING_MAX

@@ -20,7 +20,7 @@ from controller.access import users as module
 from controller.access.login_threads import NICENESS, FairThreadPool, network_of
 from controller.access.users import THREADS, FakeCredentials, Users, matches, set_password
 from controller.kafka.sasl import salted_password
-from controller.machine.access.credentials import ITERATIONS_MAX
+from controller.machine.access.requests import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
 from tests.kafka.sasl_users import credential_of
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
-from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramUpsert
+from controller.machine.commands.access import DrawLoginSecret
+from controller.machine.commands.commands import AlterUserScramCredentials, ScramChange
+from controller.machine.state import ScramCredential
 from controller.serving.archiving import sign_heads
 from events.catalog import HeadSigned
 from events.codec import decode_event
@@ -72,8 +74,8 @@ async def test_proofs_cover_every_event_of_a_topic_or_request(one: Service) -> N
 
 
 async def test_log_leaves_are_events_with_secrets_hashed(one: Service) -> None:
-    upsert = ScramUpsert("bob", 1, 4096, bytes(16), b"PLANTED" * 6, b"PLANTED" * 6)
-    one.submit_internal(AlterUserScramCredentials, principal="User:a", client_id=None, upserts=(upsert,))
+    change = ScramChange("bob", 1, ScramCredential(4096, bytes(16), b"PLANTED" * 6, b"PLANTED" * 6))
+    one.submit_internal(AlterUserScramCredentials, principal="User:a", client_id=None, changes=(change,))
     one.submit_internal(DrawLoginSecret, secret=b"PLANTED" * 5)
     await one.controller.decided()
     await one.create("t")

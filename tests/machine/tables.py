@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from controller.machine.commands import commands
 from controller.machine.commands.access import ApplyRules
 from controller.machine.decision import topic_named
-from events.catalog import Assignment, Endpoint, Verdict
+from events.catalog import Assignment, Endpoint, HeadSigned, Partition, Verdict
 from events.codec import encode_event
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.tree_heads import Head, HeadSigner
@@ -233,7 +233,7 @@ def _seen(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]
     for word in words[1:]:
         replicas, isr, leader, epoch = word.split(":")
         observed = brokers(replicas), brokers(isr or replicas), BrokerId(int(leader)), int(epoch)
-        partitions.append(commands.ObservedPartition(*observed))
+        partitions.append(Partition(*observed))
     configs = tuple(_pair(one) for one in options["conf"].split(";") if one) if "conf" in options else None
     known = None if topic is None else (len(topic.partitions), topic.configs)
     return {
@@ -273,8 +273,7 @@ def _sign(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]
     tree.extend([encode_event(one.at_ms, one.cause, one.event) for one in rig.log], PATH_LENGTH_MAX)
     head = Head(log="signed", size=tree.size, root=tree.root().hex(), at_ms=rig.now_ms)
     made = HeadSigner(Ed25519PrivateKey.from_private_bytes(bytes(32))).signed(head)
-    keys = {"public_key": made.public_key, "signature": made.signature}
-    return {"size": made.size, "root": tree.root(), "signed_at_ms": made.at_ms, **keys}
+    return {"head": HeadSigned(made.size, tree.root(), made.at_ms, made.public_key, made.signature)}
 
 
 RULES = {

@@ -141,8 +141,8 @@ views[b"sm"] = key(len(events)) + bytes(32)           | the tree head stored wit
 del views[view(b"tmore")]                             | the index of topics does not match the events
 run = view(b"tmore"); views[b"tother\0" + run[-8:]] = views.pop(run) \
                                                       | the index of topics has event .* under 'other', but it belongs to 'more_
-views[b"tother\0" + key(5)] = key(7)                  | the index of topics has event 5 under 'other'
-views[view(b"tmore")] = key(1 << 40)                  | the index of topics has events .* to 1099511627776 under 'more_
+views[b"tother\0" + key(7)] = key(5)                  | the index of topics has event 5 under 'other'
+views[b"tother\0" + key(1 << 40)] = key(5)            | the index of topics has events 5 to 1099511627776 under 'other'
 del views[view(b"r")]                                 | the index of requests does not match the events
 views[b"rother\0" + key(5)] = key(5)                  | the index of requests has event 5 under 'other'
 """.replace("\\\n", "")  # noqa: E501

@@ -15,12 +15,13 @@ from controller.engine import requests
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.machine.commands import access, commands
+from controller.machine.state import ScramCredential
 from controller.policy import RequestMetadata
 from controller.policy.interface import Request
 from controller.store.tree import head_of
 from events import catalog
 from events.access import Acl, RequestsRefused
-from events.catalog import Assignment, Observation, Recorded, Verdict
+from events.catalog import Assignment, HeadSigned, Observation, Recorded, Verdict
 from events.codec import encode_event
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
@@ -192,9 +193,9 @@ async def _changes_of_access(day: Day) -> None:
     for value in (7.5, None):
         quotas = (access.QuotaAlteration(bob, (("controller_mutation_rate", value),)),)
         await day.submit_cluster(access.AlterClientQuotas, alterations=quotas)
-    upsert = access.ScramUpsert("bob", 2, 4096, bytes(16), bytes(range(64)), bytes(range(64)))
-    await day.submit_cluster(access.AlterUserScramCredentials, upserts=(upsert,))
-    await day.submit_cluster(access.AlterUserScramCredentials, removals=(access.ScramRemoval("bob", 2),))
+    for credential in (ScramCredential(4096, bytes(16), bytes(range(64)), bytes(range(64))), None):
+        change = commands.ScramChange("bob", 2, credential)
+        await day.submit_cluster(commands.AlterUserScramCredentials, changes=(change,))
     day.submit_internal(access.DrawLoginSecret, secret=bytes(range(32)))
     await day.settled()
     day.submit_internal(commands.RecordHead, **signed_head(day.log))
@@ -209,8 +210,7 @@ def signed_head(log: EventLog, signer: HeadSigner = SIGNER) -> dict[str, Any]:
     """The tree head of a log, as stored. The default signer's key is public."""
     size, root = head_of(log)
     signed = signer.signed(Head(log=log.cluster_id, size=size, root=root.hex(), at_ms=BORN_MS))
-    own = {"public_key": signed.public_key, "signature": signed.signature}
-    return {"size": size, "root": root, "signed_at_ms": BORN_MS, **own}
+    return {"head": HeadSigned(size, root, BORN_MS, signed.public_key, signed.signature)}
 
 
 async def _changes_of_brokers(day: Day) -> None:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Deadlines, Reconciler
 from controller.machine import apply
-from controller.machine.state import Cluster, RulesVersion
-from events.catalog import RulesApplied
+from controller.machine.state import Cluster
+from events.catalog import Recorded, RulesApplied
 from events.names import ShardKey
 from tests.simulation.faulty_log import FaultyLog
 from tests.simulation.planting import Bugs
@@ -32,11 +32,14 @@ def _wall_clock_ms(stamps: Stamps, at_least_ms: int = 0) -> int:
     return stamps._clock_ms()
 
 
-def _with_the_rules_before(cluster: Cluster, event: RulesApplied) -> RulesVersion:
-    return replace(_rules(cluster, event), text=cluster.rules.text if cluster.rules is not None else "")
+def _with_the_rules_before(cluster: Cluster, record: Recorded) -> Cluster:
+    after = _apply_cluster(cluster, record)
+    if not isinstance(record.event, RulesApplied) or after.rules is None:
+        return after
+    return replace(after, rules=replace(after.rules, text="" if cluster.rules is None else cluster.rules.text))
 
 
-_rules = apply._rules
+_apply_cluster = apply.apply_cluster
 
 
 def _nothing(*_: object) -> None:
@@ -47,6 +50,6 @@ BUGS: Final[Bugs] = {
     "clients are answered before the log is synced": [(FaultyLog, "flushed", _answered_before_the_sync)],
     "pending creates are forgotten at a restart": [(Deadlines, "begin", _forget_pending_creates)],
     "placeholders are not filled when a broker joins": [(Reconciler, "on_events", _nothing)],
-    "decisions use the rules before the last version": [(apply, "_rules", _with_the_rules_before)],
+    "decisions use the rules before the last version": [(apply, "apply_cluster", _with_the_rules_before)],
     "the log's time goes back with the clock": [(Stamps, "now_ms", _wall_clock_ms)],
 }

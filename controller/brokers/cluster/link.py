@@ -43,10 +43,9 @@ from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsRes
 from controller.kafka.messages.message import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
-from controller.machine.commands.commands import ObservedPartition
 from controller.machine.errors import ErrorCode
 from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
-from events.catalog import Configs
+from events.catalog import Configs, Partition
 from events.names import BrokerId, TopicId, TopicName
 
 T = TypeVar("T")
@@ -114,7 +113,7 @@ class SeenTopic(msgspec.Struct, frozen=True):
 
     name: TopicName
     topic_id: TopicId
-    partitions: tuple[ObservedPartition, ...]
+    partitions: tuple[Partition, ...]
 
 
 class ClusterMetadata(msgspec.Struct, frozen=True):
@@ -334,7 +333,7 @@ def _parse_topic(topic: TopicAnswer) -> SeenTopic:
         TopicName(topic.name or ""),
         TopicId(topic.topic_id),
         tuple(
-            ObservedPartition(
+            Partition(
                 tuple(map(BrokerId, one.replica_nodes)),
                 tuple(map(BrokerId, one.isr_nodes)),
                 BrokerId(one.leader_id),

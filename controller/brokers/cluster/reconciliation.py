@@ -14,7 +14,6 @@ import msgspec
 
 from controller.brokers.cluster.link import SeenTopic
 from controller.brokers.port import EventTypes
-from controller.machine.commands.commands import ObservedPartition
 from controller.machine.state import Topic
 from events import catalog
 from events.names import BrokerId, RequestId, TopicId, TopicName, is_placeholder
@@ -115,7 +114,7 @@ def differs(topic: Topic, seen: SeenTopic) -> bool:
     return any(_differs(ours, theirs) for ours, theirs in zip(topic.partitions, seen.partitions, strict=True))
 
 
-def _differs(ours: catalog.Partition, theirs: ObservedPartition) -> bool:
+def _differs(ours: catalog.Partition, theirs: catalog.Partition) -> bool:
     """ISRs are compared as sets. An empty ISR in the cluster (KIP-966) is no difference: the log has the last ISR."""
     if (ours.leader, ours.leader_epoch) != (theirs.leader, theirs.leader_epoch):
         return True

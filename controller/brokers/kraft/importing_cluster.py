@@ -14,7 +14,7 @@ from controller.brokers.kraft.projection import details_of, endpoints_of, is_kra
 from controller.brokers.kraft.projector import ProtocolIdChanges, ProtocolIds
 from controller.kafka.codec.primitives import read_uvarint
 from controller.kafka.codec.reader import READ_FAILURES
-from controller.machine.access.credentials import MECHANISMS
+from controller.machine.access.requests import MECHANISMS
 from controller.machine.partitions.requests import PRODUCER_IDS_PER_BLOCK
 from controller.machine.state import Cluster
 from controller.quorum.features import unsupported_feature

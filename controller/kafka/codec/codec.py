@@ -28,7 +28,7 @@ from controller.kafka.codec.reader import READ_FAILURES, Reader
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import APIS, CLASSES, Encoded, Message
 from controller.kafka.schema import Direction, Layout, Schema, read_schema
-from controller.machine.truncation import truncated
+from events.errors import CLIENT_TEXT_MAX, shortened
 
 _HEADER_START: Final = struct.Struct(">hhih")
 _REQUEST_START: Final = struct.Struct(">ihhi")
@@ -73,7 +73,7 @@ def parse_header(frame: bytes) -> RequestHeader:
         offset = 10 + max(length, 0)
         if offset > len(frame):
             raise too_long(length, len(frame) - 10)
-        client_id = None if length < 0 else truncated(frame[10:offset].decode("utf-8", "replace"))
+        client_id = None if length < 0 else shortened(frame[10:offset].decode("utf-8", "replace"), CLIENT_TEXT_MAX)
         if is_known(api_key, version) and load_schema(api_key, version, "request").flexible_header:
             offset = skip_tags(frame, offset, len(frame))
     except READ_FAILURES as failure:

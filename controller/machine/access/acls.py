@@ -1,7 +1,8 @@
 """ACLs as an immutable value of the cluster state, with look-ups by pattern, for the authorizer and the ACL APIs.
 
 A change copies the map of patterns and the ACLs of the changed patterns, about ten microseconds for each thousand. The
-lengths of all prefixes are stored by resource type, so that the patterns for a name are found with a few look-ups.
+first look-up after it collects the lengths of all prefixes, so that the patterns for a name are found with a few
+look-ups.
 
 A host may be an address range (KIP-1276), `10.0.0.0/8` or `2001:db8::/32`. Ranges are parsed like Kafka's classes do
 (`SubnetUtils` and `SubnetUtils6` of Apache Commons Net, `InetAddress`), so that an ACL covers the same clients as at
@@ -11,12 +12,12 @@ Kafka's brokers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from itertools import chain
+from types import MappingProxyType
 from typing import Final
-
-import msgspec
 
 from controller.machine.access.bucket_map import differing
 from controller.machine.commands.access import AclFilter
@@ -38,37 +39,45 @@ WILDCARD: Final = "*"
 
 Pattern = tuple[int, int, str]
 """Resource type, pattern type, name."""
-Entries = Mapping[Acl, None]
-"""The ACLs of one pattern, in order of creation."""
+Entries = Mapping[str, Mapping[Acl, None]]
+"""The ACLs of one pattern by principal, in order of creation."""
 
 
-class Acls(msgspec.Struct, frozen=True):
-    by_pattern: Mapping[Pattern, Entries] = msgspec.field(default_factory=dict)
-    prefix_lengths: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
-    """By resource type and length: the number of patterns of type PREFIXED."""
-    count: int = 0
+class Acls:
+    def __init__(self, by_pattern: Mapping[Pattern, Entries] = MappingProxyType({})) -> None:
+        self.by_pattern = by_pattern
+
+    @cached_property
+    def prefix_lengths(self) -> Mapping[int, Set[int]]:
+        """The lengths of all prefixes, by resource type."""
+        lengths: dict[int, set[int]] = {}
+        for resource_type, pattern_type, name in self.by_pattern:
+            if pattern_type == PREFIXED:
+                lengths.setdefault(resource_type, set()).add(len(name))
+        return lengths
+
+    @cached_property
+    def count(self) -> int:
+        return sum(1 for _ in self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Acls) and self.by_pattern == other.by_pattern
 
     def __contains__(self, acl: object) -> bool:
-        return isinstance(acl, Acl) and acl in self.by_pattern.get(pattern_of(acl), ())
+        return isinstance(acl, Acl) and acl in self.by_pattern.get(pattern_of(acl), {}).get(acl.principal, ())
 
     def __iter__(self) -> Iterator[Acl]:
-        for entries in self.by_pattern.values():
-            yield from entries
+        return chain.from_iterable(map(_each, self.by_pattern.values()))
 
-    def covering(self, resource_type: int, name: str) -> Iterator[tuple[Pattern, Entries]]:
-        """Yields the patterns that cover a resource, with their ACLs: its literal name, `*`, and its prefixes."""
-        by_pattern = self.by_pattern
-        for literal in (name, WILDCARD) if name != WILDCARD else (name,):
-            pattern = (resource_type, LITERAL, literal)
-            entries = by_pattern.get(pattern)
+    def covering(self, resource_type: int, name: str) -> Iterator[Entries]:
+        """Yields the ACLs of the patterns that cover a resource: its literal name, `*`, and its prefixes."""
+        lengths = self.prefix_lengths.get(resource_type, ())
+        patterns = [(LITERAL, literal) for literal in ((name, WILDCARD) if name != WILDCARD else (name,))]
+        patterns += [(PREFIXED, name[:length]) for length in lengths if length <= len(name)]
+        for pattern in patterns:
+            entries = self.by_pattern.get((resource_type, *pattern))
             if entries is not None:
-                yield pattern, entries
-        for length in self.prefix_lengths.get(resource_type, ()):
-            if length <= len(name):
-                pattern = (resource_type, PREFIXED, name[:length])
-                entries = by_pattern.get(pattern)
-                if entries is not None:
-                    yield pattern, entries
+                yield entries
 
     def matching(self, wanted: AclFilter) -> list[Acl]:
         """Returns the ACLs that match a filter, sorted. A filter without an exact pattern scans all patterns."""
@@ -77,34 +86,26 @@ class Acls(msgspec.Struct, frozen=True):
             found = [self.by_pattern.get(exact, {})]
         else:
             found = [entries for pattern, entries in self.by_pattern.items() if covers(wanted, pattern)]
-        return sorted(acl for entries in found for acl in entries if _matches_entry(wanted, acl))
+        return sorted(acl for acl in chain.from_iterable(map(_each, found)) if _matches_entry(wanted, acl))
 
     def with_all(self, acls: Iterable[Acl]) -> Acls:
         patterns = dict(self.by_pattern)
-        added = _by_pattern(acls)
-        for pattern, entries in added.items():
-            patterns[pattern] = {**patterns.get(pattern, {}), **entries}
-        return self._changed(patterns, added)
+        for pattern, entries in _by_pattern(acls).items():
+            had = patterns.get(pattern, {})
+            patterns[pattern] = {**had, **{who: {**had.get(who, {}), **own} for who, own in entries.items()}}
+        return Acls(patterns)
 
     def without(self, acls: Iterable[Acl]) -> Acls:
         patterns = dict(self.by_pattern)
-        gone = _by_pattern(acls)
-        for pattern, entries in gone.items():
-            left = {acl: None for acl in patterns.get(pattern, ()) if acl not in entries}
+        for pattern, entries in _by_pattern(acls).items():
+            left = dict(patterns.pop(pattern, {}))
+            for who, own in entries.items():
+                others = {acl: None for acl in left.pop(who, ()) if acl not in own}
+                if others:
+                    left[who] = others
             if left:
                 patterns[pattern] = left
-            else:
-                patterns.pop(pattern, None)
-        return self._changed(patterns, gone)
-
-    def _changed(self, patterns: Mapping[Pattern, Entries], touched: Iterable[Pattern]) -> Acls:
-        lengths, count = self.prefix_lengths, self.count
-        for pattern in touched:
-            before, after = self.by_pattern.get(pattern, {}), patterns.get(pattern, {})
-            count += len(after) - len(before)
-            if pattern[1] == PREFIXED and bool(before) != bool(after):
-                lengths = _with_length(lengths, pattern, 1 if after else -1)
-        return Acls(patterns, lengths, count)
+        return Acls(patterns)
 
 
 def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
@@ -112,9 +113,9 @@ def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
     removed: list[Acl] = []
     added: list[Acl] = []
     for pattern in differing(before.by_pattern, after.by_pattern):
-        old, new = before.by_pattern.get(pattern, {}), after.by_pattern.get(pattern, {})
-        removed += old.keys() - new.keys()
-        added += new.keys() - old.keys()
+        old, new = (set(_each(acls.by_pattern.get(pattern, {}))) for acls in (before, after))
+        removed += old - new
+        added += new - old
     return sorted(removed), sorted(added)
 
 
@@ -148,22 +149,15 @@ def _matches_entry(wanted: AclFilter, acl: Acl) -> bool:
     )
 
 
-def _by_pattern(acls: Iterable[Acl]) -> dict[Pattern, dict[Acl, None]]:
-    patterns: dict[Pattern, dict[Acl, None]] = {}
+def _by_pattern(acls: Iterable[Acl]) -> dict[Pattern, dict[str, dict[Acl, None]]]:
+    patterns: dict[Pattern, dict[str, dict[Acl, None]]] = {}
     for acl in acls:
-        patterns.setdefault(pattern_of(acl), {})[acl] = None
+        patterns.setdefault(pattern_of(acl), {}).setdefault(acl.principal, {})[acl] = None
     return patterns
 
 
-def _with_length(
-    lengths: Mapping[int, Mapping[int, int]], pattern: Pattern, more: int
-) -> Mapping[int, Mapping[int, int]]:
-    resource_type, _, name = pattern
-    of_type = dict(lengths.get(resource_type, {}))
-    of_type[len(name)] = of_type.get(len(name), 0) + more
-    left = {length: number for length, number in of_type.items() if number}
-    others = {each: known for each, known in lengths.items() if each != resource_type}
-    return {**others, resource_type: left} if left else others
+def _each(entries: Entries) -> Iterator[Acl]:
+    return chain.from_iterable(entries.values())
 
 
 _IPV4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)

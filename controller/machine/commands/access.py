@@ -77,34 +77,6 @@ class AlterClientQuotas(ClusterCommand, frozen=True, kw_only=True, gc=False):
     validate_only: bool = False
 
 
-class ScramRemoval(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A SCRAM credential to remove; `mechanism` is Kafka's number."""
-
-    user: str
-    mechanism: int
-
-
-class ScramUpsert(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A SCRAM credential to set: keys derived from a salted password, never the password (RFC 5802)."""
-
-    user: str
-    mechanism: int
-    iterations: int
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-
-    def __repr__(self) -> str:
-        return f"ScramUpsert({self.user!r}, {self.mechanism}, {self.iterations}, secrets hidden)"
-
-
-class AlterUserScramCredentials(ClusterCommand, frozen=True, kw_only=True, gc=False):
-    """Remove and set SCRAM credentials (KIP-554), each user independently."""
-
-    removals: tuple[ScramRemoval, ...] = ()
-    upserts: tuple[ScramUpsert, ...] = ()
-
-
 class DrawLoginSecret(Command, frozen=True, kw_only=True, gc=False):
     """Set the secret from which fake credentials of unknown users are derived, unless the secret is already set."""
 

@@ -12,8 +12,8 @@ from typing import ClassVar
 import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command, access
-from controller.machine.state import RulesVersion
-from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
+from controller.machine.state import RulesVersion, ScramCredential
+from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, HeadSigned, Partition, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
 from events.values import GroupCounts
 
@@ -268,6 +268,21 @@ class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
     verdict: Verdict | None = None
 
 
+class ScramChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A SCRAM credential to set, or None to remove it; `mechanism` is Kafka's number."""
+
+    user: str
+    mechanism: int
+    credential: ScramCredential | None = None
+
+
+class AlterUserScramCredentials(access.ClusterCommand, frozen=True, kw_only=True, gc=False):
+    """Set and remove SCRAM credentials (KIP-554), each user independently. A credential has keys that are derived from
+    a salted password, never the password (RFC 5802)."""
+
+    changes: tuple[ScramChange, ...]
+
+
 class CopyClusterState(Command, frozen=True, kw_only=True, gc=False):
     """Replace the dynamic configs of all brokers, and the rules, by those decided in another partition.
 
@@ -303,29 +318,16 @@ class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
 
 
 class RecordHead(Command, frozen=True, kw_only=True, gc=False):
-    """Record a signed tree head; see `HeadSigned`."""
+    """Record a signed tree head."""
 
-    size: int
-    root: bytes
-    signed_at_ms: int
-    public_key: bytes
-    signature: bytes
+    head: HeadSigned
 
 
 # Observations of the target cluster.
 
 
-class ObservedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A partition in the cluster's metadata. `leader` is -1 if there is none."""
-
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    leader: BrokerId
-    leader_epoch: int
-
-
 class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
-    """The target cluster has this topic.
+    """The target cluster has this topic, with these partitions as in its metadata.
 
     `configs` are its explicit configs; None if they were not fetched. `known` is the partition count and the configs in
     Topicwright's state when the cluster was observed; None if it had no such topic. If the state has changed since,
@@ -334,7 +336,7 @@ class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
 
     topic: TopicName
     topic_id: TopicId
-    partitions: tuple[ObservedPartition, ...]
+    partitions: tuple[Partition, ...]
     configs: Configs | None = None
     known: tuple[int, Configs] | None = None
     reason: str = ""

@@ -47,7 +47,7 @@ from controller.machine.partitions.placement import (
 )
 from controller.machine.state import ELIGIBLE_REPLICAS, Cluster, Topic
 from events.catalog import Event, Partition, PartitionChanged, ReplicaMetadata
-from events.names import NO_LEADER, BrokerId, TopicName
+from events.names import NO_LEADER, BrokerId
 
 
 class Election(Enum):
@@ -74,20 +74,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """None if the target cluster elects its leaders itself."""
 
 
-class Rules(msgspec.Struct, frozen=True):
-    """The rules for changing partitions of one topic, which depend on its configs and brokers. Only KRaft brokers have
-    eligible leader replicas and log directories."""
-
-    may_lead: Callable[[BrokerId, bytes], bool]
-    """True if the broker is live and the replica's directory is online."""
-    min_isr: int = 1
-    elr: bool = False
-    """Eligible leader replicas are enabled (`eligible.leader.replicas.version` 1)."""
-    directory: Callable[[BrokerId], bytes] | None = None
-    """Returns the directory of a new replica on a broker. None without KRaft brokers: then partitions have no
-    replica metadata."""
-
-
 def effective_min_isr(topic: Topic, cluster: Cluster) -> int:
     """The effective min.insync.replicas, but at most the replication factor."""
     return min(min_insync_replicas(topic.configs, cluster.settings), topic.replication_factor)
@@ -107,11 +93,11 @@ class TopicChanges:
         self, topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool] | None = None
     ) -> None:
         self._topic, self.cluster = topic, cluster
-        may_lead = may_lead or partial(serves, cluster)
-        self._rules = Rules(may_lead)
-        if cluster.has_kraft_brokers:
-            min_isr, elr = effective_min_isr(topic, cluster), cluster.feature(ELIGIBLE_REPLICAS) > 0
-            self._rules = Rules(may_lead, min_isr, elr, partial(default_directory, cluster))
+        self._serves = may_lead or partial(serves, cluster)
+        has_kraft = cluster.has_kraft_brokers
+        self._min_isr = effective_min_isr(topic, cluster) if has_kraft else 1
+        self._elr = has_kraft and cluster.feature(ELIGIBLE_REPLICAS) > 0
+        """True if eligible leader replicas are enabled (`eligible.leader.replicas.version` 1)."""
         self._changed: dict[int, Partition] = {}
         self.election = election_for(topic, cluster)
         """The kind of election when a leader fails."""
@@ -132,57 +118,93 @@ class TopicChanges:
 
     def change(self, index: int, target: Target, reason: str) -> Partition | None:
         """Brings a partition to a target. Returns the changed partition; None if it already matches."""
-        before = self._changed.get(index) or self._topic.partitions[index]
-        event = change(self._topic.name, index, before, target, self._rules, reason)
-        if event is None:
+        partition = self._changed.get(index) or self._topic.partitions[index]
+        after, is_unclean = self._at_target(partition, target)
+        if after is None:
             return None
-        self.events.append(event)
-        self._changed[index] = event.after
-        return event.after
+        reason = f"unclean election: {reason}" if is_unclean else reason
+        self.events.append(PartitionChanged(self._topic.name, index, partition, after, reason))
+        self._changed[index] = after
+        return after
 
+    def _at_target(self, partition: Partition, target: Target) -> tuple[Partition | None, bool]:
+        """Returns the partition at the target, None if it already matches; and True if it elects a leader uncleanly."""
+        before = partition.replica_metadata or NO_METADATA
+        isr = partition.isr if target.isr is None else target.isr
+        replicas = partition.replicas if target.replicas is None else target.replicas
+        adding = before.adding if target.adding is None else target.adding
+        removing = before.removing if target.removing is None else target.removing
+        if (adding or removing) and _is_complete(isr, replicas, adding, removing):
+            isr, replicas, adding, removing = without(isr, removing), without(replicas, removing), (), ()
+        elr = self._eligible(partition, isr, replicas, target.unclean) if self._elr or before.elr else ()
+        leader, unclean = partition.leader, False
+        if target.election is not None:
+            leader, unclean = self._elected(partition, replicas, isr, elr, target.election)
+        if leader != partition.leader and leader in elr:
+            isr = (leader,)
+            # If an ISR of one is enough, the leader acknowledges records from now on that other replicas do not have.
+            elr = without(elr, (leader,)) if self._min_isr > 1 else ()
+        if unclean:
+            isr, elr = (leader,), ()
+        elif not self._elr:
+            elr = elr if not (isr or partition.isr) else ()
+            isr = isr or partition.isr
+        had = partition.replicas
+        is_removed = replicas != had and any(one >= 0 and one not in replicas for one in had)
+        is_new_epoch = leader != partition.leader or is_removed
+        metadata = partition.replica_metadata
+        if self.cluster.has_kraft_brokers:
+            directories = self._directories(partition, replicas, target.directories)
+            last = before.last_known_elr
+            if self._elr and is_new_epoch and (leader == NO_LEADER) is not bool(last):
+                last = (partition.leader,) if leader == NO_LEADER else ()
+            recovering = before.recovering or unclean
+            if target.recovering not in (None, before.recovering):
+                recovering = bool(target.recovering)
+            metadata = ReplicaMetadata(directories, adding, removing, elr, last, recovering)
+        is_same = replicas == partition.replicas and isr == partition.isr and metadata == partition.replica_metadata
+        if is_same and not is_new_epoch:
+            return None, False
+        leader_epoch, partition_epoch = partition.leader_epoch + is_new_epoch, partition.partition_epoch + 1
+        return Partition(replicas, isr, leader, leader_epoch, partition_epoch, metadata), unclean
 
-def change(
-    topic: TopicName, index: int, partition: Partition, target: Target, rules: Rules, reason: str
-) -> PartitionChanged | None:
-    """Returns the change that brings the partition to the target; None if it already matches."""
-    before = partition.replica_metadata or NO_METADATA
-    isr = partition.isr if target.isr is None else target.isr
-    replicas = partition.replicas if target.replicas is None else target.replicas
-    adding = before.adding if target.adding is None else target.adding
-    removing = before.removing if target.removing is None else target.removing
-    if (adding or removing) and _is_complete(isr, replicas, adding, removing):
-        isr, replicas, adding, removing = without(isr, removing), without(replicas, removing), (), ()
-    elr = _eligible(partition, isr, replicas, target.unclean, rules) if rules.elr or before.elr else ()
-    leader, unclean = partition.leader, False
-    if target.election is not None:
-        leader, unclean = _elected(partition, replicas, isr, elr, target.election, rules)
-    if leader != partition.leader and leader in elr:
-        isr = (leader,)
-        # If an ISR of one is enough, the leader acknowledges records from now on that the other replicas do not have.
-        elr = without(elr, (leader,)) if rules.min_isr > 1 else ()
-    if unclean:
-        isr, elr = (leader,), ()
-    elif not rules.elr:
-        elr = elr if not (isr or partition.isr) else ()
-        isr = isr or partition.isr
-    is_removed = replicas != partition.replicas and any(one >= 0 and one not in replicas for one in partition.replicas)
-    is_new_epoch = leader != partition.leader or is_removed
-    metadata = partition.replica_metadata
-    if rules.directory is not None:
-        directories = _directories(partition, replicas, target.directories, rules.directory)
-        last = before.last_known_elr
-        if rules.elr and is_new_epoch and (leader == NO_LEADER) is not bool(last):
-            last = (partition.leader,) if leader == NO_LEADER else ()
-        recovering = before.recovering or unclean
-        if target.recovering not in (None, before.recovering):
-            recovering = bool(target.recovering)
-        metadata = ReplicaMetadata(directories, adding, removing, elr, last, recovering)
-    is_same = replicas == partition.replicas and isr == partition.isr and metadata == partition.replica_metadata
-    if is_same and not is_new_epoch:
-        return None
-    leader_epoch, partition_epoch = partition.leader_epoch + is_new_epoch, partition.partition_epoch + 1
-    after = Partition(replicas, isr, leader, leader_epoch, partition_epoch, metadata)
-    return PartitionChanged(topic, index, partition, after, f"unclean election: {reason}" if unclean else reason)
+    def _eligible(self, partition: Partition, isr: Ids, replicas: Ids, unclean: Ids) -> Ids:
+        """The eligible leader replicas after the change, before an election."""
+        # If min.insync.replicas was lowered, the leader has acknowledged records since that eligible replicas lack.
+        had = replica_metadata_of(partition).elr if len(partition.isr) < self._min_isr else ()
+        if not self._elr:  # ELR was disabled: keep existing members only while the ISR is empty
+            return tuple(one for one in without(had, unclean) if one in replicas)
+        if len(isr) >= self._min_isr:
+            return ()
+        return tuple(sorted({*had, *partition.isr} & set(replicas) - set(isr) - set(unclean)))
+
+    def _elected(
+        self, partition: Partition, replicas: Ids, isr: Ids, elr: Ids, election: Election
+    ) -> tuple[BrokerId, bool]:
+        """Returns the leader to elect, and True if the election is unclean."""
+        favoured = replicas[:1] if election is Election.PREFERRED else ()
+        have_all_records = isr or elr
+        for replica in (*favoured, partition.leader, *replicas):
+            if replica in have_all_records and self._serves(replica, directory_of(partition, replica)):
+                return replica, False
+        last = replica_metadata_of(partition).last_known_elr if self._elr and not have_all_records else ()
+        # The last leader, if no replica is in sync or eligible. A cancelled reassignment may have removed it.
+        anyone = last if len(last) == 1 and last[0] in replicas else ()
+        for replica in (*anyone, *(replicas if election is Election.UNCLEAN else ())):
+            if self._serves(replica, directory_of(partition, replica)):
+                return replica, replica != partition.leader
+        return NO_LEADER, False
+
+    def _directories(
+        self, partition: Partition, replicas: Ids, reported: Mapping[BrokerId, bytes]
+    ) -> tuple[bytes, ...]:
+        before = replica_metadata_of(partition).directories
+        if not reported and replicas == partition.replicas and len(before) == len(replicas):
+            return before
+        known = {**directories_of(partition), **reported}
+        return tuple(
+            known[replica] if replica in known else default_directory(self.cluster, replica) for replica in replicas
+        )
 
 
 def _is_complete(isr: Ids, replicas: Ids, adding: Ids, removing: Ids) -> bool:
@@ -190,49 +212,6 @@ def _is_complete(isr: Ids, replicas: Ids, adding: Ids, removing: Ids) -> bool:
     members, remaining = without(isr, removing), without(replicas, removing)
     awaited = remaining if len(adding) < len(removing) else adding
     return bool(members and remaining) and set(awaited) <= set(members)
-
-
-def _eligible(partition: Partition, isr: Ids, replicas: Ids, unclean: Ids, rules: Rules) -> Ids:
-    """The eligible leader replicas after the change, before an election."""
-    # If min.insync.replicas was lowered, the leader has acknowledged records since that eligible replicas do not have.
-    had = replica_metadata_of(partition).elr if len(partition.isr) < rules.min_isr else ()
-    if not rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty
-        return tuple(one for one in without(had, unclean) if one in replicas)
-    if len(isr) >= rules.min_isr:
-        return ()
-    return tuple(sorted({*had, *partition.isr} & set(replicas) - set(isr) - set(unclean)))
-
-
-def _elected(
-    partition: Partition, replicas: Ids, isr: Ids, elr: Ids, election: Election, rules: Rules
-) -> tuple[BrokerId, bool]:
-    """Returns the leader to elect, and True if the election is unclean."""
-    favoured = replicas[:1] if election is Election.PREFERRED else ()
-    have_all_records = isr or elr
-    for replica in (*favoured, partition.leader, *replicas):
-        if replica in have_all_records and _may_lead(replica, partition, rules):
-            return replica, False
-    last = replica_metadata_of(partition).last_known_elr if rules.elr and not have_all_records else ()
-    # The last leader, if no replica is in sync or eligible. A cancelled reassignment may have removed it.
-    anyone = last if len(last) == 1 and last[0] in replicas else ()
-    for replica in (*anyone, *(replicas if election is Election.UNCLEAN else ())):
-        if _may_lead(replica, partition, rules):
-            return replica, replica != partition.leader
-    return NO_LEADER, False
-
-
-def _may_lead(replica: BrokerId, partition: Partition, rules: Rules) -> bool:
-    return rules.may_lead(replica, directory_of(partition, replica))
-
-
-def _directories(
-    partition: Partition, replicas: Ids, changed: Mapping[BrokerId, bytes], default: Callable[[BrokerId], bytes]
-) -> tuple[bytes, ...]:
-    before = replica_metadata_of(partition).directories
-    if not changed and replicas == partition.replicas and len(before) == len(replicas):
-        return before
-    known = {**directories_of(partition), **changed}
-    return tuple(known[replica] if replica in known else default(replica) for replica in replicas)
 
 
 def is_reassigned(partition: Partition) -> bool:

@@ -97,16 +97,14 @@ def refusal(
         return ErrorCode.INVALID_REQUEST
     if report.partition_epoch < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    if not _is_valid_isr(report.isr, partition):
+    members = set(report.isr)
+    if len(members) < len(report.isr) or partition.leader not in members or min(members) < 0:
+        return ErrorCode.INVALID_REQUEST
+    if not members <= set(partition.replicas):
         return ErrorCode.INVALID_REQUEST
     if report.recovering and (len(report.isr) > 1 or not replica_metadata_of(partition).recovering):
         return ErrorCode.INVALID_REQUEST
     return None if _are_eligible(report, cluster) else ErrorCode.INELIGIBLE_REPLICA
-
-
-def _is_valid_isr(isr: Ids, partition: Partition) -> bool:
-    distinct = len(set(isr)) == len(isr)
-    return distinct and partition.leader in isr and all(one >= 0 and one in partition.replicas for one in isr)
 
 
 def _are_eligible(report: commands.IsrReport, cluster: Cluster) -> bool:

@@ -25,6 +25,7 @@ from controller.machine.configs.topic_configs import BY_NAME, MIN_INSYNC_REPLICA
 from controller.machine.configs.values import Bad, Value
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import Rules, read_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts
@@ -236,12 +237,8 @@ def _facts_after(
 
 
 def _facts(partitions: Sequence[catalog.Partition], configs: catalog.Configs, defaults: catalog.Configs) -> TopicFacts:
-    return TopicFacts(len(partitions), tuple(sorted({_factor(one) for one in partitions})), dict(configs), defaults)
-
-
-def _factor(partition: catalog.Partition) -> int:
-    metadata = partition.replica_metadata
-    return len(partition.replicas) - (0 if metadata is None else len(metadata.removing))
+    factors = {len(one.replicas) - len(replica_metadata_of(one).removing) for one in partitions}
+    return TopicFacts(len(partitions), tuple(sorted(factors)), dict(configs), defaults)
 
 
 def _defaults(cluster: Cluster, command: commands.AlterResourceConfigs) -> tuple[TopicFacts, TopicFacts]:

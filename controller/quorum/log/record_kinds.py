@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import asdict, astuple
 
 from controller.machine.access.bucket_map import differing
-from controller.machine.access.credentials import MECHANISMS
-from controller.machine.access.quotas import canonical_entity
+from controller.machine.access.requests import MECHANISMS, canonical_entity
 from controller.machine.state import Cluster, ScramCredential
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_records import MetadataRecord

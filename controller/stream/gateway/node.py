@@ -56,7 +56,6 @@ from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
-from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED, JudgedCommand
 from controller.store.partitioned_store import PartitionedStore
 from controller.stream.gateway.kafka import CommandProducer, FollowedEvents, NotProduced, Record
@@ -122,13 +121,12 @@ def _expected(state: State, command: AnyCommand) -> Decision:
     record."""
     try:
         decision = decide(state, command)
-        if decision.needs_approval:
-            agreed = {"verdict": ALLOWED} if isinstance(command, JudgedCommand) else {}
-            decision = decide(state, replace(command, dry_run=DryRunResult(), **agreed))
+        if not decision.needs_approval:
+            return decision
+        agreed = {"verdict": ALLOWED} if isinstance(command, JudgedCommand) else {}
+        return decide(state, replace(command, dry_run=DryRunResult(), **agreed))
     except Exception:
         return Decision()
-    # A refusal that the workers would truncate is only counted here: the commands topic would hold it in full.
-    return decision if decision.refusal is None or is_short(command) else replace(decision, events=())  # type: ignore[arg-type]
 
 
 GRACE_S = 1.0

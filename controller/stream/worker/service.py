@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from controller.brokers.port import publish
-from controller.engine.decider import LogRateLimiter, place_of, trace_of
+from controller.engine.decider import trace_of
 from controller.engine.reports import Reports
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background
@@ -93,7 +93,6 @@ class WorkerStatus:
         self.idle_reason: str | None = "starting"
         self._reports = reports
         self._log = structlog.get_logger("topicwright")
-        self._log_limiter = LogRateLimiter()
         self.engine: Engine | None = None
         """The engine whose state is reported; None before it starts."""
         self._unreachable: str | None = None
@@ -148,24 +147,16 @@ class WorkerStatus:
 
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
         self._commands += commands
-        self._reports.committed(commands, len(records), seconds)
+        self._reports.figures.committed(commands, len(records), seconds)
         if records:
             publish(records, self._reports)
 
     def skipped(self, fault: Fault) -> None:
-        """Count a skipped command. Of similar faults, one a minute is logged."""
+        """Count and log a skipped command."""
         self._faults += 1
-        error = fault.error
-        suppressed = self._log_limiter.admit(fault.partition if error is None else place_of(error))
-        if suppressed is not None:
-            self._log.error(
-                "command skipped",
-                partition=fault.partition,
-                offset=fault.offset,
-                why=fault.why,
-                suppressed=suppressed,
-                trace=None if error is None else trace_of(error),
-            )
+        trace = None if fault.error is None else trace_of(fault.error)
+        where = {"partition": fault.partition, "offset": fault.offset}
+        self._log.error("command skipped", **where, why=fault.why, trace=trace)
 
     def duplicate(self, sourced: Sourced, command: RequestCommand) -> None:
         self._copies += 1

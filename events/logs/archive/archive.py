@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from events.logs.archive.manifest import Segment, Stored, archive_status, read_stored, segments_of
 from events.logs.archive.segment import SegmentFile, SegmentIndex
-from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, visits
+from events.logs.archive.store import ArchiveError, ArchiveStore, fetched, open_store
 from events.logs.log import StateKeys
 
 FILES_KEPT: Final = 8
@@ -49,9 +49,9 @@ class Archive:
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The archived events in [start, end). Raises ArchiveError."""
         for segment in self.segments(start, end):
-            file = _file(self, segment)
+            file = self._file(segment)
             for group in file.groups(start, end):
-                for offset, value in enumerate(_group(self, segment, group), file.firsts[group]):
+                for offset, value in enumerate(self._group(segment, group), file.firsts[group]):
                     if start <= offset < end:
                         yield offset, value
 
@@ -60,9 +60,9 @@ class Archive:
         found = []
         for offset in offsets:
             (segment,) = self.segments(offset, offset + 1)
-            file = _file(self, segment)
+            file = self._file(segment)
             (group,) = file.groups(offset, offset + 1)
-            found.append(_group(self, segment, group)[offset - file.firsts[group]])
+            found.append(self._group(segment, group)[offset - file.firsts[group]])
         return found
 
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
@@ -102,32 +102,25 @@ class Archive:
         for segment in reversed(self.segments(0, min(end, self._log.start_offset))):
             yield segment.start, self.index(segment)
 
+    @lru_cache(INDEXES_KEPT)  # noqa: B019 - few, and shared by all logs
     def index(self, segment: Segment) -> SegmentIndex:
         """The index of a segment. Raises ArchiveError."""
-        return _index(self, segment)
+        footer = self._fetched(segment.name, segment.footer, segment.events.size - segment.footer.size)
+        return SegmentIndex(segment, footer)
+
+    @lru_cache(FILES_KEPT)  # noqa: B019
+    def _file(self, segment: Segment) -> SegmentFile:
+        return SegmentFile(segment, self.content(segment))
+
+    @lru_cache(GROUPS_KEPT)  # noqa: B019
+    def _group(self, segment: Segment, group: int) -> list[bytes]:
+        return self._file(segment).values(group)
 
     def _fetched(self, name: str, stored: Stored, start: int = 0) -> bytes:
         url = archive_status(self._log).url
         if self._store is None or self._store.url != url:
             self._store = open_store(url)
         content = read_stored(self._store, name, stored, start)
-        count = visits.get()
-        if count is not None:
-            count.count += 1
+        if (names := fetched.get()) is not None:
+            names.append(name)
         return content
-
-
-@lru_cache(FILES_KEPT)
-def _file(archive: Archive, segment: Segment) -> SegmentFile:
-    return SegmentFile(segment, archive.content(segment))
-
-
-@lru_cache(GROUPS_KEPT)
-def _group(archive: Archive, segment: Segment, group: int) -> list[bytes]:
-    return _file(archive, segment).values(group)
-
-
-@lru_cache(INDEXES_KEPT)
-def _index(archive: Archive, segment: Segment) -> SegmentIndex:
-    footer = archive._fetched(segment.name, segment.footer, segment.events.size - segment.footer.size)
-    return SegmentIndex(segment, footer)

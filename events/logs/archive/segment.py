@@ -140,47 +140,6 @@ def _ranges(start: int, runs: Sequence[int]) -> list[range]:
     return found
 
 
-class _Packing:
-    def __init__(self, columns: ColumnMaker, start: int) -> None:
-        self.frontier = Frontier()
-        self._columns = columns
-        self._index = IndexBuilder(start)
-        self._writer: ParquetWriter | None = None
-        self._group: list[pa.RecordBatch] = []
-        self._group_bytes = 0
-
-    def take(self, records: Sequence[tuple[Recorded, bytes]]) -> None:
-        for record, value in records:
-            self._index.add(record)
-            self._columns.add(record, value)
-        self.frontier.extend([value for _, value in records], PATH_LENGTH_MAX)
-        columns = self._columns.batch()
-        visible = columns.column(VALUE).to_pylist()
-        canonical = [None if value == one else value for one, (_, value) in zip(visible, records, strict=True)]
-        arrays = [*columns.columns, pa.array(canonical, pa.binary())]
-        self._group.append(pa.RecordBatch.from_arrays(arrays, names=[*columns.schema.names, CANONICAL]))
-        self._group_bytes += sum(len(value) for _, value in records)
-        if sum(map(len, self._group)) >= GROUP or self._group_bytes >= GROUP_BYTES:
-            self._write_group()
-
-    def done(self, about: SnapshotInfo, requests: Mapping[bytes, bytes]) -> bytes:
-        """The file, with the state keys of requests."""
-        if self._group:
-            self._write_group()
-        assert self._writer is not None, "a segment has events"
-        index = BytesIO()
-        pairs = self._index.pairs() | {STATE + key: value for key, value in requests.items()}
-        write_snapshot(index, about, sorted(pairs.items()))
-        return self._writer.done(index.getvalue())
-
-    def _write_group(self) -> None:
-        table = pa.Table.from_batches(self._group)
-        if self._writer is None:
-            self._writer = ParquetWriter(table.schema, plain=(VALUE, CANONICAL))
-        self._writer.write_group(table)
-        self._group, self._group_bytes = [], 0
-
-
 def pack_segment(
     values: Iterator[tuple[int, bytes]],
     cluster_id: str,
@@ -195,22 +154,49 @@ def pack_segment(
     """
     records = ((decode_event(offset, value), value) for offset, value in values)
     first, first_value = next(records)
-    packing, size = _Packing(columns, first.offset), 0
+    frontier, index = Frontier(), IndexBuilder(first.offset)
+    writer: ParquetWriter | None = None
+    group: list[pa.RecordBatch] = []
+    size = group_bytes = 0
+
+    def write_group() -> ParquetWriter:
+        table = pa.Table.from_batches(group)
+        into = writer or ParquetWriter(table.schema, plain=(VALUE, CANONICAL))
+        into.write_group(table)
+        group.clear()
+        return into
+
     for batch in grouped(chain([(first, first_value)], records), _BATCH_BYTES, lambda pair: len(pair[1]), _BATCH):
-        packing.take(batch)
-        size += sum(len(value) for _, value in batch)
+        for record, value in batch:
+            index.add(record)
+            columns.add(record, value)
+        frontier.extend([value for _, value in batch], PATH_LENGTH_MAX)
+        made = columns.batch()
+        visible = made.column(VALUE).to_pylist()
+        canonical = [None if value == one else value for one, (_, value) in zip(visible, batch, strict=True)]
+        arrays = [*made.columns, pa.array(canonical, pa.binary())]
+        group.append(pa.RecordBatch.from_arrays(arrays, names=[*made.schema.names, CANONICAL]))
+        batch_bytes = sum(len(value) for _, value in batch)
+        size, group_bytes = size + batch_bytes, group_bytes + batch_bytes
+        if sum(map(len, group)) >= GROUP or group_bytes >= GROUP_BYTES:
+            writer, group_bytes = write_group(), 0
         last, last_value = batch[-1]
         pause()
-    end = last.offset + 1
-    content = packing.done(SnapshotInfo(cluster_id, end, EVENT_VERSION, zlib.crc32(last_value)), requests())
+    if group:
+        writer = write_group()
+    assert writer is not None, "a segment has events"
+    about, footer = SnapshotInfo(cluster_id, last.offset + 1, EVENT_VERSION, zlib.crc32(last_value)), BytesIO()
+    pairs = index.pairs() | {STATE + key: value for key, value in requests().items()}
+    write_snapshot(footer, about, sorted(pairs.items()))
+    content = writer.done(footer.getvalue())
     segment = Segment(
         start=first.offset,
-        end=end,
+        end=last.offset + 1,
         first_ms=first.at_ms,
         last_ms=last.at_ms,
         event_version=EVENT_VERSION,
         event_bytes=size,
-        tree=packing.frontier.root().hex(),
+        tree=frontier.root().hex(),
         events=Stored.of(content),
         footer=Stored.of(footer_of(content)),
     )

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from events.files import UNFINISHED, replacing
@@ -56,29 +56,6 @@ class BadArchiveUrl(ArchiveError):
 
 class ArchiveAway(ArchiveError):
     """The store is unreachable, full, or denies access; the caller may retry."""
-
-
-class ArchiveStore(Protocol):
-    """A store of objects by name."""
-
-    url: str
-
-    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX, start: int = 0) -> bytes | None:
-        """The bytes of an object from position `start` on; None if the object does not exist. Raises ArchiveAway, also
-        if the object is larger than `bytes_max`."""
-        ...
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write or replace an object atomically. Raises ArchiveAway."""
-        ...
-
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder, in order. Raises ArchiveAway."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Remove an object if it exists. Raises ArchiveAway."""
-        ...
 
 
 def open_store(url: str) -> ArchiveStore:
@@ -140,13 +117,16 @@ def is_inside(store: ArchiveStore, folder: Path) -> bool:
 
 
 class Folder:
-    """A store in a folder that only its owner can read, because events hold secrets."""
+    """A store of objects by name, in a folder that only its owner can read, because events hold secrets. All methods
+    raise ArchiveAway."""
 
     def __init__(self, folder: Path) -> None:
         self.url = str(folder)
         self._folder = folder
 
     def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX, start: int = 0) -> bytes | None:
+        """The bytes of an object from position `start` on; None if it does not exist. ArchiveAway also if it is larger
+        than `bytes_max`."""
         try:
             with open(open_regular(self._folder / _checked(name)), "rb") as file:
                 size = _sized(self.url, name, os.fstat(file.fileno()).st_size, bytes_max)
@@ -158,6 +138,7 @@ class Folder:
             raise _away(self.url, error) from None
 
     def write(self, name: str, content: bytes) -> None:
+        """Write or replace an object atomically."""
         target = self._folder / _checked(name)
         try:
             target.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -167,6 +148,7 @@ class Folder:
             raise _away(self.url, error) from None
 
     def names(self, folder: str) -> list[str]:
+        """The names in a folder, in order."""
         try:
             return sorted(one for one in os.listdir(self._folder / folder) if not one.endswith(UNFINISHED))
         except FileNotFoundError:
@@ -182,7 +164,7 @@ class Folder:
 
 
 class Bucket:
-    """A store in a bucket of an object store."""
+    """A store in a bucket of an object store, with the methods of `Folder`."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -246,6 +228,9 @@ class Bucket:
             raise _away(self.url, error) from None
 
 
+ArchiveStore = Folder | Bucket
+
+
 def _checked(name: str) -> str:
     assert _NAME.fullmatch(name), f"{name!r} is the name of no object of an archive"
     return name
@@ -261,12 +246,5 @@ def _away(url: str, error: Exception) -> ArchiveAway:
     return ArchiveAway(f"the archive {url} cannot be used now: {error}")
 
 
-class Visits:
-    """Counts the archive objects that a query fetched."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-visits: ContextVar[Visits | None] = ContextVar("visits", default=None)
-"""The counter of the current HTTP query, if set; `controller.http.query_threads` sets it."""
+fetched: ContextVar[list[str] | None] = ContextVar("fetched", default=None)
+"""The names of the objects that the current HTTP query fetched, if set; `controller.http.query_threads` sets it."""

@@ -17,11 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-import msgspec
 from msgspec.structs import replace
 
 from events.logs.archive.manifest import (
-    SEGMENT,
     ArchiveDamaged,
     ArchiveOfAnotherLog,
     Manifest,
@@ -39,19 +37,8 @@ Root = Callable[[int, int], bytes]
 """The root of the log's tree over the events of a segment alone."""
 
 
-class Packing(msgspec.Struct, frozen=True):
-    """How segments are made: `requests` returns the state keys of the requests that began in a range; `pause` is called
-    between pieces of work, and may raise to stop; `segment_events` is a power of two."""
-
-    writer: ManifestWriter
-    columns: Callable[[], ColumnMaker]
-    requests: Callable[[int, int], Mapping[bytes, bytes]]
-    pause: Callable[[], None] = lambda: None
-    segment_events: int = SEGMENT
-
-
 class Archiver:
-    """Archives a log. Without `packing` another process archives, such as the worker of a gateway: this process only
+    """Archives a log. Without a `writer` another process archives, such as the worker of a gateway: this process only
     adopts its segments, and writes nothing to the store."""
 
     def __init__(
@@ -59,11 +46,17 @@ class Archiver:
         log: EventLog,
         store: ArchiveStore,
         root: Root,
-        packing: Packing | None,
-        known: Callable[[], list[Segment]] = list,
+        writer: ManifestWriter | None,
+        columns: Callable[[], ColumnMaker],
+        requests: Callable[[int, int], Mapping[bytes, bytes]],
+        known: Callable[[], list[Segment]],
+        segment_events: int,
+        pause: Callable[[], None],
     ) -> None:
-        """`known` returns the segments that the log records."""
-        self._log, self._store, self._root, self._packing, self._known = log, store, root, packing, known
+        """`requests` returns the state keys of the requests that began in a range, `known` the segments that the log
+        records; `segment_events` is a power of two; `pause` is called between pieces of work, and may raise to stop."""
+        self._log, self._store, self._root, self._writer, self._known = log, store, root, writer, known
+        self._columns, self._requests, self._segment_events, self._pause = columns, requests, segment_events, pause
         self._is_begun = False
         self._found: Iterator[Segment] = iter(())
         self.next_offset = 0
@@ -88,18 +81,18 @@ class Archiver:
             self._begin()
         try:
             found = next(self._found, None)
-            if self._packing is None:
+            if self._writer is None:
                 self.read_again()
             if found is not None:
                 return self._adopted(found)
-            return None if self._packing is None else self._packed(self._packing, end)
+            return None if self._writer is None else self._packed(self._writer, end)
         except BaseException:
             self.read_again()
             raise
 
     def _adopted(self, segment: Segment) -> Segment | None:
         is_here = segment.end <= self._log.durable_offset
-        if not is_here and self._packing is None:
+        if not is_here and self._writer is None:
             return None
         if not is_here or self._root(segment.start, segment.end).hex() != segment.tree:
             raise ArchiveOfAnotherLog(
@@ -109,22 +102,22 @@ class Archiver:
         self.next_offset = segment.end
         return segment
 
-    def _packed(self, by: Packing, end: int | None) -> Segment | None:
+    def _packed(self, writer: ManifestWriter, end: int | None) -> Segment | None:
         start = self.next_offset
-        stop = (start // by.segment_events + 1) * by.segment_events
+        stop = (start // self._segment_events + 1) * self._segment_events
         if end is not None:
             stop = min(stop, end)
         if stop > self._log.durable_offset or stop <= start:
             return None
-        values, requests = self._log.read(start, stop), partial(by.requests, start, stop)
-        segment, content = pack_segment(values, self._log.cluster_id, by.columns(), requests, by.pause)
+        values, requests = self._log.read(start, stop), partial(self._requests, start, stop)
+        segment, content = pack_segment(values, self._log.cluster_id, self._columns(), requests, self._pause)
         if segment.tree != self._root(start, stop).hex():
             raise LogCorrupted(
                 f"the log is damaged: events {start} to {stop - 1} are not those that its tree was made over, and are "
                 "not archived; restore it from a copy, and see `topicwright verify`"
             )
         self._store.write(segment.name, content)
-        by.writer.change(partial(_with_segment, self._store, segment))
+        writer.change(partial(_with_segment, self._store, segment))
         self.next_offset = stop
         return segment
 
@@ -147,9 +140,8 @@ class Archiver:
             known = []
         segments = () if manifest is None else manifest.segments
         _check_known(store, segments[: len(known)], known)
-        if self._packing is not None:
-            writer = self._packing.writer
-            writer.register(manifest or writer.begin(log.cluster_id, history))
+        if self._writer is not None:
+            self._writer.register(manifest or self._writer.begin(log.cluster_id, history))
         self.next_offset = known[-1].end if known else 0
         self._found = iter(segments[len(known) :])
         self._is_begun = True

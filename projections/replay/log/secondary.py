@@ -35,7 +35,7 @@ from weakref import WeakSet
 import msgspec
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
-from events.logs.log import LogCorrupted, LogError, LogNotAFolder, check_regular
+from events.logs.log import LogCorrupted, LogError, check_regular
 from events.logs.rocksdb_database import VIEWS, Database, Readers
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import check_state, classify, cluster_of, lock_holder, lost, marked_offset, start_of
@@ -142,9 +142,9 @@ class FrozenLog(RocksDbLog):
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the folder. Raises LogError, as `events.logs.log`; a missing folder is a LogNotAFolder."""
+        """Open the folder. Raises LogError, as `events.logs.log`; also for a missing folder."""
         if not (path / "CURRENT").is_file():
-            raise LogNotAFolder(_why_no_log(path))
+            raise LogError(_why_no_log(path))
         check_regular(path)
         synced, written = _durable_mark(path), lock_holder(path / "LOCK") is not None
         self.path = path

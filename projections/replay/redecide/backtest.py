@@ -25,7 +25,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from controller.machine.commands.commands import AlterResourceConfigs, CreateTopic, TopicCommand
-from controller.machine.decide import decide_in_full
+from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
@@ -130,19 +130,19 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
     """The events and the outcome of a command, decided again under the hypothesis."""
     settings = state.cluster.settings
     if not isinstance(command, CreateTopic):
-        decision = decide_in_full(state, command)
+        decision = decide(state, command)
         return decision.events, _result(decision)
     if command.api == "Metadata" and not settings.auto_create_topics_enable:
         message = f"with {AUTO_CREATE}=false there would have been no request to create it"
         return (), Result(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), AUTO_CREATE, message)
     command = command if tried.policies is None else replace(command, verdict=None)
-    decision = decide_in_full(state, command)
+    decision = decide(state, command)
     if decision.needs_approval:
         if tried.policies is None:
             return (), Result(unjudged=True)
         chain = policies.chain(state.cluster.settings_pairs)
         verdict = chain.validate(request_of(command, state))
-        decision = decide_in_full(state, replace(command, verdict=verdict))
+        decision = decide(state, replace(command, verdict=verdict))
         return decision.events, replace(_result(decision), verdict=verdict)
     return decision.events, _result(decision)
 

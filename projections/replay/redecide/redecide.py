@@ -28,7 +28,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from controller.machine.commands.commands import AlterTopicConfigs, CreateTopic
-from controller.machine.decide import decide_in_full
+from controller.machine.decide import decide
 from controller.machine.state import POLICY_HASH_PREFIX
 from controller.policy.chain import request_of
 from controller.policy.loading import ALTER_SETTING, PolicyLoadError, source_hashes
@@ -231,7 +231,7 @@ def _decided(request: RecordedRequest) -> tuple[Recorded, ...]:
     command = request.command
     assert command is not None, "whoever decides again knows the command"
     cause = Cause(type(command).__name__, command.request_id)
-    events = decide_in_full(request.state(), command).events
+    events = decide(request.state(), command).events
     return tuple(Recorded(request.first.offset, command.at_ms, cause, event) for event in events)
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from controller.brokers.cluster.link import SeenTopic
 from controller.brokers.cluster.reconciliation import action_of, brokers_of, differs, open_work_of, unfinished_topics
-from controller.machine.commands.commands import ObservedPartition
 from events.catalog import Partition, Recorded
 from events.names import BrokerId, TopicName
 from tests.events.golden import history
@@ -82,16 +81,16 @@ def test_differences_between_a_topic_and_the_cluster_are_found() -> None:
     topic = rig.topic("a")
     assert brokers_of(topic.partitions[0]) == (1, 2)
     ids = tuple(map(BrokerId, (1, 2)))
-    same = SeenTopic(TopicName("a"), topic.topic_id, (ObservedPartition(ids, ids[::-1], BrokerId(1), 0),))
+    same = SeenTopic(TopicName("a"), topic.topic_id, (Partition(ids, ids[::-1], BrokerId(1), 0),))
     assert not differs(topic, same)
     for other in (
         {"topic_id": b"x" * 16},
         {"partitions": ()},
-        {"partitions": (ObservedPartition(ids[::-1], ids, BrokerId(1), 0),)},
-        {"partitions": (ObservedPartition(ids, ids[:1], BrokerId(1), 0),)},
-        {"partitions": (ObservedPartition(ids, ids, BrokerId(2), 1),)},
+        {"partitions": (Partition(ids[::-1], ids, BrokerId(1), 0),)},
+        {"partitions": (Partition(ids, ids[:1], BrokerId(1), 0),)},
+        {"partitions": (Partition(ids, ids, BrokerId(2), 1),)},
     ):
         assert differs(topic, msgspec.structs.replace(same, **other)), other
     kept = Partition(ids, ids[:1], BrokerId(-1), 1)
-    nobody = SeenTopic(same.name, same.topic_id, (ObservedPartition(ids, (), BrokerId(-1), 1),))
+    nobody = SeenTopic(same.name, same.topic_id, (Partition(ids, (), BrokerId(-1), 1),))
     assert not differs(msgspec.structs.replace(topic, partitions=(kept,)), nobody), "the last ISR member is retained"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from controller.brokers.kraft.adopting import COMMAND, adopted
 from controller.brokers.kraft.kafka_folder import HAND_BACK, KafkaFolder
 from controller.brokers.kraft.projector import MetadataProjector, ProtocolIds
-from controller.machine.access.quotas import canonical_entity
+from controller.machine.access.requests import canonical_entity
 from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import DictTopics, QuorumLeader, State
 from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events, encode_batch

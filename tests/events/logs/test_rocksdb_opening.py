@@ -19,14 +19,12 @@ from events.logs import rocksdb_recovery
 from events.logs.log import (
     REQUEST,
     Commit,
-    LogAccessDenied,
     LogClosed,
     LogCorrupted,
     LogDiskFull,
     LogError,
     LogFromNewerVersion,
     LogLocked,
-    LogNotAFolder,
     LogOfAnotherCluster,
     LogWriteError,
 )
@@ -100,7 +98,7 @@ def test_opening_a_file_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("not a log")
     for path in (file, file / "log"):
-        with pytest.raises(LogNotAFolder, match="is not a folder"):
+        with pytest.raises(LogError, match="is not a folder"):
             open_log(path)
     assert file.read_text() == "not a log"
 
@@ -118,11 +116,11 @@ def test_a_folder_of_another_user_is_rejected(open_to_all: Path) -> None:
     closed.mkdir(mode=0o500)
     as_nobody = (
         "import os, sys; from pathlib import Path; from tests.events.logs.rocksdb_folders import open_log\n"
-        "from events.logs.log import LogAccessDenied\n"
+        "from events.logs.log import LogError\n"
         "if os.getuid() == 0: os.setuid(65534)\n"
         "for path in (sys.argv[1], sys.argv[1] + '/log'):\n"
         "    try: open_log(Path(path))\n"
-        "    except LogAccessDenied as error: print(error)\n"
+        "    except LogError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", as_nobody, str(closed)], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
@@ -197,8 +195,8 @@ def test_an_incompletely_created_folder_is_created_again(folder: Path, tmp_path:
         ("IO error: File too large: While appending to file: /d/000004.log: File too large", LogDiskFull),
         ("IO error: While lock file: /d/LOCK: Resource temporarily unavailable", LogLocked),
         ("IO error: lock hold by current process, acquire time 1 acquiring thread 2: /d/LOCK: No locks", LogLocked),
-        ("IO error: While open a file for appending: /d/000004.log: Permission denied", LogAccessDenied),
-        ("IO error: While mkdir if missing: /d: Read-only file system", LogAccessDenied),
+        ("IO error: While open a file for appending: /d/000004.log: Permission denied", LogError),
+        ("IO error: While mkdir if missing: /d: Read-only file system", LogError),
         (
             "Corruption: block checksum mismatch: stored = 1, computed = 2 in /d/000009.sst offset 3 size 4",
             LogCorrupted,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.machine.commands import access
+from controller.machine.commands import access, commands
 from controller.machine.commands.commands import AnyCommand
+from controller.machine.state import ScramCredential
 from events.access import Acl, RequestsRefused
 from tests.machine.partitions.real_tables import Fields
 from tests.machine.rig import Rig
@@ -73,9 +74,9 @@ def _credential(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str
     """`credential set|remove USER`."""
     verb, user = words
     if verb == "remove":
-        return {**_BY, "removals": (access.ScramRemoval(user, 2),)}
+        return {**_BY, "changes": (commands.ScramChange(user, 2),)}
     secret = bytes(range(64))
-    return {**_BY, "upserts": (access.ScramUpsert(user, 2, 4096, secret[:16], secret, secret),)}
+    return {**_BY, "changes": (commands.ScramChange(user, 2, ScramCredential(4096, secret[:16], secret, secret)),)}
 
 
 def _refusals(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
@@ -90,7 +91,7 @@ ACCESS_VERBS: dict[str, tuple[type[AnyCommand], Fields]] = {
     "acls": (access.CreateAcls, _create_acls),
     "unacls": (access.DeleteAcls, _delete_acls),
     "quotas": (access.AlterClientQuotas, _quotas),
-    "credential": (access.AlterUserScramCredentials, _credential),
+    "credential": (commands.AlterUserScramCredentials, _credential),
     "refusals": (access.RecordRefusals, _refusals),
     "secret": (access.DrawLoginSecret, lambda rig, words, options: {"secret": words[0].encode()}),
 }

@@ -8,7 +8,7 @@ import pytest
 
 from controller.kafka.session import normal_host
 from controller.machine.access.acls import Acls, address_range, covers, in_range, pattern_of
-from controller.machine.access.permissions import create_acls
+from controller.machine.access.requests import create_acls
 from controller.machine.commands.access import AclFilter, CreateAcls
 from controller.machine.state import Cluster, DictTopics, State
 from events.access import Acl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.access.quotas import mutations
+from controller.machine.access.requests import mutations
 from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decide import decide

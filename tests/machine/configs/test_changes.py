@@ -152,7 +152,7 @@ def test_any_config_operations_give_configs_or_a_rejection(ops: list[ConfigOp]) 
 def altered(kind: int, *ops: ConfigOp, before: Configs = (), incremental: bool = True) -> Configs | tuple[int, str]:
     """Returns the configs of a resource after a change, or the error code and message."""
     name = "" if kind == BROKERS else "g"
-    state = State(DictTopics(), Cluster().with_configs(kind, name, before))
+    state = State(DictTopics(), Cluster().with_configs({(kind, name): before}))
     command = AlterResourceConfigs(
         request_id=RequestId("r"),
         at_ms=0,

@@ -7,10 +7,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.machine.partitions.changes import Election, Rules, Target, change
+from controller.machine.partitions.changes import Election, Target, TopicChanges
 from controller.machine.partitions.placement import Ids
+from controller.machine.state import ELIGIBLE_REPLICAS, Broker, Cluster, Topic
 from events.catalog import Partition, PartitionChanged, ReplicaMetadata
-from events.names import BrokerId, TopicName
+from events.names import BrokerId, Offset, TopicId, TopicName
 from tests.support import tools
 
 CASES = 2000
@@ -32,12 +33,20 @@ class Case:
         self.elr = draw.random() < 0.6
         self.directory_for = draw.choice(self.partition.replicas) if draw.random() < 0.1 else None
         self.wanted = self._wanted()
-        self.rules = Rules(
-            may_lead=lambda broker, _: broker in self.live,
-            min_isr=self.min_isr,
-            elr=self.elr,
-            directory=lambda broker: _directory(100 + broker),
-        )
+        brokers = {
+            broker: Broker(broker, 1, "", None, (), fenced=False, log_dirs=(_directory(100 + broker),))
+            for broker in map(BrokerId, range(1, 7))
+        }
+        self.cluster = Cluster(brokers=brokers, features=((ELIGIBLE_REPLICAS, int(self.elr)),))
+
+    def changed(self, partition: Partition, target: Target) -> PartitionChanged | None:
+        topic = Topic(TOPIC, TopicId(bytes(16)), (partition,), (), 0, Offset(0))
+        changes = TopicChanges(topic, self.cluster, lambda broker, _: broker in self.live)
+        changes._min_isr = self.min_isr  # may be above the number of replicas
+        changes.change(0, target, "requested")
+        made = changes.events[0] if changes.events else None
+        assert made is None or isinstance(made, PartitionChanged)
+        return made
 
     def _some(self, ids: Sequence[int], share: float) -> Ids:
         return tuple(BrokerId(one) for one in ids if self.draw.random() < share)
@@ -114,7 +123,7 @@ class Case:
 
     def text(self) -> str:
         """Returns our change in the oracle's format."""
-        made = change(TOPIC, 0, self.partition, self.wanted, self.rules, "requested")
+        made = self.changed(self.partition, self.wanted)
         return "none" if made is None else _line(made)
 
 
@@ -170,8 +179,8 @@ def test_partition_changes_are_idempotent() -> None:
     for _ in range(500):
         case = Case(draw)
         case.wanted = Target()
-        made = change(TOPIC, 0, case.partition, case.wanted, case.rules, "requested")
+        made = case.changed(case.partition, case.wanted)
         stands = case.partition if made is None else made.after
-        again = change(TOPIC, 0, stands, Target(), case.rules, "requested")
+        again = case.changed(stands, Target())
         settled = stands if again is None else again.after
-        assert change(TOPIC, 0, settled, Target(), case.rules, "requested") is None, case.line()
+        assert case.changed(settled, Target()) is None, case.line()

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.errors import ErrorCode
+from controller.machine.observing import progress_text
 from controller.machine.partitions.changes import Reconciliation
-from controller.machine.readiness import progress_text
 from controller.machine.state import DictTopics, State
 from events.catalog import Partition
 from events.names import BrokerId, RequestId, shard_key

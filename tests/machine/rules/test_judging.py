@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.machine.commands import access, commands
-from controller.machine.commands.commands import DiscoverTopic, ObservedPartition
+from controller.machine.commands.commands import DiscoverTopic
 from controller.machine.configs.changes import OpType
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
@@ -24,6 +24,7 @@ from events.catalog import (
     ConfigOp,
     FilledDefault,
     Observation,
+    Partition,
     RulesApplied,
     RulesObserved,
     TopicCreated,
@@ -93,7 +94,7 @@ def discover(rig: Rig, topic: str) -> Decision:
         at_ms=rig.tick(),
         topic=TopicName(topic),
         topic_id=TopicId(b"b" * 16),
-        partitions=(ObservedPartition((BrokerId(1),), (BrokerId(1),), BrokerId(1), 0),),
+        partitions=(Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1), 0),),
         configs=(("retention.ms", "-1"),),
     )
     return rig.put(found)

@@ -65,8 +65,8 @@ def test_reads_of_archived_shards_skip_deleted_rocksdb_keys(cut: RocksDbLog, mon
 def test_the_archive_index_cache_is_bounded_over_all_logs(
     cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = lru_cache(2)(archive._index.__wrapped__)
-    monkeypatch.setattr(archive, "_index", kept)
+    kept = lru_cache(2)(archive.Archive.index.__wrapped__)
+    monkeypatch.setattr(archive.Archive, "index", kept)
     key = next(iter(cut.shard_keys()))
     cut.flush()
     assert cut.path is not None

@@ -36,7 +36,7 @@ ALICE = "User:alice"
 READS = Acl(2, 3, "t", ALICE, "*", 3, 3)
 WRITES = replace(READS, operation=4)
 BROKEN = replace(READS, name="")
-LONG = "x" * 30_000
+LONG = "x" * 40_000
 ADMIN: dict[str, Any] = {"at_ms": BORN_MS, "principal": "User:admin"}
 
 
@@ -196,7 +196,7 @@ async def test_similar_refusals_are_counted_and_not_produced(rig: Rig) -> None:
 
 @on_virtual_time
 async def test_validation_refusals_are_produced_up_to_a_limit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "RECORDED_MAX", 2)
+    monkeypatch.setattr(refusals, "RECORDED_BYTES_MAX", 700)
     put = []
     for number in range(4):
         pending = rig.request(replace(create_by_alice(number), num_partitions=0))
@@ -228,7 +228,7 @@ async def test_unanswered_commands_are_dropped_without_kafka(rig: Rig) -> None:
 async def test_a_refused_request_with_long_texts_is_counted_and_not_produced(rig: Rig) -> None:
     rig.request(create("u"))
     rig.work()
-    refused = create("u", client_id=LONG), create("n" * 300), create("t", configs=(("a", "v" * 10**6),))
+    refused = create("u", client_id=LONG), create("n" * 40_000), create("t", configs=(("a", "v" * 10**6),))
     for number, (command, code) in enumerate(zip(refused, (36, 17, 40), strict=True)):
         reply = await rig.request(replace(command, request_id=RequestId(f"long-{number}")))
         assert codes(reply.answers) == {command.topic: code}

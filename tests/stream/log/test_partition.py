@@ -270,4 +270,4 @@ def test_a_partition_limits_its_cache_to_its_part_of_the_memory(writing: Writing
     read_all(gateway, writing.topic)
     assert len(gateway.store.durable_slice(None, 100)) == 20
     cache = gateway.store._cache
-    assert sum(len(one.partitions) for kept in (cache._young, cache._old) for one in kept.values()) <= 2 * 8
+    assert sum(len(one.partitions) for one in cache._topics.values()) <= 16

@@ -11,7 +11,7 @@ from controller.stream.log.codec import COMMAND_VERSION, CommandFromNewerVersion
 from controller.stream.log.partition import CacheAhead
 from controller.stream.worker.engine import CommandsMissing, PartitionsLost
 from events.catalog import EVENT_VERSION, SettingsChanged
-from events.logs.events_topic import Fence, RecordFromNewerVersion, encode_record
+from events.logs.events_topic import Fence, RecordError, encode_record
 from events.names import RequestId
 from tests.stream.log.records import create
 from tests.stream.worker.memory_kafka import MemoryKafka
@@ -131,7 +131,7 @@ async def test_settings_are_the_first_event_and_recorded_only_on_change(kafka: M
 async def test_a_worker_rejects_a_fence_of_a_newer_event_version(kafka: MemoryKafka, tmp_path: Path) -> None:
     kafka.events[0].append(encode_record(Fence(1, "new", "9.0", EVENT_VERSION + 1)))
     worker = Stage(kafka, tmp_path)
-    with pytest.raises(RecordFromNewerVersion, match=r"release 9\.0.*run 9\.0, or a later one"):
+    with pytest.raises(RecordError, match=r"release 9\.0.*run 9\.0, or a later one"):
         await worker.claim()
     assert len(kafka.events[0]) == 1, "the worker writes nothing after it"
     await worker.close()
