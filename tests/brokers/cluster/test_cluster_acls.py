@@ -120,10 +120,10 @@ def _serve(folder: Path, kafka: str, properties: str, **more: str) -> str:
         (folder / "other.properties").write_text(properties)
         own["cluster.client.properties.file"] = str(folder / "other.properties")
     settings = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
-    argv = [COMMAND, "serve", "--http", "127.0.0.1:0", "--data", folder / "d", "--brokers", kafka, *settings]
+    argv: list[Any] = [COMMAND, "serve", "--http", "127.0.0.1:0", "--data", folder / "d", "--brokers", kafka, *settings]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 2, done
-    return done.stdout + done.stderr
+    return str(done.stdout + done.stderr)
 
 
 def test_a_start_without_a_cluster_or_its_acls_names_the_reason(kafka: str, here: Topicwright, tmp_path: Path) -> None:
