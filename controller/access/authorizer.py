@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, Protocol, get_args
 
-from controller.kafka.session import normal_host
+from controller.kafka.handling import normal_host
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import Acls, in_range, is_range
 from events.access import Acl

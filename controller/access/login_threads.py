@@ -12,7 +12,7 @@ from ipaddress import AddressValueError, IPv6Network
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
-from controller.kafka.session import normal_host
+from controller.kafka.handling import normal_host
 
 T = TypeVar("T")
 NICENESS: Final = 10

@@ -36,10 +36,19 @@ from controller.machine.commands.commands import AlterUserScramCredentials, Scra
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Cluster, ScramCredential
+from controller.quorum.log.record_kinds import acl_fields
 from events.access import Acl, QuotaEntity
 
 DISABLED: Final = Detail(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 DENIED: Final = Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+_CREATION_FIELDS: Final = (
+    "resource_type", "resource_pattern_type", "resource_name", "principal", "host", "operation", "permission_type",
+)  # fmt: skip
+_FILTER_FIELDS: Final = (
+    "resource_type_filter", "pattern_type_filter", "resource_name_filter", "principal_filter", "host_filter",
+    "operation", "permission_type",
+)  # fmt: skip
+"""The fields of an ACL and of a filter in requests, in the order of `Acl` and `AclFilter`."""
 PER_SLICE: Final = 500
 """The number of patterns, quota entities or users in one slice of a long request or response."""
 
@@ -55,18 +64,7 @@ async def create_acls(
         return access.CreateAclsResponse(
             results=(access.AclCreationResult(**errors_of(wrong)),) * len(request.creations)
         )
-    acls = tuple(
-        Acl(
-            one.resource_type,
-            one.resource_pattern_type,
-            one.resource_name,
-            one.principal,
-            one.host,
-            one.operation,
-            one.permission_type,
-        )
-        for one in request.creations
-    )
+    acls = tuple(Acl(*map(partial(getattr, one), _CREATION_FIELDS)) for one in request.creations)
     details = await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls), len(acls))
     return access.CreateAclsResponse(results=tuple(access.AclCreationResult(**errors_of(each)) for each in details))
 
@@ -126,15 +124,7 @@ def _filter(requested: access.DescribeAclsRequest | access.DeleteAclsFilter) -> 
     _check_codes(
         requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
     )
-    return AclFilter(
-        requested.resource_type_filter,
-        requested.pattern_type_filter,
-        requested.resource_name_filter,
-        requested.principal_filter,
-        requested.host_filter,
-        requested.operation,
-        requested.permission_type,
-    )
+    return AclFilter(*map(partial(getattr, requested), _FILTER_FIELDS))
 
 
 def _check_codes(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
@@ -150,15 +140,7 @@ def _check_codes(resource_type: int, pattern_type: int, operation: int, permissi
 
 
 def _matching(acl: Acl) -> access.DeleteAclsMatchingAcl:
-    return access.DeleteAclsMatchingAcl(
-        resource_type=acl.resource_type,
-        resource_name=acl.name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission,
-    )
+    return access.DeleteAclsMatchingAcl(**acl_fields(acl))
 
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2

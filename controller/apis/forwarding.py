@@ -38,6 +38,7 @@ from controller.kafka.handling import (
     NO_RESPONSE,
     Answer,
     ApiHandler,
+    ClientsConnection,
     Disconnect,
     ForwardedRequest,
     ForwardedResponse,
@@ -46,7 +47,6 @@ from controller.kafka.handling import (
 from controller.kafka.messages import ApiKey, Message, configs
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest
-from controller.kafka.session import ClientsConnection
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId
 

@@ -30,9 +30,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from controller.http.requests import API
+from controller.kafka.handling import normal_host
 from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls, TlsAccept
-from controller.kafka.session import normal_host
 
 CONNECTIONS_MAX: Final = 1000
 CONNECTIONS_FOR_HEALTH: Final = 100

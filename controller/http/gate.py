@@ -28,10 +28,9 @@ from controller.http.metrics import OPEN_PATHS
 from controller.http.pages.site import answer_login, is_page
 from controller.http.query_threads import client_host
 from controller.http.requests import API, SCOPE_KEY, SESSION_KEY
-from controller.kafka.handling import Disconnect
+from controller.kafka.handling import ANONYMOUS, Disconnect, normal_host
 from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed
 from controller.kafka.sasl_gate import USER_CHARACTERS_LOGGED
-from controller.kafka.session import ANONYMOUS, normal_host
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from litestar.openapi.spec import Operation
 from litestar.params import QueryParameter
 
 from controller.http.errors import Connection, HttpRequest, invalid, refused
-from controller.kafka.session import ANONYMOUS
+from controller.kafka.handling import ANONYMOUS
 from controller.machine.errors import ErrorCode
 from events.catalog import EVENT_TYPES
 from projections.text.points_in_time import OFFSET_END, SYNTAX

@@ -242,9 +242,7 @@ class Connections:
         idle = self._idle.setdefault(address, [])
         while idle and not idle[-1].is_open:
             idle.pop().close()
-        connection = (
-            idle.pop() if idle else await BrokerConnection.open(address, self._security, self._response_bytes_max)
-        )
+        connection = idle.pop() if idle else await self._open(address)
         try:
             yield connection
         except BaseException:
@@ -255,6 +253,9 @@ class Connections:
         else:
             idle.append(connection)
 
+    async def _open(self, address: Address) -> BrokerConnection:
+        return await BrokerConnection.open(address, self._security, self._response_bytes_max)
+
     async def exchange(self, address: Address, payload: bytes, within_s: float = RESPONSE_S) -> bytes:
         """Send a request frame to a broker and return the response frame. Raises ClusterUnreachable."""
         try:
@@ -264,10 +265,12 @@ class Connections:
             host, port = address
             raise ClusterUnreachable(f"{host}:{port} did not answer within {within_s:g} s") from None
 
-    async def call(self, address: Address, api_key: int, version: int, request: Message, answer: type[M]) -> M:
+    async def call(
+        self, to: Address, api_key: int, version: int, request: Message, answer: type[M], within_s: float = RESPONSE_S
+    ) -> M:
         """Send a message to a broker and return the response. Raises ClusterUnreachable."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
-        return decode_message(api_key, version, await self.exchange(address, frame[4:]), answer, address)
+        return decode_message(api_key, version, await self.exchange(to, frame[4:], within_s), answer, to)
 
     def close(self) -> None:
         """Close idle connections now, borrowed ones when they are returned."""

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from controller.kafka.session import ClientsConnection
+from controller.kafka.handling import ClientsConnection
 from controller.machine.access.requests import ITERATIONS_MAX, ITERATIONS_MIN
 from controller.machine.state import ScramCredential
 

@@ -33,7 +33,6 @@ from controller.quorum.raft.role import Change, topics_of
 from controller.quorum.raft.voters import Address, Voter
 from events.errors import UserError
 
-PURPOSE: Final = "join"
 REPLY_S: Final = 10.0
 CHANGE_S: Final = 30.0
 """Limit for a change of the voter set to be committed."""
@@ -325,7 +324,7 @@ class QuorumClient:
             ) from None
 
     async def _send(self, address: Address, request: Message, kind: type[R], within_s: float = REPLY_S) -> R | None:
-        response = await self._peers.send(address, PURPOSE, request, within_s)
+        response = await self._peers.send(address, request, within_s)
         assert response is None or isinstance(response, kind), "the codec returns the response of the API"
         return response
 

@@ -12,7 +12,7 @@ If that controller still runs, this does no harm: a Kafka controller registers a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -25,7 +25,7 @@ from controller.quorum.log.batches import RecordBatch
 from controller.quorum.log.metadata_codec import decode_record
 from controller.quorum.log.metadata_records import RegisterControllerRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
-from controller.quorum.segment import FilePart
+from controller.quorum.log_files import batches_of
 
 KRAFT_VERSION: Final = "kraft.version"
 PRIORITY: Final = "topicwright.priority"
@@ -124,20 +124,11 @@ class RegisteredControllers:
         async with self._lock:  # each read uses a thread
             end = files.end
             parts = (*files.newest_snapshot(), *files.since_snapshot(end))
-            found = await asyncio.to_thread(read_registered, parts)
-        fold(found, files.batches(end))  # batches appended meanwhile
-        return found
+            found = await asyncio.to_thread(fold, {}, batches_of(parts))
+        return fold(found, files.batches(end))  # batches appended meanwhile
 
 
-def read_registered(parts: Sequence[FilePart]) -> Registered:
-    """The registrations in these parts of the log. Raises OSError, MalformedRecord, BrokenBatch."""
-    found: Registered = {}
-    for part in parts:
-        fold(found, part.batches())
-    return found
-
-
-def fold(found: Registered, batches: Iterable[RecordBatch]) -> None:
+def fold(found: Registered, batches: Iterable[RecordBatch]) -> Registered:
     """Apply the next batches of a log. Raises MalformedRecord, and errors of `batches`."""
     for batch in batches:
         for _, value in () if batch.is_control else batch.records:
@@ -147,6 +138,7 @@ def fold(found: Registered, batches: Iterable[RecordBatch]) -> None:
                     found[record.controller_id] = record
             elif value.startswith(_UNREGISTERS):
                 found.pop(int.from_bytes(value[3:7], "big", signed=True), None)
+    return found
 
 
 def limits(registration: RegisterControllerRecord, features: Iterable[str]) -> dict[str, int]:

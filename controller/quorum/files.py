@@ -1,7 +1,7 @@
 """The metadata log of one voter (the `QuorumLog` of `quorum.raft`), in files that Kafka's controllers can continue.
 
-    OFFSET.log                      a segment: the batches from that offset on (see `segment`)
-    OFFSET-EPOCH.checkpoint         a snapshot of all records below the offset (see `snapshot_files`)
+    OFFSET.log                      a segment: the batches from that offset on (see `log_files`)
+    OFFSET-EPOCH.checkpoint         a snapshot of all records below the offset (see `log_files`)
     quorum-state                    epoch, leader and vote (see `folder`)
     flushed-offset                  the end of the flushed records, as last recorded; Kafka ignores this file
 
@@ -31,9 +31,8 @@ from typing import Final
 
 from controller.quorum.folder import QUORUM_STATE, read_quorum_state, refuse_the_last_epoch, write_quorum_state
 from controller.quorum.log.batches import BatchHead, RecordBatch, decode_batches, scan_batches
+from controller.quorum.log_files import Epochs, FilePart, Segment, SnapshotFiles, in_order
 from controller.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
-from controller.quorum.segment import Epochs, FilePart, Segment, in_order
-from controller.quorum.snapshot_files import SnapshotFiles
 from events.errors import UserError
 from events.files import sync_folder
 

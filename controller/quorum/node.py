@@ -229,7 +229,7 @@ class QuorumNode:
     async def _send(self, send: out.Send) -> None:
         response = None
         if await self._supports(send):
-            response = await self.send(send.address, send.purpose, send.request, send.timeout_s)
+            response = await self.send(send.address, send.request, send.timeout_s)
         self._input(lambda now: self.quorum.reply(now, send.token, response))
 
     async def _supports(self, send: out.Send) -> bool:
@@ -238,7 +238,7 @@ class QuorumNode:
         if not (isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote):
             return True
         if send.address not in peers:
-            await self.send(send.address, send.purpose, API_VERSIONS, min(send.timeout_s, VERSIONS_S))
+            await self.send(send.address, API_VERSIONS, min(send.timeout_s, VERSIONS_S))
         return send.address in peers and peers[send.address].vote_version >= PRE_VOTE_SINCE
 
     async def topicwright_voters(self) -> list[Address]:
@@ -247,7 +247,7 @@ class QuorumNode:
         addresses = [core.address_of(voter) for voter in core.others]
         for address in addresses:
             if address not in core.peers:
-                await self.send(address, out.VOTE, API_VERSIONS, VERSIONS_S)
+                await self.send(address, API_VERSIONS, VERSIONS_S)
         return [each for each in addresses if each in core.peers and core.peers[each].priority is not None]
 
     def _connect_to_voters(self) -> None:
@@ -255,7 +255,7 @@ class QuorumNode:
         appends before the votes arrive. Voters also report their leader priority."""
         core = self.quorum
         for voter in core.others:
-            self._start_task(self.send(core.address_of(voter), out.VOTE, API_VERSIONS, VERSIONS_S))
+            self._start_task(self.send(core.address_of(voter), API_VERSIONS, VERSIONS_S))
 
     def _peer_reported(
         self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]

@@ -18,9 +18,9 @@ from controller.quorum.files import QuorumFiles
 from controller.quorum.log.batches import BrokenBatch
 from controller.quorum.log.image import MetadataImage, RecordMismatch, snapshot_batches
 from controller.quorum.log.metadata_codec import MalformedRecord
+from controller.quorum.log_files import FilePart, batches_of
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.log import SnapshotId
-from controller.quorum.segment import FilePart
 from events.logs.log import LogError
 
 logger = structlog.get_logger("topicwright.quorum")
@@ -114,12 +114,11 @@ class Snapshotting:
 
     def _make(self, parts: Sequence[FilePart], end: int) -> SnapshotId:
         image, epoch, at = MetadataImage(), 0, 0
-        for part in parts:
-            for batch in part.batches():
-                if self._stops.is_set():
-                    raise NotNow
-                image.fold((batch,))
-                epoch, at = batch.leader_epoch, batch.last_offset + 1
+        for batch in batches_of(parts):
+            if self._stops.is_set():
+                raise NotNow
+            image.fold((batch,))
+            epoch, at = batch.leader_epoch, batch.last_offset + 1
         if at != end:
             raise BrokenBatch(f"the batches end at offset {at}, not at {end}")
         if image.unknown:

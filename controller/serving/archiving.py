@@ -245,8 +245,8 @@ def archive_store(settings: ServeSettings, partition: int | None = None) -> Arch
         raise SettingsError(f"setting log.archive.url is invalid: {error}") from None
 
 
-class LogSnapshots:
-    """Takes the snapshots of one log; call it on the thread that writes the log.
+class LogSnapshots(Snapshotting):
+    """Takes the snapshots of one log in a thread of its own; call it on the thread that writes the log.
 
     If older events may be in the archive only, missing snapshots are not rebuilt. The worker that archives stores
     snapshots in `archive`, and missing ones are copied from there.
@@ -262,11 +262,9 @@ class LogSnapshots:
         archive: ArchiveStore | None = None,
     ) -> None:
         """With `interval_events` 0 no snapshots are taken or copied."""
-        self._log, self._store = log, store
-        self._lines = structlog.get_logger("topicwright")
-        self._closed = threading.Event()
+        self._store, self._lines = store, structlog.get_logger("topicwright")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
-        self._snapshotting = Snapshotting(
+        super().__init__(
             log,
             interval_events,
             self._thread.submit,
@@ -274,23 +272,17 @@ class LogSnapshots:
             lambda offset, size: self._lines.info("snapshot taken", offset=offset, bytes=size),
             lambda why: self._lines.warning("no snapshot", why=why),
         )
-        self._snapshotting.begin(rebuild=rebuild)
+        self.begin(rebuild=rebuild)
         if archive is not None and interval_events:
             self._thread.submit(self._copy, archive)
 
-    @property
-    def newest(self) -> int:
-        """The offset of the newest snapshot, 0 without one."""
-        return self._snapshotting.newest
-
-    def reached(self) -> None:
+    def take_if_due(self) -> None:
         """Take a snapshot if one is due: the log is durable to its end."""
-        self._snapshotting.reached(self._store().durable_counts.topics)
+        self.reached(self._store().durable_counts.topics)
 
     def close(self, *, wait: bool = False) -> None:
         """End the work in the thread, and with `wait` wait for its end."""
-        self._closed.set()
-        self._snapshotting.close()
+        super().close()
         self._thread.shutdown(wait=wait)
 
     def _copy(self, archive: ArchiveStore) -> None:
@@ -299,13 +291,13 @@ class LogSnapshots:
         try:
             copied = download_snapshots(archive, self._log, self._check_open)
         except (LogError, OSError) as error:
-            if not self._closed.is_set():
+            if not self._stopped.is_set():
                 self._lines.warning("snapshots not copied", why=str(error))
         else:
             self._lines.info("snapshots copied", folder=str(self._log.path), count=copied)
 
     def _check_open(self) -> None:
-        if self._closed.wait(COPY_PAUSE_S):
+        if self._stopped.wait(COPY_PAUSE_S):
             raise LogClosed("the log is closed")
 
 

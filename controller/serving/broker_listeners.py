@@ -41,7 +41,6 @@ _Key = Annotated[str, msgspec.Meta(pattern=r"^[^/]+/\d{1,10}$")]
 _Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 ANY = range(1)
 """The setting `any`: port 0, which the system replaces by a free one."""
-MakeHandlers = Callable[[ControllerApi, BrokerId], HandlerTable]
 
 
 class _Servers:
@@ -82,7 +81,7 @@ class BrokerListeners(_Servers):
             self._listen(key)
         await asyncio.gather(*self._starting)
 
-    def open(self, api: ControllerApi, make_handlers: MakeHandlers) -> None:
+    def open(self, api: ControllerApi, make_handlers: Callable[[ControllerApi, BrokerId], HandlerTable]) -> None:
         """Accept requests with the handlers made for each broker, and name these listeners in responses of `api`. With
         the setting `none`, open no ports. Raises SettingsError if the known brokers need more ports than there are."""
         self._listening.counts.descriptors_per_connection = 2  # a forwarded request also has one to a broker

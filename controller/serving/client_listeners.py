@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 Background = Callable[[Coroutine[Any, Any, None]], object]
 """Runs a task until the process stops."""
-MakeHandlers = Callable[[ControllerApi], HandlerTable]
-"""Makes the handlers of a listener."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -99,7 +97,9 @@ class ClientListeners(KafkaListeners):
         if self._settings.simulated_broker_listeners:
             self._of_brokers = SimulatedBrokerListeners(brokers, self)
 
-    async def open(self, api: ControllerApi, make_handlers: MakeHandlers = controller_listener) -> None:
+    async def open(
+        self, api: ControllerApi, make_handlers: Callable[[ControllerApi], HandlerTable] = controller_listener
+    ) -> None:
         """Accept requests for the Kafka APIs that `make_handlers` returns handlers for. Raises SettingsError for
         settings that need a target cluster."""
         if self._logins is not None and self._logins.link is None:

@@ -269,43 +269,25 @@ class Member:
         assert self._files is not None, "it is open"
         return quorum_view(self.node, self._files, self.replication.applied)
 
-    def gauges(self) -> list[tuple[str, str, float]]:
-        core = self.node.quorum
-        snapshot = core.log.snapshot
-        return [
-            ("quorum_epoch", "The newest epoch of the quorum that this node knows.", core.epoch),
-            ("quorum_leader", "The node that leads the quorum; -1 while none is known.", core.leader_id),
-            ("quorum_is_leader", "1 when this node leads, and decides.", float(self.replication.leads)),
-            ("quorum_voters", "Voters of the quorum.", len(core.voters)),
-            ("quorum_is_voter", "1 when this node votes.", float(core.is_voter)),
-            ("quorum_high_watermark", "All records below this metadata log offset are committed.", core.high_watermark),
-            ("quorum_log_end", "Where this node's metadata log ends.", core.log.end),
-            (
-                "quorum_applied",
-                "All records below this metadata log offset are in this node's event log.",
-                self.replication.applied,
-            ),
-            (
-                "quorum_snapshot_end",
-                "The end offset of the newest snapshot here; 0 without one.",
-                snapshot.end_offset if snapshot else 0,
-            ),
-            (
-                "quorum_cannot_lead",
-                "1 while the metadata log has unsupported records: this node will not lead.",
-                float(bool(self.projector.unsupported)),
-            ),
-            (
-                "quorum_full",
-                "1 while the disk has no room for the metadata log.",
-                float(self.node.quorum.full is not None),
-            ),
-            (
-                "quorum_unsupported_records",
-                "1 while the metadata log has records that no snapshot can hold: it is retained in full.",
-                float(self._snapshotting.has_unsupported_records),
-            ),
-        ]
+    def gauges(self) -> Iterable[tuple[str, str, float]]:
+        core, snapshot = self.node.quorum, self.node.quorum.log.snapshot
+        in_log = "All records below this metadata log offset are"
+        cannot_lead, has_unsupported = bool(self.projector.unsupported), self._snapshotting.has_unsupported_records
+        yield "quorum_epoch", "The newest epoch of the quorum that this node knows.", core.epoch
+        yield "quorum_leader", "The node that leads the quorum; -1 while none is known.", core.leader_id
+        yield "quorum_is_leader", "1 when this node leads, and decides.", self.replication.leads
+        yield "quorum_voters", "Voters of the quorum.", len(core.voters)
+        yield "quorum_is_voter", "1 when this node votes.", core.is_voter
+        yield "quorum_high_watermark", f"{in_log} committed.", core.high_watermark
+        yield "quorum_log_end", "Where this node's metadata log ends.", core.log.end
+        yield "quorum_applied", f"{in_log} in this node's event log.", self.replication.applied
+        end = 0 if snapshot is None else snapshot.end_offset
+        yield "quorum_snapshot_end", "The end offset of the newest snapshot here; 0 without one.", end
+        unsupported = "1 while the metadata log has unsupported records: this node will not lead."
+        yield "quorum_cannot_lead", unsupported, cannot_lead
+        yield "quorum_full", "1 while the disk has no room for the metadata log.", core.full is not None
+        retained = "1 while the metadata log has records that no snapshot can hold: it is retained in full."
+        yield "quorum_unsupported_records", retained, has_unsupported
 
     # --- tasks
 

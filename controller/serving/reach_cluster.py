@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from controller.brokers.cluster.actions import History
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
@@ -34,11 +34,6 @@ PROPERTIES_FILE = "cluster.client.properties.file"
 RESERVED_KEYS = ("bootstrap.servers", "client.id")
 
 
-class ReachedCluster(msgspec.Struct, frozen=True):
-    link: ClusterLink
-    cluster_id: str
-
-
 def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorded]]]:
     """Functions that read a log for `TargetCluster`: the events of a shard, and the newest events of all."""
 
@@ -52,7 +47,7 @@ def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorde
     return history, recent
 
 
-async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ReachedCluster:
+async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ClusterLink:
     """Connect to a cluster, which may start at the same time. Raises SettingsError for wrong credentials, a different
     cluster.id or a node.id that a broker has, and ClusterUnreachable."""
     security = security_in(settings.cluster_client_properties_file)
@@ -62,7 +57,7 @@ async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ReachedClust
 
 async def reach_as(
     security: Security, bootstrap: str, check: Callable[[ClusterMetadata], None] = lambda _: None
-) -> ReachedCluster:
+) -> ClusterLink:
     """Connect to a cluster and call `check` with its first metadata. Raises SettingsError for wrong credentials,
     ClusterUnreachable, and the errors of `check`."""
     link = ClusterLink(bootstrap, security)
@@ -76,7 +71,8 @@ async def reach_as(
     except BaseException:
         link.close()
         raise
-    return ReachedCluster(link, metadata.cluster_id)
+    link.cluster_id = metadata.cluster_id
+    return link
 
 
 def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
@@ -87,9 +83,8 @@ def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
         if security.mechanism == OAUTHBEARER:
             from controller.access.tokens import ClientToken
 
-            security = msgspec.structs.replace(
-                security, token=ClientToken(security.properties, lambda: wall_ms() / 1000)
-            )
+            token = ClientToken(security.properties, lambda: wall_ms() / 1000)
+            security = replace(security, token=token)
         security.context()
     except BadCredentials as error:
         raise SettingsError(f"{named}={file}: {error}") from None

@@ -20,6 +20,7 @@ import structlog
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.apis.kraft.listener import kraft_listener
+from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.simulated import SimulatedBrokers
@@ -36,7 +37,7 @@ from controller.serving.archiving import LogSnapshots, archiving, head_signer, s
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.log_lines import write_lines
 from controller.serving.quorum_member import Joining, Member
-from controller.serving.reach_cluster import ReachedCluster, decision_settings, log_readers, reach_cluster
+from controller.serving.reach_cluster import decision_settings, log_readers, reach_cluster
 from controller.settings.load import ServeSettings, SettingsError
 from controller.store.recorder import WITHOUT_METADATA_LOG
 from controller.store.store import TopicStore
@@ -66,7 +67,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Service:
     """The parts of one `serve` process. Raises PolicyLoadError, RulesError, SettingsError and UsersFileError."""
 
-    def __init__(self, options: ServeOptions, cluster: ReachedCluster | None = None) -> None:
+    def __init__(self, options: ServeOptions, cluster: ClusterLink | None = None) -> None:
         self.options = options
         self._cluster = cluster
         self._log = structlog.get_logger("topicwright")
@@ -151,7 +152,7 @@ class Service:
                 await self.brokers.first_scan()
             await self.controller.decided()
             if self._cluster is not None:
-                await self._clients.open_for_cluster(self.api, self._cluster.link, self.controller.background)
+                await self._clients.open_for_cluster(self.api, self._cluster, self.controller.background)
             else:
                 await self._clients.open(self.api)
             await self._start_http()
@@ -212,11 +213,11 @@ class Service:
             return SimulatedBrokers(self.options.brokers)
         assert self._cluster is not None, "it was reached"
         history, recent = log_readers(self.log)
-        return TargetCluster(self._cluster.link, history, settings, self._log, recent=recent)
+        return TargetCluster(self._cluster, history, settings, self._log, recent=recent)
 
     def _flushed(self) -> None:
         assert self._snapshots is not None, "nothing is flushed before it is made"
-        self._snapshots.reached()
+        self._snapshots.take_if_due()
 
     def _make_api(self) -> None:
         settings, clients = self.options.settings, self._clients

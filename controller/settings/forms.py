@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from controller.kafka.connections import PROTOCOLS
+from controller.kafka.handling import normal_host
 from controller.kafka.server.tls import PrincipalRules
-from controller.kafka.session import normal_host
 from events.catalog import Endpoint
 
 ROLES: Final = ("viewer", "operator", "approver", "admin")

@@ -16,7 +16,7 @@ from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.kafka.codec import codec
-from controller.kafka.handling import ClientConnection, RequestContext
+from controller.kafka.handling import ClientConnection, RequestContext, Session
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.configs import (
     AlterableConfig,
@@ -26,7 +26,6 @@ from controller.kafka.messages.configs import (
     IncrementalAlterConfigsRequest,
 )
 from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.session import Session
 from controller.machine.configs.changes import OpType
 from events.catalog import Endpoint
 from events.codec import decode_event

@@ -12,7 +12,7 @@ from controller.apis.broker_configs import BROKER_CONFIGS
 from controller.apis.forwarding import RESOURCES_PER_REQUEST, to_brokers
 from controller.kafka.codec.codec import encode_response, parse_header, read_request
 from controller.kafka.connections import ClusterUnreachable
-from controller.kafka.handling import ClientConnection, RequestContext
+from controller.kafka.handling import ClientConnection, RequestContext, Session
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.configs import (
@@ -22,7 +22,6 @@ from controller.kafka.messages.configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from controller.kafka.session import Session
 from controller.machine.configs.changes import LISTS, OpType
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS

@@ -29,12 +29,12 @@ from controller.kafka.handling import (
     ForwardedRequest,
     ForwardedResponse,
     RequestContext,
+    Session,
 )
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.protocol import Exchange, ServerProtocol
-from controller.kafka.session import Session
 from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint
 from events.names import BrokerId

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from controller.access.users import Users, set_password
 from controller.http.gate import Hosts, Logins
-from controller.kafka.session import normal_host
+from controller.kafka.handling import normal_host
 from tests.http.service import Rules, Service, service
 
 HOSTS = """

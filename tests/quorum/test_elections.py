@@ -11,7 +11,7 @@ from controller.kafka.messages import quorum as quorum_messages
 from controller.machine.errors import ErrorCode
 from controller.quorum.raft import consensus, follower
 from controller.quorum.raft.consensus import TRANSITIONS, Consensus
-from controller.quorum.raft.effects import FETCH, Role
+from controller.quorum.raft.effects import Role
 from controller.quorum.raft.follower import fetch_request
 from controller.quorum.raft.progress import DELAY_MAX
 from controller.quorum.raft.replica import LeaderAndEpoch
@@ -104,7 +104,7 @@ def test_a_late_fetch_response_of_a_resigned_leader_does_not_extend_the_fetch_ti
     answer(follower, end_request(leader.id, core.epoch, other.id, follower.id))
     leader.kill(power=True)
     other.kill(power=True)
-    following(follower).replied(follower.now(), FETCH, said)
+    following(follower).replied(follower.now(), "fetch", said)
     assert core.role is Role.FOLLOWER
     world.run_until(world.now + 0.9 * FETCH_TIMEOUT_S)
     assert core.role is not Role.FOLLOWER, "the late response extended the fetch timeout"

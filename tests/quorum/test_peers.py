@@ -57,17 +57,17 @@ async def test_peer_requests_use_the_newest_common_version() -> None:
     await server.start()
     peers = noted.peers()
     address = "127.0.0.1", server.port
-    assert await peers.send(address, "vote", VOTE, PATIENCE_S) == VoteResponse(error_code=1)
-    assert await peers.send(address, "vote", VOTE, PATIENCE_S) == VoteResponse(error_code=1)
+    assert await peers.send(address, VOTE, PATIENCE_S) == VoteResponse(error_code=1)
+    assert await peers.send(address, VOTE, PATIENCE_S) == VoteResponse(error_code=1)
     newest = APIS[ApiKey.API_VERSIONS].max_version
     assert noted.spoken == [{ApiKey.VOTE: 1, ApiKey.API_VERSIONS: newest}], "expected: one report per connection"
-    assert await peers.send(address, "fetch", FetchRequest(), PATIENCE_S) is None
+    assert await peers.send(address, FetchRequest(), PATIENCE_S) is None
     assert noted.troubles == [f"127.0.0.1:{server.port} and this release have no common version of Fetch"]
     peers.close()
     await server.stop(0.1)
 
 
-async def test_a_delayed_fetch_delays_no_vote_and_each_purpose_has_one_request_in_flight() -> None:
+async def test_a_delayed_fetch_delays_no_vote() -> None:
     noted, begun, fetch_arrived, release = Noted(), list[int](), asyncio.Event(), asyncio.Event()
 
     async def delayed(_: RequestContext, request: FetchRequest) -> Answer:
@@ -79,12 +79,10 @@ async def test_a_delayed_fetch_delays_no_vote_and_each_purpose_has_one_request_i
     async with serving({ApiKey.VOTE: _granted, ApiKey.FETCH: delayed}) as server:
         peers, address = noted.peers(), ("127.0.0.1", server.port)
         fetches = [
-            asyncio.create_task(peers.send(address, "fetch", FetchRequest(max_wait_ms=number), PATIENCE_S))
-            for number in (1, 2)
+            asyncio.create_task(peers.send(address, FetchRequest(max_wait_ms=number), PATIENCE_S)) for number in (1, 2)
         ]
-        assert await peers.send(address, "vote", VOTE, PATIENCE_S) is not None
+        assert await peers.send(address, VOTE, PATIENCE_S) is not None
         await asyncio.wait_for(fetch_arrived.wait(), PATIENCE_S)
-        assert begun == [1]
         release.set()
         assert await asyncio.gather(*fetches) == [FetchResponse(error_code=1), FetchResponse(error_code=2)]
         peers.close()
@@ -99,9 +97,9 @@ async def test_a_late_response_is_not_used_for_another_request() -> None:
 
     async with serving({ApiKey.VOTE: slow_at_first}) as server:
         peers, address = noted.peers(), ("127.0.0.1", server.port)
-        assert await peers.send(address, "vote", VoteRequest(voter_id=1), 0.5) is None
+        assert await peers.send(address, VoteRequest(voter_id=1), 0.5) is None
         assert noted.troubles == [f"127.0.0.1:{server.port} has not answered within 0.5 s"]
-        assert await peers.send(address, "vote", VoteRequest(voter_id=2), PATIENCE_S) == VoteResponse(error_code=2)
+        assert await peers.send(address, VoteRequest(voter_id=2), PATIENCE_S) == VoteResponse(error_code=2)
         assert noted.troubles[1:] == [None]
         peers.close()
 
@@ -111,15 +109,15 @@ async def test_a_peer_that_fails_and_recovers_is_reported_once_each() -> None:
     (port,) = free_ports(1)
     peers, address = noted.peers(), ("127.0.0.1", port)
     for _ in range(3):
-        assert await peers.send(address, "vote", VOTE, PATIENCE_S) is None
+        assert await peers.send(address, VOTE, PATIENCE_S) is None
     assert [str(why).partition(":")[0] for why in noted.troubles] == ["127.0.0.1"]
     for round_number in (1, 2):
         server = KafkaServer("127.0.0.1", port, rows)
         await server.start()
-        assert await peers.send(address, "vote", VOTE, PATIENCE_S) == VoteResponse(error_code=2)
+        assert await peers.send(address, VOTE, PATIENCE_S) == VoteResponse(error_code=2)
         assert noted.troubles[-1] is None
         await server.stop(0.1)
-        assert await peers.send(address, "vote", VOTE, PATIENCE_S) is None
+        assert await peers.send(address, VOTE, PATIENCE_S) is None
         assert len(noted.troubles) == 1 + 2 * round_number
     peers.close()
 
@@ -156,7 +154,7 @@ async def test_a_peer_that_closes_is_retried_with_a_growing_back_off() -> None:
         peers, loop = Noted().peers(), asyncio.get_running_loop()
         begun = loop.time()
         while loop.time() - begun < 2 * BACKOFF_S_MAX:
-            assert await peers.send(address, "vote", VOTE, 2 * BACKOFF_S_MAX) is None
+            assert await peers.send(address, VOTE, 2 * BACKOFF_S_MAX) is None
         peers.close()
     assert accepted <= 8, "expected back-off: 50, 100, 200, 400, 800 ms, then a second each"
 
@@ -188,29 +186,21 @@ async def test_a_peer_that_sends_invalid_bytes_is_reported(said: list[bytes], wh
     noted = Noted()
     async with _socket(speak) as address:
         peers = noted.peers()
-        assert await peers.send(address, "vote", VOTE, PATIENCE_S) is None
+        assert await peers.send(address, VOTE, PATIENCE_S) is None
         peers.close()
     assert len(noted.troubles) == 1
     assert why in str(noted.troubles[0])
 
 
-async def test_the_least_recently_used_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers_of, "CONNECTIONS_MAX", 1)
-    noted, waiting = Noted(), asyncio.Event()
-
-    async def delayed(*_: Any) -> Answer:
-        waiting.set()
-        await asyncio.sleep(PATIENCE_S)
-        return VoteResponse()
-
-    async with serving({ApiKey.VOTE: delayed}) as server:
-        peers, address = noted.peers(), ("127.0.0.1", server.port)
-        sent = asyncio.create_task(peers.send(address, "vote", VOTE, PATIENCE_S))
-        await asyncio.wait_for(waiting.wait(), PATIENCE_S)
-        another = asyncio.create_task(peers.send(address, "another", VOTE, PATIENCE_S))
-        assert await asyncio.wait_for(sent, PATIENCE_S) is None
+async def test_the_least_recently_used_peer_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_of, "PEERS_MAX", 1)
+    noted = Noted()
+    async with serving({ApiKey.VOTE: _granted}) as one, serving({ApiKey.VOTE: _granted}) as other:
+        peers = noted.peers()
+        for server in (one, other, one):
+            assert await peers.send(("127.0.0.1", server.port), VOTE, PATIENCE_S) is not None
+        assert len(noted.spoken) == 3, "its connection was closed"
         peers.close()
-        assert await asyncio.wait_for(another, PATIENCE_S) is None
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -230,7 +220,7 @@ async def test_peers_authenticate_over_tls(tmp_path: Path, mechanism: str) -> No
         for security, works in ((right, True), (wrong, False), (Security(), False)):
             noted = Noted()
             peers = noted.peers(security)
-            response = await peers.send(address, "vote", VOTE, PATIENCE_S)
+            response = await peers.send(address, VOTE, PATIENCE_S)
             assert (response == VoteResponse(error_code=2)) == works
             assert len(noted.troubles) == (0 if works else 1)
             if security is wrong:

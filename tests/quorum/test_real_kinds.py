@@ -12,13 +12,13 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from controller import quorum
 from controller.brokers import kraft
-from controller.brokers.kraft.kafka_folder import read_folder
+from controller.brokers.kraft.adopting import read_folder
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import encode_batch
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.log.metadata_records import MetadataRecord
-from controller.quorum.snapshot_files import CHECKPOINT
+from controller.quorum.log_files import CHECKPOINT
 from tests.brokers.kraft.guarded import GUARDED, grant, revoke, set_quota
 from tests.support.churn import QUIET
 from tests.support.kafka_tools import kafka_tools

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from controller.brokers.kraft.kafka_folder import read_folder
+from controller.brokers.kraft.adopting import read_folder
 from controller.quorum.folder import PARTITION
 from controller.quorum.log.metadata_records import ClientQuotaRecord
+from controller.quorum.log_files import CHECKPOINT
 from controller.quorum.raft.log import SnapshotId
-from controller.quorum.snapshot_files import CHECKPOINT
 from tests.quorum.test_real_join import leader_of, shown
 from tests.support.kafka_quorum import KafkaQuorum, kafka_quorum
 from tests.support.quorum_logs import image_at, said

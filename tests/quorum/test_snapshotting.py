@@ -20,11 +20,11 @@ from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import Pair, decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.log_files import FilePart
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import Options
 from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
-from controller.quorum.segment import FilePart
 from controller.quorum.snapshotting import Snapshotting
 from tests.brokers.kraft.logs import access_history, log_of, snapshot_bytes
 from tests.kafka.server.listener import until

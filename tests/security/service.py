@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.access.users import add_token, set_password
-from controller.serving.offline_users import offline_users
+from controller.cli.work.users import offline_users
 from controller.settings.load import load_settings
 from tests.security.certificates import Authority, Files
 from tests.support.processes import Process

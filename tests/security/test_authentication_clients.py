@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from controller.serving.offline_users import offline_users
+from controller.cli.work.users import offline_users
 from controller.settings.load import load_settings
 from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured, shown_by_scram
 from tests.support.processes import Process

@@ -51,7 +51,7 @@ async def served(folder: Path, gateway: Gateway, ports: str = "any") -> AsyncIte
     await clients.listen()
     try:
         await made.start()
-        made.open(gateway, {}, lambda *_: {})  # type: ignore[arg-type]
+        made.open(gateway, lambda *_: {})  # type: ignore[arg-type]
         yield made, clients.advertised[0]
     finally:
         await made.stop()

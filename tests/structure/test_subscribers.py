@@ -36,8 +36,6 @@ IGNORED = {
     f" {_PARTITIONS} {_OBSERVED} {_CONFIGS} {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY} {_ACCESS}",
     "KraftBrokers": f"{_ANSWERS} PartitionsAdded {_PARTITIONS} CreationRefused ChangeCarriedOut {_OF_KRAFT} {_HISTORY}"
     f" {_ACCESS}",
-    "PartitionBrokers": f"{_ANSWERS} {_TOPICS} MetadataPropagated TopicReady {_OBSERVED} {_CONFIGS}"
-    f" {_OF_KRAFT} {_HISTORY} {_ACCESS}",
     "Reconciler": f"{_ANSWERS} {_TOPICS} {_PARTITIONS} {_OBSERVED} QuorumEpochBegun ProducerIdsAllocated {_HISTORY}"
     f" {_ACCESS}",
     "Reports": f"CreateRequested RulesObserved RequestsRefused TopicCreated {_PARTITIONS} ResourceConfigsChanged"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import struct
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -39,23 +38,32 @@ from controller.apis.tables import administration, descriptions, rows
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.controller_api import ControllerApi
 from controller.kafka.codec import codec
-from controller.kafka.codec.primitives import MalformedRequest, read_string_length, too_long
-from controller.kafka.codec.reader import READ_FAILURES
-from controller.kafka.handling import NO_RESPONSE, ApiHandler, ClientConnection, Disconnect, Handler, RequestContext
+from controller.kafka.codec.primitives import MalformedRequest
+from controller.kafka.handling import (
+    NO_RESPONSE,
+    ApiHandler,
+    ClientConnection,
+    Disconnect,
+    Handler,
+    RequestContext,
+    Session,
+    normal_host,
+)
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.access import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
 from controller.kafka.sasl_gate import UNEXPECTED_SASL
 from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX
-from controller.kafka.session import Session, normal_host
 from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
 from controller.quorum.features import PRIORITY, SUPPORTED, FeatureRange
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.metadata_codec import MalformedRecord, decode_control
 
 PRINCIPAL_DESERIALIZATION_FAILURE = 97
-_VERSION = struct.Struct(">h")
+_VERSION_0 = bytes(2)
 FORWARDABLE = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -68,8 +76,12 @@ FORWARDABLE = frozenset({
 """The APIs that a broker may forward, as in Kafka. Brokers describe ACLs, users and quotas themselves."""
 
 
-class UnreadablePrincipal(Exception):
-    """A principal that is not encoded as Kafka's default builder does; the message says why."""
+class Principal(Message, frozen=True):
+    """A principal as Kafka's default builder encodes it, after its version."""
+
+    kind: kinds.String = ""
+    name: kinds.String = ""
+    token_authenticated: kinds.Bool = False
 
 
 async def forward(
@@ -85,7 +97,7 @@ async def forward(
         if not api.min_version <= header.api_version <= api.max_version:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         forwarded_request = await _read(header, request.request_data, api.elements_max)
-    except UnreadablePrincipal:
+    except MalformedRecord:
         return EnvelopeResponse(error_code=PRINCIPAL_DESERIALIZATION_FAILURE)
     except MalformedRequest:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -123,25 +135,11 @@ async def _answer(api: ApiHandler, context: RequestContext, request: Message) ->
 
 
 def read_principal(data: bytes | None) -> str:
-    """Decode a principal of Kafka's default builder: version, type, name, token flag. Raises UnreadablePrincipal."""
-    if data is None or len(data) < _VERSION.size:
-        raise UnreadablePrincipal("no principal")
-    (version,) = _VERSION.unpack_from(data)
-    if version != 0:
-        raise UnreadablePrincipal(f"unsupported version {version}; only 0 is supported")
-    kind, offset = _compact_text(data, _VERSION.size)
-    name, _ = _compact_text(data, offset)
-    return f"{kind}:{name}"
-
-
-def _compact_text(data: bytes, offset: int) -> tuple[str, int]:
-    try:
-        size, offset = read_string_length(data, offset)
-        if not 0 <= size <= len(data) - offset:
-            raise too_long(size, len(data) - offset)
-        return data[offset : offset + size].decode(), offset + size
-    except (*READ_FAILURES, UnicodeDecodeError) as error:
-        raise UnreadablePrincipal(str(error)) from None
+    """Decode a principal in version 0. Raises MalformedRecord."""
+    if data is None or not data.startswith(_VERSION_0):
+        raise MalformedRecord("no principal, or one in an unsupported version")
+    principal = decode_control(Principal, data[len(_VERSION_0) :])
+    return f"{principal.kind}:{principal.name}"
 
 
 def _address(raw: bytes) -> str:
@@ -198,7 +196,7 @@ def kraft_listener(
         },
         "Describe": {ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api)},
     }
-    of_quorum = quorum_handler(api, node, brokers.replication, brokers.clock)
+    of_quorum = quorum_handler(api, node, brokers.replication)
 
     def led(key: int, operation: Operation | None, handle: Handler) -> Handler:
         return _guarded(api, key, operation, handle, lambda: brokers.replication.leads)

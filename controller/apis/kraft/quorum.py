@@ -5,11 +5,11 @@ support: UpdateFeatures (KIP-584, KIP-778)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 
+from controller.access.refusals import LogRateLimiter
 from controller.apis.cluster import finalized_keys
 from controller.apis.kraft.broker_requests import broker_error
 from controller.brokers.kraft.catch_up import EventPages
@@ -40,20 +40,12 @@ from controller.quorum.raft.effects import NotLeader, Refused
 from projections.text.points_in_time import iso
 from projections.views.overviews import QuorumView, VoterView
 
-LOGGED_EVERY_S: Final = 30.0
-"""The interval between log lines of the same rejection: rejected nodes retry every few milliseconds."""
-_DIVERGES: Final = 0
-_LOGGED_MAX: Final = 1000
-"""The maximum number of remembered rejections; above it all of them are forgotten."""
-
 logger = structlog.get_logger("topicwright.kraft")
 
 
-def quorum_handler(
-    api: ControllerApi, node: QuorumNode, replication: QuorumReplication, clock: Callable[[], float]
-) -> Handler:
-    """The handler of the quorum's requests to one voter. `clock` is monotonic, in seconds."""
-    rejected = RejectedFetches(api.cluster_id, clock)
+def quorum_handler(api: ControllerApi, node: QuorumNode, replication: QuorumReplication) -> Handler:
+    """The handler of the quorum's requests to one voter."""
+    limiter = LogRateLimiter()
 
     async def answer(context: RequestContext, request: Any) -> Message:
         if EventPages.takes(request):
@@ -65,7 +57,7 @@ def quorum_handler(
             )
         response = await node.request(request)
         if isinstance(response, FetchResponse):
-            rejected.on_response(context, request, response)
+            _log_rejection(limiter, api.cluster_id, context, request, response)
         return response
 
     return answer
@@ -80,40 +72,24 @@ def _names_a_broker(api: ControllerApi, request: Message) -> bool:
     )
 
 
-class RejectedFetches:
-    """Logs rejected fetches, each every `LOGGED_EVERY_S`."""
-
-    def __init__(self, cluster_id: str, clock: Callable[[], float]) -> None:
-        self._cluster_id = cluster_id
-        self._clock = clock
-        self._logged: dict[tuple[str, int, int], float] = {}
-        """The time of the last log line, by peer host, replica id and error code."""
-
-    def on_response(self, context: RequestContext, request: FetchRequest, response: FetchResponse) -> None:
-        if response.error_code:
-            self._log("fetch rejected", context, request, response.error_code, self._why(request, response.error_code))
-        elif _replica_id(context, request) >= 0 and response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
-            why = "it is truncated to the common prefix"
-            self._log("metadata log of a node diverges", context, request, _DIVERGES, why)
-
-    def _why(self, request: FetchRequest, code: int) -> str:
-        if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-            return (
-                f"the node is of cluster {request.cluster_id}, and this is {self._cluster_id}: "
-                "its log directories were formatted for the other one"
-            )
-        return f"only partition 0 of {METADATA_TOPIC} is served here"
-
-    def _log(self, event: str, context: RequestContext, request: FetchRequest, code: int, why: str) -> None:
-        replica_id = _replica_id(context, request)
-        key = (context.peer.rpartition(":")[0], replica_id, code)
-        now = self._clock()
-        if now - self._logged.get(key, float("-inf")) < LOGGED_EVERY_S:
+def _log_rejection(
+    limiter: LogRateLimiter, cluster_id: str, context: RequestContext, request: FetchRequest, response: FetchResponse
+) -> None:
+    """Log a rejected fetch, or that the node's log diverges. Rejected nodes retry every few milliseconds."""
+    node_id, code = _replica_id(context, request), response.error_code
+    event, why = "fetch rejected", f"only partition 0 of {METADATA_TOPIC} is served here"
+    if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+        why = (
+            f"the node is of cluster {request.cluster_id}, and this is {cluster_id}: "
+            "its log directories were formatted for the other one"
+        )
+    elif not code:
+        if node_id < 0 or response.responses[0].partitions[0].diverging_epoch.epoch < 0:
             return
-        if len(self._logged) >= _LOGGED_MAX:
-            self._logged.clear()
-        self._logged[key] = now
-        logger.warning(event, node=replica_id, peer=context.peer, code=code, why=why)
+        event, why = "metadata log of a node diverges", "it is truncated to the common prefix"
+    suppressed = limiter.admit((context.peer.rpartition(":")[0], node_id, code))
+    if suppressed is not None:
+        logger.warning(event, node=node_id, peer=context.peer, code=code, why=why, suppressed=suppressed)
 
 
 def _replica_id(context: RequestContext, request: FetchRequest) -> int:

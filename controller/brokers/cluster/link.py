@@ -141,6 +141,8 @@ class ClusterLink:
         self.security, self.connections = security, Connections(security)
         self._known: tuple[Address, ...] = ()
         self._preferred: Address | None = None
+        self.cluster_id = ""
+        """The id of the cluster, once it was reached."""
         self.api_versions = ApiVersionsResponse()
         """The APIs and features of a broker, as of the last `refresh_api_versions`."""
         self._all_metadata = SharedCall(self._fetch_metadata)

@@ -41,6 +41,7 @@ from controller.quorum.log.image import MetadataImage, Transactions
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, decode_record, encode_record
 from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log.record_kinds import acl_of
+from controller.quorum.log_files import batches_of
 from controller.quorum.node import QuorumNode
 from controller.store.recorder import Recorder
 from controller.store.store import every_topic
@@ -238,7 +239,7 @@ class BatchApplier:
         page = await fetch_missing_events(self._node, self._log, snapshot.end_offset)
         if page is not None and page.values:
             return self._apply_page(recorder, page)
-        image, batches = MetadataImage(), chain.from_iterable(each.batches() for each in self._files.newest_snapshot())
+        image, batches = MetadataImage(), batches_of(self._files.newest_snapshot())
         await asyncio.to_thread(image.fold, batches, keep_mismatched=True)
         if page is not None:
             ids = self._projector.ids

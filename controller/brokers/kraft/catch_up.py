@@ -28,8 +28,8 @@ from controller.kafka.messages import Message, quorum
 from controller.machine.errors import ErrorCode
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log.batches import BrokenBatch, embedded_events
+from controller.quorum.log_files import FilePart, batches_of
 from controller.quorum.node import QuorumNode
-from controller.quorum.segment import FilePart
 from controller.store.tree import head_of, stored_head
 from events.codec import decode_event
 from events.external_decision import external_decision
@@ -40,7 +40,6 @@ EVENTS_TOPIC: Final = "__topicwright_events"
 PAGE_EVENTS: Final = 200
 """A page occupies its sender for some milliseconds."""
 PAGE_BYTES: Final = 256 << 10
-PURPOSE: Final = "catch-up"
 REPLY_S: Final = 10.0
 _FORM: Final = 1
 
@@ -108,7 +107,7 @@ class EventPages:
     def _end_below(self, parts: Sequence[FilePart], below: int, end: int) -> int:
         """The offset of the first event at `below` or later in the metadata log; -1 if unknown. The next batch with
         embedded events names it; events imported before that batch name their source offset."""
-        for batch in (batch for part in parts for batch in part.batches()):
+        for batch in batches_of(parts):
             embedded = None if batch.is_control or batch.base_offset < below else embedded_events(batch.records[0][1])
             if embedded is not None and embedded.values:
                 if embedded.first >= end or read_one(self._log, embedded.first) != embedded.values[0]:
@@ -143,7 +142,7 @@ async def _fetch_page(node: QuorumNode, place: Address, first: int, below: int) 
         replica_id=node.quorum.me.id,
         topics=(quorum.RequestTopicSnapshot(name=EVENTS_TOPIC, partitions=(part,)),),
     )
-    response = await node.send(place, PURPOSE, request, REPLY_S)
+    response = await node.send(place, request, REPLY_S)
     if not isinstance(response, quorum.FetchSnapshotResponse):
         return None
     try:

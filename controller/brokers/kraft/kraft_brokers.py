@@ -201,7 +201,7 @@ class KraftBrokers(Brokers):
     ) -> None:
         self.projector, self.node, self.replication = projector, node, replication
         self._settings, self._metadata_version = settings, metadata_version
-        self.clock = clock
+        self._clock = clock
         self.on_lead: Callable[[], None] = lambda: None
         """Called when this process becomes leader."""
         self.unreadable = UnreadableConfigs()
@@ -218,7 +218,7 @@ class KraftBrokers(Brokers):
         self._controller = controller
         projector.existing_topics = lambda: every_topic(controller.store)
         session_s = settings.broker_session_timeout_ms / 1000
-        self.membership = Membership(controller, projector, self.replication, session_s, self.clock)
+        self.membership = Membership(controller, projector, self.replication, session_s, self._clock)
         self.confirmations = Confirmations(controller, self.replication.applied)
         self._readiness = Readiness(controller, self.node, self.confirmations)
         self.node.on_fetched = self._readiness.fetched

@@ -21,8 +21,8 @@ import msgspec
 import structlog
 
 from controller.brokers.port import CommandSink, stamp
-from controller.kafka.connections import ClusterUnreachable, Connections, M, Security
-from controller.kafka.messages import ApiKey, Message, clients
+from controller.kafka.connections import ClusterUnreachable, Connections, Security
+from controller.kafka.messages import ApiKey, clients
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.machine.commands.commands import ConfirmMetadata
 from controller.machine.errors import ErrorCode
@@ -42,26 +42,28 @@ _LATEST: Final = -1
 _DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-class ProbeFailed(Exception):
-    """The broker was unreachable or denied the probe; the message says why."""
+class ProbeDenied(Exception):
+    """The broker denied the probe."""
 
 
-class BrokerProbe:
-    """A connection to one broker, opened when first needed and used by one task at a time."""
+class BrokerProbe(Connections):
+    """The connection to one broker, opened when first needed and used by one task at a time. Probes raise
+    ClusterUnreachable and ProbeDenied."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
-        self._connections = Connections(Security(), RESPONSE_BYTES_MAX)
+        super().__init__(Security(), RESPONSE_BYTES_MAX)
+        self.endpoint, self._address = endpoint, (endpoint.host, endpoint.port)
 
     async def knows(self, topic: str) -> bool:
-        """True if the broker's metadata has the topic. Raises ProbeFailed."""
+        """True if the broker's metadata has the topic."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
-        response = await self._send(ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
+        key, kind = ApiKey.METADATA, MetadataResponse
+        response = await self.call(self._address, key, METADATA_VERSION, request, kind, TIMEOUT_S)
         code = response.topics[0].error_code if response.topics else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return _is_success(code) and bool(response.topics[0].partitions)
 
     async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
-        """True if the broker serves as leader of all these partitions. Raises ProbeFailed."""
+        """True if the broker serves as leader of all these partitions."""
         topics = tuple(
             clients.ListOffsetsTopic(
                 name=name,
@@ -72,28 +74,15 @@ class BrokerProbe:
             for name, indexes in partitions.items()
         )
         request = clients.ListOffsetsRequest(replica_id=-1, topics=topics)
-        kind = clients.ListOffsetsResponse
-        response = await self._send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request, kind)
+        key, kind = ApiKey.LIST_OFFSETS, clients.ListOffsetsResponse
+        response = await self.call(self._address, key, LIST_OFFSETS_VERSION, request, kind, TIMEOUT_S)
         return all(_is_success(partition.error_code) for topic in response.topics for partition in topic.partitions)
-
-    def close(self) -> None:
-        self._connections.close()
-
-    async def _send(self, key: ApiKey, version: int, request: Message, response: type[M]) -> M:
-        address = self.endpoint.host, self.endpoint.port
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                return await self._connections.call(address, key, version, request, response)
-        except ClusterUnreachable as error:
-            raise ProbeFailed(str(error)) from None
-        except TimeoutError:
-            raise ProbeFailed(f"{address[0]}:{address[1]} does not answer") from None
 
 
 def _is_success(code: int) -> bool:
-    """Raises ProbeFailed for errors that a retry does not cure."""
+    """Raises ProbeDenied for errors that a retry does not cure."""
     if code in _DENIED:
-        raise ProbeFailed(f"the broker denies the probe (error {code})")
+        raise ProbeDenied(f"the broker denies the probe (error {code})")
     return code == 0
 
 
@@ -271,7 +260,7 @@ class Readiness:
                     idle_s = 0.0
                 elif not await self._more(broker_id):
                     idle_s += WAIT_S
-        except ProbeFailed as why:
+        except (ClusterUnreachable, ProbeDenied) as why:
             logger.info("broker cannot be probed; relying on its heartbeats", broker=broker_id, why=str(why))
         finally:
             del self._tasks[broker_id], self._fetched[broker_id]

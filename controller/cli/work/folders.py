@@ -19,10 +19,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
-from controller.brokers.kraft.adopting import COMMAND, Adopted, adopted
-from controller.brokers.kraft.kafka_folder import (
+from controller.brokers.kraft.adopting import (
+    COMMAND,
     HAND_BACK,
+    Adopted,
     KafkaFolder,
+    adopted,
     clear_removed_controllers,
     copy_metadata_log,
     read_folder,

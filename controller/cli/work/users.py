@@ -1,7 +1,8 @@
 """`topicwright users`: list, add and remove users in the log of a stopped service, a users file, or a running service.
 
-A running service is changed through Kafka's admin API. librdkafka retries connections silently; here the first login
-failure or refused connection ends the command with its cause.
+In the log of a stopped service `OfflineUsers` decides the same command as AlterUserScramCredentials. So a log has a
+first user before clients log in. A running service is changed through Kafka's admin API. librdkafka retries connections
+silently; here the first login failure or refused connection ends the command with its cause.
 """
 
 from __future__ import annotations
@@ -9,26 +10,42 @@ from __future__ import annotations
 import argparse
 import getpass
 import logging
+import os
 import sys
-import time  # noqa: TID251 - how long a person waits in front of a command
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
 
-from controller.access.users import add_token, read_users, remove_user, set_password
+from controller.access.users import SALT_BYTES, add_token, read_users, remove_user, set_password
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.cli.arguments import DONE, Negative
 from controller.cli.folder import open_log
 from controller.cli.output import show
+from controller.kafka.sasl import keys_of, salted_password
+from controller.machine.commands.commands import AlterUserScramCredentials, AnyCommand, ChangeSettings, ScramChange
+from controller.machine.decide import decide
 from controller.machine.decision import Detail
-from controller.serving.offline_users import OfflineUsers, mechanisms, offline_users
+from controller.machine.state import Cluster, ScramCredential
+from controller.quorum.files import QuorumFiles
+from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
+from controller.quorum.log.batches import embedded_events, encode_batch
+from controller.quorum.log.record_kinds import NUMBERS
+from controller.quorum.raft.voters import VoterHistory
+from controller.release import RELEASE
+from controller.serving.process import new_cluster_id
 from controller.serving.reach_cluster import client_properties
-from controller.settings.load import load_settings
+from controller.settings.load import ServeSettings, load_settings
+from controller.store.recorder import WITHOUT_METADATA_LOG, Recorder
 from controller.store.store import TopicStore
 from events.errors import UserError
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import RequestId
 
 admin: Any = import_module("confluent_kafka.admin")  # its types export nothing
 
@@ -107,6 +124,95 @@ def _check(outcome: Detail) -> None:
 
 def _offline(options: argparse.Namespace) -> AbstractContextManager[OfflineUsers]:
     return offline_users(options.data, load_settings(options.config, options.set))
+
+
+# --- the log of a stopped service
+
+
+PRINCIPAL = "User:CLI"
+"""The principal of changes without the service; everyone who can write the data folder may make such changes."""
+
+
+class OfflineUsers:
+    """Adds and removes SCRAM users in an open log."""
+
+    def __init__(self, log: RocksDbLog, settings: ServeSettings, files: QuorumFiles | None) -> None:
+        """`files` is the metadata log, from which KRaft brokers read the users; None without KRaft brokers."""
+        self._log, self._files = log, files
+        self._projector = MetadataProjector(log)
+        if files is not None:
+            self._projector.log_end = lambda: files.end
+        self._recorder = Recorder(log, TopicStore(log), WITHOUT_METADATA_LOG if files is None else self._projector)
+        self._at_ms = max(time.time_ns() // 1_000_000, self._recorder.last_ms)
+        self._request_id = RequestId(f"users-{os.urandom(5).hex()}")
+        if not log.next_offset:  # the first event of every log has the settings
+            first = ChangeSettings(
+                request_id=self._request_id, at_ms=self._at_ms, settings=settings.decision_settings(), release=RELEASE
+            )
+            self._record(first)
+
+    def add(self, user: str, mechanism: str, password: str, iterations: int) -> Detail:
+        """Set a user's password for a mechanism."""
+        salt = os.urandom(SALT_BYTES)
+        keys = keys_of(mechanism, salted_password(mechanism, password, salt, iterations))
+        return self._alter(ScramChange(user, NUMBERS[mechanism], ScramCredential(iterations, salt, *keys)))
+
+    def remove(self, user: str, mechanism: str) -> Detail:
+        """Remove a user's credential for a mechanism."""
+        return self._alter(ScramChange(user, NUMBERS[mechanism]))
+
+    def _alter(self, change: ScramChange) -> Detail:
+        command = AlterUserScramCredentials(
+            request_id=self._request_id,
+            at_ms=self._at_ms,
+            principal=PRINCIPAL,
+            client_id="topicwright users",
+            changes=(change,),
+        )
+        return self._record(command)[0]
+
+    def _record(self, command: AnyCommand) -> tuple[Detail, ...]:
+        """Decide, record and flush. Raises LogError."""
+        decision = decide(self._recorder.state, command)
+        self._recorder.record_decision(command, decision.events)
+        commit = self._recorder.take_commit()
+        if self._files is not None and commit.entries:
+            for records in self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries]):
+                self._files.append(encode_batch(self._files.end, self._files.last_epoch, command.at_ms, records))
+            self._files.flush()
+        self._log.write(commit)
+        self._log.flush()
+        return decision.answers[0].details if decision.answers else ()
+
+
+def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
+    """(user, mechanism, iterations) of each SCRAM credential, sorted."""
+    return [(*key, cluster.scram[key].iterations) for key in sorted(cluster.scram)]
+
+
+@contextmanager
+def offline_users(data: Path, settings: ServeSettings) -> Iterator[OfflineUsers]:
+    """The users of a data folder, which is created if missing. Raises LogError, also while a service uses it, and
+    FolderError."""
+    with closing(RocksDbLog(data, cluster_id=settings.cluster_id, new_cluster_id=new_cluster_id)) as log:
+        is_voter = (data / META_PROPERTIES).exists()
+        with _only_voter(data, log, settings) if is_voter else nullcontext() as files:
+            yield OfflineUsers(log, settings, files)
+
+
+@contextmanager
+def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterator[QuorumFiles]:
+    """The metadata log of a stopped node that is the only voter, so that its appends are committed. Raises FolderError
+    for a quorum with other voters, and for a node that was killed within a commit."""
+    opened = NodeFolder(data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
+    with closing(opened) as node, closing(QuorumFiles(node.partition)) as files:
+        voters = VoterHistory(files, ()).newest.ids
+        if voters not in ((), (settings.node_id,)) or len(settings.controller_quorum_voters) > 1:
+            raise FolderError(f"{data} belongs to one of several voters: change users with --bootstrap")
+        unapplied = [each for each in files.batches(MetadataProjector(log).mark.applied) if not each.is_control]
+        if any(embedded_events(batch.records[0][1]) is not None for batch in unapplied):
+            raise FolderError(f"{data}: the service was killed in the middle of a commit: start it once to complete it")
+        yield files
 
 
 # --- passwords

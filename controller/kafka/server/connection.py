@@ -22,12 +22,22 @@ import structlog
 from msgspec.structs import replace
 
 from controller.kafka.codec.primitives import MalformedRequest
-from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ClientConnection, Disconnect, RequestContext
+from controller.kafka.handling import (
+    ANONYMOUS,
+    NO_RESPONSE,
+    Answer,
+    ApiHandler,
+    ClientConnection,
+    Disconnect,
+    RequestContext,
+    Session,
+    address_of,
+    host_of,
+)
 from controller.kafka.messages import APIS, Message
 from controller.kafka.sasl_gate import Closed, OnLogin, SaslGate, SaslRules
 from controller.kafka.server import eager
 from controller.kafka.server.protocol import Exchange, Limits, OnRequest, ServerProtocol
-from controller.kafka.session import ANONYMOUS, Session, address_of, host_of
 
 _WRITE_BYTES: Final = 256 * 1024
 """The most bytes in one write to the transport."""

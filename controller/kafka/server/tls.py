@@ -19,8 +19,8 @@ import msgspec
 import structlog
 from cryptography import x509
 
+from controller.kafka.handling import ANONYMOUS, address_of, host_of
 from controller.kafka.server import eager
-from controller.kafka.session import ANONYMOUS, address_of, host_of
 from controller.patterns import ALLOWED, Pattern, PatternError
 
 ClientAuth = Literal["none", "requested", "required"]

@@ -115,7 +115,12 @@ _ACL_FIELDS: Final = (
 def acl_record(acl_id: bytes, _: str, acl: Acl | None) -> MetadataRecord:
     if acl is None:
         return kinds.RemoveAccessControlEntryRecord(id=acl_id)
-    return kinds.AccessControlEntryRecord(id=acl_id, **dict(zip(_ACL_FIELDS, astuple(acl), strict=True)))
+    return kinds.AccessControlEntryRecord(id=acl_id, **acl_fields(acl))
+
+
+def acl_fields(acl: Acl) -> dict[str, Any]:
+    """The fields of an ACL by Kafka's names."""
+    return dict(zip(_ACL_FIELDS, astuple(acl), strict=True))
 
 
 def acl_of(record: kinds.AccessControlEntryRecord) -> Acl:

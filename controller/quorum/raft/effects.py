@@ -10,13 +10,6 @@ import msgspec
 from controller.kafka.messages import Message
 from controller.quorum.raft.voters import Address, Voter
 
-FETCH: Final = "fetch"
-VOTE: Final = "vote"
-BEGIN: Final = "begin"
-UPDATE: Final = "update"
-"""Purposes of connections: a peer has one connection per purpose. A connection takes one request at a time, so votes
-and updates, which must not wait for a delayed fetch, have other purposes than Fetch."""
-
 PRE_VOTE_SINCE: Final = 2
 """The first version of Vote with pre-votes (KIP-996)."""
 LATE_TIMEOUTS: Final = 2
@@ -62,7 +55,6 @@ class Send(msgspec.Struct, frozen=True):
 
     token: int
     address: Address
-    purpose: str
     request: Message
     timeout_s: float
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from controller.kafka.messages import Message, quorum
 from controller.quorum.log.batches import BrokenBatch, scan_batches, whole_batches
-from controller.quorum.raft.effects import FETCH, LATE_TIMEOUTS, UPDATE, CommittedLost, Role, Warned
+from controller.quorum.raft.effects import LATE_TIMEOUTS, CommittedLost, Role, Warned
 from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.replica import Replica
 from controller.quorum.raft.role import (
@@ -37,6 +37,8 @@ larger parts of a snapshot would never arrive."""
 FETCH_WAIT_MS: Final = 500
 SNAPSHOT_END_MAX: Final = 1 << 62
 """Offsets have 63 bits, and the log continues after its snapshot."""
+_FETCH, _UPDATE = "fetch", "update"
+"""The contexts of requests to the leader."""
 DELAYED_S: Final = 0.05
 """A leader that has not answered within this time delays the fetch, because there is nothing new."""
 
@@ -136,7 +138,7 @@ class Follower(RoleState):
             return None
         self._in_flight, self._sent_at = True, now
         if self._snapshot is None:
-            self._send(now, FETCH, fetch_request(replica, 0 if self._may_take_over(now) else FETCH_WAIT_MS))
+            self._send(now, _FETCH, fetch_request(replica, 0 if self._may_take_over(now) else FETCH_WAIT_MS))
             return None
         part = quorum.RequestPartitionSnapshot(
             current_leader_epoch=replica.epoch,
@@ -150,14 +152,14 @@ class Follower(RoleState):
             max_bytes=FETCH_BYTES_MAX,
             topics=topics_of(part),
         )
-        self._send(now, FETCH, request)
+        self._send(now, _FETCH, request)
         return None
 
-    def _send(self, now: float, purpose: str, request: Message) -> None:
+    def _send(self, now: float, context: str, request: Message) -> None:
         replica = self._replica
         assert replica.leader_address is not None, "a follower knows its leader's address"
         timeout_s = max(self._deadline - now, RETRY_S)
-        replica.send(purpose, replica.leader_address, purpose, request, timeout_s)
+        replica.send(context, replica.leader_address, request, timeout_s)
 
     def _may_take_over(self, now: float) -> bool:
         """True if a leadership transfer may begin: after a fetch that returned nothing, or that the leader delayed. If
@@ -171,7 +173,7 @@ class Follower(RoleState):
 
     def replied(self, now: float, context: str, response: Any) -> Transition | None:
         replica = self._replica
-        if context == UPDATE:
+        if context == _UPDATE:
             if response is not None and not response.error_code and replica.kraft_version == 0:
                 self._update_at = math.inf  # this leader has recorded the update
             return None
@@ -292,7 +294,7 @@ class Follower(RoleState):
                 min_supported_version=me.versions[0], max_supported_version=me.versions[1]
             ),
         )
-        self._send(now, UPDATE, request)
+        self._send(now, _UPDATE, request)
 
 
 def fetch_request(replica: Replica, max_wait_ms: int) -> quorum.FetchRequest:

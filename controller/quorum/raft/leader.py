@@ -12,7 +12,7 @@ import msgspec
 from controller.kafka.messages import Message, quorum
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import Pair, encode_batch, whole_batches
-from controller.quorum.raft.effects import BEGIN, Fetched, Role
+from controller.quorum.raft.effects import Fetched, Role
 from controller.quorum.raft.follower import FETCH_BYTES_MAX
 from controller.quorum.raft.log import EpochEnd, SnapshotId
 from controller.quorum.raft.progress import DELAY_MAX, Fetches, Progress, ResponseSchedule
@@ -337,7 +337,7 @@ class Leader(RoleState):
             )
             self._begin_in_flight.add(voter.id)
             timeout_s = replica.options.fetch_timeout_s / 2
-            replica.send(voter.id, replica.address_of(voter), BEGIN, request, timeout_s)
+            replica.send(voter.id, replica.address_of(voter), request, timeout_s)
 
     def replied(self, now: float, context: Any, response: Any) -> Transition | None:
         """A voter answered BeginQuorumEpoch, or a new voter ApiVersions."""

@@ -7,7 +7,7 @@ import math
 from typing import Any, ClassVar, Final
 
 from controller.kafka.messages import quorum
-from controller.quorum.raft.effects import BEGIN, FETCH, LATE_TIMEOUTS, VOTE, Role
+from controller.quorum.raft.effects import LATE_TIMEOUTS, Role
 from controller.quorum.raft.follower import fetch_request
 from controller.quorum.raft.replica import Replica
 from controller.quorum.raft.role import (
@@ -81,7 +81,7 @@ class Unattached(RoleState):
         self._seek_at = math.inf
         address = nodes[self._sought % len(nodes)]
         self._sought += 1
-        replica.send(None, address, FETCH, fetch_request(replica, max_wait_ms=0), SEEK_TIMEOUT_S)
+        replica.send(None, address, fetch_request(replica, max_wait_ms=0), SEEK_TIMEOUT_S)
 
 
 class _Election(RoleState):
@@ -155,7 +155,7 @@ class _Election(RoleState):
         )
         request = quorum.VoteRequest(cluster_id=replica.options.cluster_id, voter_id=voter.id, topics=topics_of(part))
         timeout_s = min(self._until - now, VOTE_TIMEOUT_S_MAX)
-        replica.send(voter.id, replica.address_of(voter), VOTE, request, timeout_s)
+        replica.send(voter.id, replica.address_of(voter), request, timeout_s)
 
 
 class Prospective(_Election):
@@ -223,7 +223,7 @@ class Resigned(RoleState):
             leader_endpoints=replica.me.listeners,
         )
         for voter in self._successors:
-            replica.send(None, replica.address_of(voter), BEGIN, request, replica.options.election_timeout_s)
+            replica.send(None, replica.address_of(voter), request, replica.options.election_timeout_s)
 
     def tick(self, now: float) -> Transition | None:
         return ToUnattached(self._replica.epoch) if now >= self._until else None

@@ -147,11 +147,11 @@ class Replica:
         taken, self._effects = self._effects, []
         return taken
 
-    def send(self, context: Any, address: Address, purpose: str, request: Message, timeout_s: float) -> None:
+    def send(self, context: Any, address: Address, request: Message, timeout_s: float) -> None:
         """Send a request. The role gets the response with this context, unless the role changes first."""
         self._tokens += 1
         self._sent[self._tokens] = context
-        self._effects.append(out.Send(self._tokens, address, purpose, request, timeout_s))
+        self._effects.append(out.Send(self._tokens, address, request, timeout_s))
 
     def respond(self, token: Hashable, response: Message) -> None:
         self._effects.append(out.Reply(token, response))

@@ -16,7 +16,7 @@ from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsRes
 from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import KRAFT_VERSION_MAX, Pair
-from controller.quorum.raft.effects import UPDATE, Refused
+from controller.quorum.raft.effects import Refused
 from controller.quorum.raft.progress import Progress
 from controller.quorum.raft.replica import Replica
 from controller.quorum.raft.role import OK, Change, change_response
@@ -88,7 +88,7 @@ class VoterChanges:
                 self._pending = _Pending(token, request, until)
                 address = self._replica.address_of(_voter(request))
                 versions = ApiVersionsRequest(client_software_name="topicwright", client_software_version="0")
-                self._replica.send(self._pending, address, UPDATE, versions, until - now)
+                self._replica.send(self._pending, address, versions, until - now)
             case RemoveRaftVoterRequest():
                 self._pending = _Pending(token, request, now + TIMEOUT_S_MAX)
                 self._append(now, self._replica.voters.without(request.voter_id))

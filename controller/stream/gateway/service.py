@@ -18,6 +18,7 @@ import structlog
 from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
+from controller.brokers.cluster.link import ClusterLink
 from controller.engine.tasks import Background
 from controller.http.metrics import Metrics
 from controller.kafka.connections import ClusterUnreachable, NotAuthenticated, Security
@@ -26,7 +27,7 @@ from controller.serving.archiving import Archiving, LogSnapshots, archive_store,
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.listeners import reachable
 from controller.serving.process import DRAIN_S, reached, run_service, stop_on_signals, wall_ms
-from controller.serving.reach_cluster import ReachedCluster, reach_as
+from controller.serving.reach_cluster import reach_as
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.kafka import CommandProducer, follow
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
@@ -148,7 +149,7 @@ class GatewayService:
         every_s = self.options.settings.cluster_watch_interval_ms / 1000
         cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
         gateway.brokers_error = lambda: cluster.error and f"the cluster cannot be reached: {cluster.error}"
-        await self.clients.open_for_cluster(gateway, (await cluster.reached()).link, self._background.begin)
+        await self.clients.open_for_cluster(gateway, await cluster.reached(), self._background.begin)
         self._background.begin(cluster.poll())
 
     def _make_node(self, ends: Sequence[int]) -> None:
@@ -181,7 +182,7 @@ class GatewayService:
             ends=ends,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
             command_failed=self.metrics.command_failed,
-            committed=lambda number: self._snapshots[number].reached(),
+            committed=lambda number: self._snapshots[number].take_if_due(),
         )
 
     def _follow(self) -> None:
@@ -262,18 +263,18 @@ class GatewayCluster:
         self._security = security
         self._poll_interval_s = poll_interval_s
         self._log = structlog.get_logger("topicwright")
-        self._reached: ReachedCluster | None = None
+        self._reached: ClusterLink | None = None
 
-    async def reached(self) -> ReachedCluster:
+    async def reached(self) -> ClusterLink:
         """Wait for the cluster. Raises SettingsError for wrong credentials."""
         self._reached = await reached("the target cluster", self._reach, ClusterUnreachable)
         return self._reached
 
     def close(self) -> None:
         if self._reached is not None:
-            self._reached.link.close()
+            self._reached.close()
 
-    async def _reach(self) -> ReachedCluster:
+    async def _reach(self) -> ClusterLink:
         """Connect to the cluster at its live brokers, or at all brokers if none is live."""
         brokers = [broker for _, broker in sorted(self._cluster().brokers.items())]
         chosen = [broker for broker in brokers if not broker.fenced] or brokers
@@ -288,7 +289,7 @@ class GatewayCluster:
         assert self._reached is not None, "it was reached"
         while True:
             try:
-                await self._reached.link.refresh_api_versions()
+                await self._reached.refresh_api_versions()
                 why = None
             except (ClusterUnreachable, NotAuthenticated) as error:
                 why = str(error)

@@ -79,8 +79,8 @@ class Transport:
         self._bootstrap = bootstrap
         self._topics = topics
         self._security = security
-        self._producer: AIOKafkaProducer | None = None
-        self._reader: AIOKafkaConsumer | None = None
+        self._clients: dict[Any, Any] = {}
+        """The producer and the reader by their type, once they are opened."""
         self._opening = asyncio.Lock()
         self._reading = asyncio.Lock()
 
@@ -133,10 +133,9 @@ class Transport:
         return asyncio.ensure_future(_offset_of(sent))
 
     async def close(self) -> None:
-        clients, self._producer, self._reader = (self._producer, self._reader), None, None
-        for client in clients:
-            if client is not None:
-                await close_client(client)
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await close_client(client)
 
     async def _range(self, topic: str, partition: int) -> tuple[int, int]:
         there = TopicPartition(topic, partition)
@@ -146,36 +145,33 @@ class Transport:
         return begin[there], end[there]
 
     async def _opened_producer(self) -> AIOKafkaProducer:
-        async with self._opening:
-            if self._producer is None:
-                producer = AIOKafkaProducer(
-                    bootstrap_servers=self._bootstrap,
-                    acks="all",
-                    enable_idempotence=True,
-                    max_batch_size=BATCH_BYTES_MAX,
-                    max_request_size=RECORD_BYTES_MAX,
-                    request_timeout_ms=REQUEST_TIMEOUT_MS,
-                    **aiokafka_security(self._security),
-                )
-                await producer.start()
-                self._producer = producer
-            return self._producer
+        return await self._opened(
+            AIOKafkaProducer,
+            acks="all",
+            enable_idempotence=True,
+            max_batch_size=BATCH_BYTES_MAX,
+            max_request_size=RECORD_BYTES_MAX,
+        )
 
     async def _opened_reader(self) -> AIOKafkaConsumer:
+        return await self._opened(
+            AIOKafkaConsumer,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            fetch_max_wait_ms=50,
+        )
+
+    async def _opened(self, kind: Any, **options: Any) -> Any:
         async with self._opening:
-            if self._reader is None:
-                reader = AIOKafkaConsumer(
-                    bootstrap_servers=self._bootstrap,
-                    enable_auto_commit=False,
-                    auto_offset_reset="none",
-                    isolation_level="read_committed",
-                    fetch_max_wait_ms=50,
-                    request_timeout_ms=REQUEST_TIMEOUT_MS,
-                    **aiokafka_security(self._security),
+            if kind not in self._clients:
+                security = aiokafka_security(self._security)
+                client = kind(
+                    bootstrap_servers=self._bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS, **security, **options
                 )
-                await reader.start()
-                self._reader = reader
-            return self._reader
+                await client.start()
+                self._clients[kind] = client
+            return self._clients[kind]
 
 
 async def _portions(reader: AIOKafkaConsumer, there: TopicPartition, start: int, end: int) -> AsyncIterator[Values]:

@@ -1,6 +1,7 @@
 """Drivers: the part of a worker that joins the consumer group, and feeds assigned partitions' commands to the engine.
 
-`Driver` is the port. `PlainDriver` implements it with an aiokafka consumer group, `driver_faust` with Faust.
+`PlainDriver` is an aiokafka consumer group; `driver_faust` does the same with Faust. A driver runs an engine, and sets
+its `claim_again`. An exception of `run` must end the process: otherwise a command could be lost.
 
 The group only assigns partitions. Commands are read once the engine has claimed their partition, from the offset
 that the events prove; the committed offsets are figures for Kafka's own tools. There is no static membership: a worker
@@ -12,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
@@ -48,18 +48,6 @@ class DriverEnded(Exception):
     """The driver has given up; the worker must be restarted."""
 
 
-class Driver(Protocol):
-    """Runs an engine, and sets its `claim_again`. An exception of `run` must end the process: otherwise a command could
-    be lost."""
-
-    async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
-        """Join the group, and feed the engine until `stopping` is set; then leave the group.
-
-        `on_claimed` is called each time when all assigned partitions are claimed.
-        """
-        ...
-
-
 FETCH_WAIT_MS = 100  # how long Kafka may hold a fetch without records
 POLL_MS = 200
 REBALANCE_TIMEOUT_MS = 10_000
@@ -69,7 +57,7 @@ COMMIT_EVERY_S = 1.0  # offsets in Kafka are only for people: the events are the
 
 
 class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """Implements `Driver` with an aiokafka consumer."""
+    """Feeds an engine by an aiokafka consumer."""
 
     def __init__(self, engine: Engine, group: Group) -> None:
         self._engine = engine
@@ -85,6 +73,8 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._commit: asyncio.Task[None] | None = None
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
+        """Join the group, and feed the engine until `stopping` is set; then leave the group. `on_claimed` is called
+        each time when all assigned partitions are claimed."""
         group = self._group
         consumer = self._consumer = AIOKafkaConsumer(
             group_id=group.group_id,

@@ -1,4 +1,4 @@
-"""A `Driver` (`worker.driver`) on Faust (faust-streaming): feeds commands from the commands topic to the engine.
+"""A driver (see `driver`) on Faust (faust-streaming): feeds commands from the commands topic to the engine.
 
 Faust assigns partitions, delivers messages and supervises tasks; the engine decides the commands. `faust_seam` changes
 Faust so that no command is lost. A worker claims a partition by writing a fence, a record with the next epoch
@@ -31,7 +31,7 @@ REQUEST_TIMEOUT_S = 30.0
 
 
 class FaustDriver:
-    """Implements `driver.Driver` with a Faust app."""
+    """Feeds an engine by a Faust app."""
 
     def __init__(self, engine: Engine, group: Group) -> None:
         self._engine = engine

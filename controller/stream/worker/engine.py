@@ -28,8 +28,7 @@ from controller.serving.archiving import archive_store
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable
 from controller.stream.log.transport import Transport
-from controller.stream.worker.context import WorkerContext
-from controller.stream.worker.owner_tasks import PartitionLeader
+from controller.stream.worker.owner_tasks import PartitionLeader, WorkerContext
 from controller.stream.worker.partition_decider import PartitionBatch, Sourced
 from events.catalog import EVENT_VERSION, Cause, SettingsChanged
 from events.codec import encode_event
@@ -52,14 +51,10 @@ class CommandsMissing(LogCorrupted):
     """Undecided commands were deleted."""
 
 
-Lead = Callable[[WorkerContext, PartitionState, Callable[[], Transport], Callable[[str], None]], PartitionLeader]
-"""Starts the owner tasks of a claimed partition; the arguments are those of `PartitionLeader`."""
-
-
 class Engine:
     """Owns the claimed partitions: decides and commits their commands."""
 
-    def __init__(self, context: WorkerContext, lead: Lead = PartitionLeader) -> None:
+    def __init__(self, context: WorkerContext, lead: Callable[..., PartitionLeader] = PartitionLeader) -> None:
         self.context = context
         self._lead = lead
         self.leaders: dict[int, PartitionLeader] = {}

@@ -10,8 +10,7 @@ behind a snapshot are dropped from the worker's folder at once. Only the newest 
 deciding needs no older ones. After each such drop the next base is written to the archive, so a base holds the
 state and some hundred thousand events at most. Snapshots are copied there too, for gateways.
 
-Brokers. Simulated brokers live in no process. The partition's own events say which brokers exist, so every owner has
-the same brokers. The owner registers missing brokers, and reports the applied topics and the in-sync sets.
+Brokers. Simulated brokers belong to no process: each owner has the same ones, without addresses, in its partition.
 
 Each owner watches the target cluster, applies decisions for its own partition's topics alone, and reports live brokers
 to its own partition: the next owner starts from that partition and the cluster, and no owner depends on another. (If
@@ -24,7 +23,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
+from typing import Protocol
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
@@ -32,16 +34,17 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster
-from controller.brokers.port import publish, stamp
-from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
+from controller.brokers.port import Brokers, publish, stamp
+from controller.brokers.simulated import SimulatedBrokers
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
 from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, CreateTopic, DryRunResult, TopicCommand
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
+from controller.policy.chain import PolicyJudge
 from controller.serving.archiving import Archiving, archive_store, sign_heads
-from controller.serving.reach_cluster import ReachedCluster, log_readers
+from controller.serving.reach_cluster import log_readers
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import too_many, with_pauses
 from controller.store.store import TopicStore
@@ -49,12 +52,55 @@ from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
 from controller.stream.log.transport import Transport
-from controller.stream.worker.context import WorkerContext
-from events.catalog import Recorded, TopicCreated
+from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
+from events.catalog import Configs, Recorded, TopicCreated
 from events.logs.archive.manifest import Base, ManifestWriter, Writer
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import partition_of
+from events.logs.tree_heads import HeadSigner
 from events.names import Offset, TopicName, shard_key
+
+MakeBrokers = Callable[[PartitionState], Brokers]
+"""The brokers of one partition, as its owner sees them."""
+
+
+class Watcher(Protocol):
+    """Receives the engine's reports, for log lines and metrics."""
+
+    def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None: ...
+    def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None: ...
+    def skipped(self, fault: Fault) -> None: ...
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None: ...
+    def lost(self, why: str) -> None: ...
+
+
+class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The dependencies of a worker's engine, and of the leaders of its partitions."""
+
+    data: Path
+    topics: Topics
+    writer: str
+    """Unique to the process."""
+    release: str
+    where: str
+    """The name of the process in messages for people."""
+    settings: ServeSettings
+    decision_settings: Configs
+    """The settings that decisions depend on."""
+    connect: Callable[[], Transport]
+    clock: Callable[[], float]
+    clock_ms: Callable[[], int]
+    stamps: Stamps
+    """The source of request ids."""
+    watcher: Watcher
+    on_failure: Callable[[BaseException], None]
+    """Called with the exception after a bug: the process must end."""
+    make_brokers: MakeBrokers
+    judge: PolicyJudge | None = None
+    signer: HeadSigner | None = None
+    """Signs tree heads and archives; None without a key."""
+    rules: str | None = None
+    """The text of the rules file; None without one."""
 
 
 class PartitionHistory(Archiving):
@@ -71,7 +117,7 @@ class PartitionHistory(Archiving):
         """The first event in the newest base; None until it is known."""
         self._interval = settings.log_snapshot_interval_events
         self._snapshots = partition.snapshots(self._interval)
-        self.decided_further, self.end = self._snapshots.reached, self._snapshots.close
+        self.decided_further, self.end = self._snapshots.take_if_due, self._snapshots.close
 
     def _next_base(self) -> Callable[[], None] | None:
         log = self._partition.log
@@ -220,24 +266,12 @@ class PartitionLeader:
 
 
 class PartitionBrokers(SimulatedBrokers):
-    """Simulated brokers 1 to `count`, and all other brokers in the partition's events, without a response delay."""
+    """Simulated brokers 1 to `count`, without addresses, which report on one partition."""
 
     def __init__(self, count: int, partition: PartitionState) -> None:
         super().__init__(count)
         self.default_endpoints = ()
         self._partition = partition
-
-    def resume(self) -> None:
-        """Register the brokers that are not live, and report again for all topics."""
-        known = self._controller.store.durable_cluster.brokers
-        for broker_id, registered in known.items():
-            self.by_id.setdefault(broker_id, SimulatedBroker(broker_id, registered.rack or rack_of(broker_id)))
-        for broker_id, broker in self.by_id.items():
-            broker.confirmed = Offset(-1)
-            if broker_id not in known or known[broker_id].fenced:
-                self._join(broker, "started")
-        self._applied_by_all(self._controller.last_offset)
-        self._sweep()
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """The command that reports a created topic as applied by the live brokers; none if no topic was created."""
@@ -288,10 +322,10 @@ def dry_run_within_s(commands: Iterable[TopicCommand]) -> float:
 
 
 def partition_clusters(
-    cluster: ReachedCluster, topics: Topics, settings: ServeSettings
+    cluster: ClusterLink, topics: Topics, settings: ServeSettings
 ) -> Callable[[PartitionState], PartitionCluster]:
     """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
     is_same = cluster.cluster_id == topics.cluster_id
     hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
     log = structlog.get_logger("topicwright")
-    return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, settings, log, hidden)
+    return lambda partition: PartitionCluster(cluster, partition, topics.partitions, settings, log, hidden)

@@ -16,10 +16,12 @@ import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
+from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.port import publish
 from controller.engine.decider import trace_of
 from controller.engine.reports import Reports
@@ -43,17 +45,25 @@ from controller.serving.process import (
     stop_on_signals,
     wall_ms,
 )
-from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
+from controller.serving.reach_cluster import decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
-from controller.stream.worker.context import MakeBrokers, WorkerContext
-from controller.stream.worker.driver import Driver, DriverEnded, Group, PlainDriver
+from controller.stream.worker.driver import DriverEnded, Group, PlainDriver
 from controller.stream.worker.engine import Engine, PartitionsLost
-from controller.stream.worker.owner_tasks import PartitionBrokers, PartitionLeader, partition_clusters
+from controller.stream.worker.owner_tasks import (
+    MakeBrokers,
+    PartitionBrokers,
+    PartitionLeader,
+    WorkerContext,
+    partition_clusters,
+)
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
+
+if TYPE_CHECKING:
+    from controller.stream.worker.driver_faust import FaustDriver
 
 LEAVE_S = 10.0
 """How long a stopping worker may take to finish its batch and leave the group. Without Kafka it can do
@@ -83,7 +93,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus:
-    """The log lines, metrics and readiness of a worker. Implements `context.Watcher`.
+    """The log lines, metrics and readiness of a worker. Implements `owner_tasks.Watcher`.
 
     `idle_reason` is the reason why the worker decides nothing; None while it owns its partitions. `poll` requests the
     end offsets of the commands partitions regularly, and so detects that Kafka does not answer.
@@ -201,7 +211,7 @@ class Worker:
             hosts,
         )
         self._http = HttpListener(counts=connection_counts(settings))
-        self._cluster: ReachedCluster | None = None
+        self._cluster: ClusterLink | None = None
         self._topic_watch: TopicWatch | None = None
         self._running: asyncio.Task[None] | None = None
         self._background, self._driving = Background(self.fail), Background(self.fail)
@@ -250,7 +260,7 @@ class Worker:
         if self._status.engine is not None and has_left:
             await self._status.engine.close()
         if self._cluster is not None:
-            self._cluster.link.close()
+            self._cluster.close()
         await self._reports.close_policies(self._policies)
         await self._http.stop()
         if not has_left:  # tasks that wait for Kafka would block a normal exit
@@ -282,7 +292,7 @@ class Worker:
     def _wait_for(self, why: str) -> None:
         self._status.idle_reason = why
 
-    def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> Driver:
+    def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> PlainDriver | FaustDriver:
         options, settings = self.options, self.options.settings
         context = WorkerContext(
             data=options.data,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.apis.kraft.listener import UnreadablePrincipal, forward, read_principal
+from controller.apis.kraft.listener import forward, read_principal
 from controller.kafka.codec import codec
 from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
@@ -21,6 +21,7 @@ from controller.kafka.messages.topics import (
     DeleteTopicsResponse,
     MetadataRequest,
 )
+from controller.quorum.log.metadata_codec import MalformedRecord
 
 ANN = b"\0\0\x05User\x04ann\0\0"
 BROKER = RequestContext(int(ApiKey.ENVELOPE), 0)
@@ -131,5 +132,5 @@ def test_envelope_principals_are_decoded(data: bytes, principal: str) -> None:
 
 @pytest.mark.parametrize("data", [b"\0", b"\0\0", b"\0\0\x00\x04ann", ANN[:6], ANN[:9], b"\0\0" + b"\xff" * 9])
 def test_malformed_envelope_principals_are_rejected(data: bytes) -> None:
-    with pytest.raises(UnreadablePrincipal):
+    with pytest.raises(MalformedRecord):
         read_principal(data)

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controller.brokers.kraft.adopting import COMMAND, adopted
-from controller.brokers.kraft.kafka_folder import HAND_BACK, KafkaFolder
+from controller.brokers.kraft.adopting import COMMAND, HAND_BACK, KafkaFolder, adopted
 from controller.brokers.kraft.projector import MetadataProjector, ProtocolIds
 from controller.machine.access.requests import canonical_entity
 from controller.machine.partitions.placement import replica_metadata_of

@@ -17,15 +17,14 @@ from unittest.mock import AsyncMock
 import msgspec
 import pytest
 
-from controller.brokers.kraft.adopting import Adopted, adopted
-from controller.brokers.kraft.kafka_folder import read_folder
+from controller.brokers.kraft.adopting import Adopted, adopted, read_folder
 from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector, acl_ids
 from controller.cli.main import main
 from controller.kafka.messages.message import Listener
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
-from controller.quorum.features import limits, read_registered
+from controller.quorum.features import fold, limits
 from controller.quorum.folder import PARTITION
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
@@ -39,6 +38,7 @@ from controller.quorum.log.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
+from controller.quorum.log_files import batches_of
 from controller.quorum.raft.voters import Voter, VoterSet, leader_change_record
 from controller.serving.quorum_member import Member
 from controller.settings.load import SettingsError, load_settings
@@ -189,7 +189,7 @@ def test_handback_clears_the_feature_limits_of_departed_controllers(tmp_path: Pa
     freed = "no longer block upgrades: 3009\n"
     assert freed in run("handback", "--to", back)
     assert freed not in run("handback", "--to", tmp_path / "again"), "the second handback must find no limits to clear"
-    found = read_registered(opened(back).since_snapshot(log.end + 3))
+    found = fold({}, batches_of(opened(back).since_snapshot(log.end + 3)))
     assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 
 

@@ -21,7 +21,7 @@ from controller.kafka.messages.cluster import FeatureUpdateKey, UpdateFeaturesRe
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster
 from controller.quorum.log.batches import RecordBatch
-from controller.quorum.segment import Segment
+from controller.quorum.log_files import Segment
 from events.logs.log import LogDiskFull, LogWriteError
 from tests.brokers.kraft.desks import Desk, alone, leader_of, steps, three
 from tests.brokers.kraft.logs import access_history

@@ -8,8 +8,9 @@ from typing import cast
 
 import pytest
 
-from controller.brokers.kraft.readiness import GATHER_S, BrokerProbe, Confirmations, ProbeFailed
+from controller.brokers.kraft.readiness import GATHER_S, BrokerProbe, Confirmations, ProbeDenied
 from controller.brokers.port import CommandSink
+from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.clients import (
@@ -143,18 +144,18 @@ async def test_a_broker_probe_checks_metadata_and_leadership() -> None:
         assert not await probe.knows("unknown")
         assert await probe.leads({TopicName("known"): (0, 1)})
         assert not await probe.leads({TopicName("known"): (1, 2)})
-        with pytest.raises(ProbeFailed, match="denies the probe"):
+        with pytest.raises(ProbeDenied, match="denies the probe"):
             await probe.knows("denied")
         probe.close()
         assert await probe.knows("known"), "the probe must use another connection"
-    with pytest.raises(ProbeFailed, match=f"127.0.0.1:{server.port} (closed the connection|cannot be reached)"):
+    with pytest.raises(ClusterUnreachable, match=f"127.0.0.1:{server.port} (closed the connection|cannot be reached)"):
         await probe.knows("known")
-    with pytest.raises(ProbeFailed, match=f"127.0.0.1:{server.port} cannot be reached"):
+    with pytest.raises(ClusterUnreachable, match=f"127.0.0.1:{server.port} cannot be reached"):
         await probe.knows("known")
 
 
 @pytest.mark.parametrize("host", ["two..dots", "a" * 64, "null\0"])
 async def test_an_invalid_host_name_fails_the_probe(host: str) -> None:
     """A broker chooses its host name, which must not end the controller."""
-    with pytest.raises(ProbeFailed, match="cannot be reached"):
+    with pytest.raises(ClusterUnreachable, match="cannot be reached"):
         await BrokerProbe(Endpoint("PLAINTEXT", host, 9092)).knows("known")

@@ -21,8 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
+from controller.cli.work.users import offline_users
 from controller.kafka.messages import ApiKey, access
-from controller.serving.offline_users import offline_users
 from controller.settings.load import load_settings
 from tests.brokers.kraft.guarded import GUARDED, call, set_quota
 from tests.support.churn import QUIET

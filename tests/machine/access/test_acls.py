@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from controller.kafka.session import normal_host
+from controller.kafka.handling import normal_host
 from controller.machine.access.acls import Acls, address_range, covers, in_range, pattern_of
 from controller.machine.access.requests import create_acls
 from controller.machine.commands.access import AclFilter, CreateAcls

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from controller.kafka.codec import codec
-from controller.kafka.handling import ApiHandler
+from controller.kafka.handling import ANONYMOUS, ApiHandler
 from controller.kafka.messages import Message
 from controller.kafka.server.connection import Connection
 from controller.kafka.server.server import KafkaServer
-from controller.kafka.session import ANONYMOUS
 from tests.simulation.virtual_time import context_of
 from tests.simulation.world import ConnectionLost
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from controller.brokers.kraft.readiness import TIMEOUT_S, ProbeFailed
+from controller.brokers.kraft.readiness import TIMEOUT_S
+from controller.kafka.connections import ClusterUnreachable
 from events.catalog import Endpoint
 from events.names import TopicName
 from tests.simulation.brokers.machine import PORT
@@ -24,12 +25,12 @@ class Probe:
         self._world = world
 
     async def knows(self, topic: str) -> bool:
-        """True if the broker's metadata have the topic. Raises ProbeFailed."""
+        """True if the broker's metadata have the topic. Raises ClusterUnreachable."""
         broker = await self._broker()
         return broker.view.topic_id(topic) is not None
 
     async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
-        """True if the broker serves as leader of all these partitions, by topic. Raises ProbeFailed."""
+        """True if the broker serves as leader of all these partitions, by topic. Raises ClusterUnreachable."""
         broker = await self._broker()
         ids = {name: broker.view.topic_id(name) for name in partitions}
         return all(
@@ -46,8 +47,8 @@ class Probe:
         await asyncio.sleep(0.0005)
         broker = machine.broker
         if broker is None:
-            raise ProbeFailed("refused")
+            raise ClusterUnreachable("refused")
         if machine.is_cut or broker.is_paused:
             await asyncio.sleep(TIMEOUT_S)
-            raise ProbeFailed("silent")
+            raise ClusterUnreachable("silent")
         return broker

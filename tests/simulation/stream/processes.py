@@ -17,10 +17,10 @@ from controller.settings.load import load_settings
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.context import WorkerContext
-from controller.stream.worker.driver import Driver, Group, PlainDriver
+from controller.stream.worker.driver import Group, PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine
+from controller.stream.worker.owner_tasks import WorkerContext
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Endpoint, Recorded
 from events.logs.log import LogClosed
@@ -85,7 +85,7 @@ class WorkerProcess:
         self.engine = Engine(context)
         topics = world.kafka.topics
         group = Group(str(number), "group", topics.commands, topics.partitions, int(SESSION_S * 1000))
-        self.driver: Driver = (FaustDriver if world.is_faust else PlainDriver)(self.engine, group)
+        self.driver = (FaustDriver if world.is_faust else PlainDriver)(self.engine, group)
 
     async def run(self) -> None:
         """Run until `stopping` is set. Raises the error that would end the process."""

@@ -13,9 +13,8 @@ from controller.machine.commands.commands import AnyCommand
 from controller.policy.chain import PolicyJudge
 from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.context import WorkerContext
 from controller.stream.worker.engine import Engine
-from controller.stream.worker.owner_tasks import PartitionBrokers, PartitionLeader
+from controller.stream.worker.owner_tasks import PartitionBrokers, PartitionLeader, WorkerContext
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 from events.codec import decode_event
