@@ -52,10 +52,13 @@ _CHANGE: Final[frozenset[Operation]] = frozenset({"Create", "Delete", "Alter", "
 _EVERYTHING: Final = frozenset(OPERATION_CODES) - {"ClusterAction"}
 ROLES: Final[dict[str, dict[ResourceType, frozenset[Operation]]]] = {
     "viewer": {"Cluster": _READ, "Topic": _READ, "Group": _READ},
+    "approver": {"Cluster": _READ, "Topic": _READ, "Group": _READ},
     "operator": {"Cluster": _READ, "Topic": _READ | _CHANGE, "Group": _READ},
     "admin": dict.fromkeys(get_args(ResourceType), _EVERYTHING),
 }
 """The operations that each role may do, by type of resource. ClusterAction is for brokers and controllers."""
+APPROVING_ROLES: Final = frozenset({"approver", "admin"})
+"""The roles that may approve or deny requests that a rule holds for approval."""
 _EVERYBODY: Final = "User:*"
 _ALLOWED_BY: Final = {operation: frozenset({codes.ALL, operation}) for operation in OPERATION_CODES.values()} | {
     codes.DESCRIBE: frozenset({codes.ALL, codes.DESCRIBE, codes.READ, codes.WRITE, codes.DELETE, codes.ALTER}),

@@ -35,6 +35,7 @@ import msgspec
 import structlog
 
 from controller.access.login_threads import FairThreadPool, network_of
+from controller.kafka.connections import SESSION_USED, ClusterUnreachable
 from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed, Bearer
 from events.logs.log import read_bytes
 
@@ -287,11 +288,11 @@ async def fetch(url: str, form: dict[str, str] | None = None, login: tuple[str, 
     if parts.scheme == "file":
         return await asyncio.to_thread(read_bytes, Path(url2pathname(parts.path)), BYTES_MAX)
     plain = {"accept": "application/json", "accept-encoding": "identity"}
-    auth = None if login is None else aiohttp.BasicAuth(*login)
+    plain |= {} if login is None else {"authorization": aiohttp.encode_basic_auth(*login)}
     limit = aiohttp.ClientTimeout(total=FETCH_S)
     async with (
         aiohttp.ClientSession(auto_decompress=False, headers=plain, timeout=limit) as session,
-        session.request("GET" if form is None else "POST", url, data=form, auth=auth, allow_redirects=False) as answer,
+        session.request("GET" if form is None else "POST", url, data=form, allow_redirects=False) as answer,
     ):
         if answer.status != 200:
             place = answer.headers.get("location")
@@ -331,3 +332,28 @@ def _jwk(row: msgspec.Raw) -> Key | None:
         return Key(jwt.PyJWK(msgspec.to_builtins(jwk), algorithms[0]).key, algorithms, jwk.kid)
     except (msgspec.DecodeError, jwt.PyJWTError, ValueError, RecursionError):
         return None
+
+
+class _TokenAnswer(msgspec.Struct, frozen=True):
+    access_token: str
+    expires_in: float = 0
+
+
+class ClientToken:
+    """Gets tokens for this process from a provider, by librdkafka's properties for `sasl.oauthbearer.method=oidc`."""
+
+    def __init__(self, properties: Mapping[str, str], now: Callable[[], float]) -> None:
+        of = {key.removeprefix("sasl.oauthbearer."): value for key, value in properties.items()}
+        self._url, self._login = of["token.endpoint.url"], (of["client.id"], of["client.secret"])
+        self._form = {"grant_type": "client_credentials", "scope": of.get("scope", "")}
+        self._now, self._until_s, self._token = now, 0.0, ""
+
+    async def __call__(self) -> str:
+        """A token, for most of its lifetime the same one. Raises ClusterUnreachable."""
+        if self._now() >= self._until_s:
+            try:
+                answer = msgspec.json.decode(await fetch(self._url, self._form, self._login), type=_TokenAnswer)
+            except (JwksError, OSError, TimeoutError, ValueError, aiohttp.ClientError) as failed:
+                raise ClusterUnreachable(f"no token from {self._url}: {failed or type(failed).__name__}") from None
+            self._token, self._until_s = answer.access_token, self._now() + answer.expires_in * SESSION_USED
+        return self._token

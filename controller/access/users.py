@@ -38,7 +38,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from controller.access.login_threads import FairThreadPool, network_of
-from controller.kafka.sasl import DIGESTS, ITERATIONS, AuthenticationFailed, Bearer, keys_of, salted_password
+from controller.kafka.sasl import DIGESTS, ITERATIONS, AuthenticationFailed, Bearer, Logins, keys_of, salted_password
 from controller.machine.access.requests import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
 from events.errors import UserError
@@ -249,6 +249,8 @@ class Users:
     ) -> None:
         """`cluster` returns the durable state. `tokens` validates tokens of an identity provider, if there is one."""
         self._cluster = cluster
+        self.cluster_users: Logins | None = None
+        """Checks passwords, and tokens of an identity provider, at the target cluster instead of here."""
         self._path = file
         self._file = FileUsers({}, {}) if file is None else read_users(file)
         self._threads = FairThreadPool(THREADS, "password")
@@ -291,6 +293,8 @@ class Users:
 
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that a token of the identity provider names. Raises AuthenticationFailed."""
+        if self.cluster_users is not None:
+            return await self.cluster_users.bearer(token, address)
         if self.tokens is None:
             raise AuthenticationFailed("unknown token")
         return await self.tokens.bearer(token, address)
@@ -300,7 +304,10 @@ class Users:
         return await self._is_password(user, password, address, ())
 
     async def knows(self, user: str, password: str, address: str) -> bool:
-        """True if this is a password of the user, in the file or for SCRAM."""
+        """True if this is a password of the user, in the file or for SCRAM, or at the target cluster if that decides.
+        Raises AuthenticationFailed."""
+        if self.cluster_users is not None:
+            return await self.cluster_users.has_password(user, password, address)
         return await self._is_password(user, password, address, tuple(DIGESTS))
 
     async def _is_password(self, user: str, password: str, address: str, mechanisms: Sequence[str]) -> bool:

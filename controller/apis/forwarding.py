@@ -7,18 +7,19 @@ ApiVersions lists the brokers' versions.
 
 DescribeConfigs, AlterConfigs and IncrementalAlterConfigs are split, because the cluster stores the configs of brokers
 and groups: resources of one broker are forwarded to that broker, of all brokers or a group to any broker; the other
-resources, such as topics, are answered here. The cluster sees Topicwright's principal, so the client's permission is
-checked first.
+resources, such as topics, are answered here.
 
-Non-goals: other forwarded frames are not parsed, and inter-broker APIs are not forwarded. The cluster's ACLs see
-Topicwright's principal, not the client's.
+With ClusterAcls, a client that has logged in has a connection of its own to a broker, and the cluster's ACLs see its
+principal. All other requests reach the cluster with Topicwright's principal, after a permission check here.
+
+Non-goals: other forwarded frames are not parsed, and inter-broker APIs are not forwarded.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +38,7 @@ from controller.kafka.handling import (
     NO_RESPONSE,
     Answer,
     ApiHandler,
+    ClientsConnection,
     Disconnect,
     ForwardedRequest,
     ForwardedResponse,
@@ -59,6 +61,13 @@ BETWEEN_BROKERS: Final = frozenset(
 )
 """Inter-broker and controller APIs: replica state, Raft, registration, transaction markers."""
 
+ON_CLUSTER: Final[Mapping[int, Operation]] = {
+    **dict.fromkeys((29, 35, 46, 50, 55), "Describe"),
+    **dict.fromkeys((30, 31, 34, 43, 45, 51, 57, 64), "Alter"),
+}
+"""The operation on the cluster that an API needs, of the APIs that need no other permission: ACLs, SCRAM users, log
+directories, reassignments, elections, quorum, features, unregistration."""
+
 BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 """SASL and delegation tokens: the brokers would apply them to Topicwright's own principal."""
 
@@ -67,13 +76,17 @@ def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassO
     """Returns a function that forwards every request to one broker, at its current address."""
 
     async def pass_to(payload: bytes, within_s: float, _: Address | None) -> bytes:
-        broker = api.cluster.brokers.get(broker_id)
-        if broker is None or not broker.endpoints:
-            raise ClusterUnreachable(f"broker {broker_id} is not registered in the cluster")
-        endpoint = broker.endpoints[0]
-        return await forward(payload, within_s, (endpoint.host, endpoint.port))
+        return await forward(payload, within_s, broker_address(api, broker_id))
 
     return pass_to
+
+
+def broker_address(api: ControllerApi, broker_id: BrokerId) -> Address:
+    """The current address of a broker of the cluster. Raises ClusterUnreachable if it is not registered."""
+    broker = api.cluster.brokers.get(broker_id)
+    if broker is None or not broker.endpoints:
+        raise ClusterUnreachable(f"broker {broker_id} is not registered in the cluster")
+    return broker.endpoints[0].host, broker.endpoints[0].port
 
 
 def metadata_then_close(metadata: ApiHandler) -> ApiHandler:
@@ -111,11 +124,11 @@ def forwarding_rows(
     broker_apis: Iterable[ApiVersion],
     own: Collection[int],
     forward: PassOn,
-    may_forward: Callable[[RequestContext], bool],
+    grants: Callable[[RequestContext, Operation], bool],
     at_broker: bool = True,
 ) -> dict[int, ApiHandler]:
-    """Returns the handlers of all `broker_apis` except `own`, the APIs that the listener answers. `may_forward` is the
-    permission check.
+    """Returns the handlers of all `broker_apis` except `own`, the APIs that the listener answers. A client whose login
+    the cluster has verified sends them under its own name; for others, `grants` checks the permission.
 
     Without `at_broker` (at this process's own listener), FindCoordinator of librdkafka closes the connection, and the
     client tries the next node. With an answer, the client would send its next Metadata request to this node, drop this
@@ -123,23 +136,27 @@ def forwarding_rows(
     """
 
     def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[ForwardedResponse] | Answer:
-        if not may_forward(context):
-            raise Disconnect(f"{context.principal} is not authorized: forwarding needs ClusterAction on the cluster")
+        as_client = context.connection.session.at_cluster
+        operation = ON_CLUSTER.get(context.api_key, "ClusterAction")
+        if as_client is None and not grants(context, operation):
+            raise Disconnect(f"{context.principal} is not authorized: forwarding needs {operation} on the cluster")
         if context.api_key == ApiKey.FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.connection.software:
             context.connection.closes_after_responses = True
             return NO_RESPONSE
-        return asyncio.ensure_future(forward_frame(request))
+        return asyncio.ensure_future(forward_frame(request, as_client))
 
-    async def forward_frame(request: ForwardedRequest) -> ForwardedResponse:
+    async def forward_frame(request: ForwardedRequest, as_client: ClientsConnection | None) -> ForwardedResponse:
         try:
-            return ForwardedResponse(frame=await forward(request.frame, WITHIN_S, None))
-        except (ClusterUnreachable, NotAuthenticated) as unreachable:
+            if as_client is None:
+                return ForwardedResponse(frame=await forward(request.frame, WITHIN_S, None))
+            return ForwardedResponse(frame=await asyncio.wait_for(as_client.exchange(request.frame), WITHIN_S))
+        except (ClusterUnreachable, NotAuthenticated, TimeoutError) as unreachable:
             raise Disconnect(f"cannot forward the request: {unreachable}") from unreachable
 
     return {
-        api.api_key: ApiHandler(api.min_version, api.max_version, handle, is_undecoded=True, is_exclusive=True)
-        for api in broker_apis
-        if api.api_key not in own and api.api_key not in BETWEEN_BROKERS and api.api_key not in BY_IDENTITY
+        each.api_key: ApiHandler(each.min_version, each.max_version, handle, is_undecoded=True, is_exclusive=True)
+        for each in broker_apis
+        if each.api_key not in own and each.api_key not in BETWEEN_BROKERS and each.api_key not in BY_IDENTITY
     }
 
 

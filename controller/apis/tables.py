@@ -37,6 +37,13 @@ _ELEMENTS_MAX: Mapping[int, int] = {
 """The most array elements in a request, for APIs whose limit is not `ELEMENTS_MAX`."""
 _NEWEST = 0, finalized_keys(features_at(METADATA_VERSION_MAX))
 """The finalized features of simulated brokers: always the newest levels."""
+_ACCESS = (
+    ApiKey.CREATE_ACLS,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
 _LISTS = frozenset(
     {
         ApiKey.METADATA,
@@ -88,22 +95,25 @@ def descriptions(api: ControllerApi) -> dict[int, Handler]:
     }
 
 
-def cluster_listener(api: ControllerApi, broker_id: BrokerId | None = None, *, link: ClusterLink) -> HandlerTable:
+def cluster_listener(
+    api: ControllerApi, broker_id: BrokerId | None = None, *, link: ClusterLink, has_own_access: bool
+) -> HandlerTable:
     """A listener in front of a target cluster: this process's own, or one for the broker `broker_id`. Requests that are
-    not about topics are forwarded to that broker, or to any."""
+    not about topics are forwarded to that broker, or to any; also those about ACLs and SCRAM users, unless this process
+    `has_own_access`."""
     broker_apis = link.api_versions.api_keys
     forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
     is_expected_node = api.is_expected_node if broker_id is None else _at_broker(api, broker_id)
     table = dict(_listener({**_read_handlers(api), **administration(api)}, is_expected_node))
     del table[ApiKey.API_VERSIONS]
-    del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
+    for key in (ApiKey.LIST_PARTITION_REASSIGNMENTS, *(() if has_own_access else _ACCESS)):
+        del table[key]  # these are the cluster's own
     table |= to_brokers(api, table, broker_apis, forward, broker_id)
     own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
     if at_broker:  # clients must move on to the address of the broker itself
         table[ApiKey.METADATA] = metadata_then_close(table[ApiKey.METADATA])
         table[ApiKey.PRODUCE] = produce_closes(table[ApiKey.PRODUCE])
-    may_forward = partial(api.grants, operation="ClusterAction")
-    forwarded = forwarding_rows(broker_apis, own, forward, may_forward, at_broker)
+    forwarded = forwarding_rows(broker_apis, own, forward, api.grants, at_broker)
     return with_api_versions(
         table | forwarded,
         supported_features=link.api_versions.supported_features,

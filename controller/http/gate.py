@@ -28,7 +28,7 @@ from controller.http.metrics import OPEN_PATHS
 from controller.http.pages.site import answer_login, is_page
 from controller.http.query_threads import client_host
 from controller.http.requests import API, SCOPE_KEY, SESSION_KEY
-from controller.kafka.handling import ANONYMOUS, normal_host
+from controller.kafka.handling import ANONYMOUS, Disconnect, normal_host
 from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed
 from controller.kafka.sasl_gate import USER_CHARACTERS_LOGGED
 from controller.machine.errors import ErrorCode
@@ -94,7 +94,7 @@ class Authenticated:
                 login = await self._login(given, client[0] if client else "")
             else:
                 login = f"User:{session.user}", session.roles
-        except AuthenticationFailed as refusal:
+        except (AuthenticationFailed, Disconnect) as refusal:
             await self._refuse(scope, send, refusal)
             return
         cast(dict[str, Any], scope)[SCOPE_KEY] = login
@@ -133,7 +133,9 @@ class Authenticated:
             raise AuthenticationFailed("wrong user name or password", user=user)
         return user
 
-    async def _refuse(self, scope: Scope, send: Send, refusal: AuthenticationFailed) -> None:
+    async def _refuse(self, scope: Scope, send: Send, refusal: AuthenticationFailed | Disconnect) -> None:
+        if isinstance(refusal, Disconnect):  # the target cluster, which checks the logins, cannot be reached
+            refusal = AuthenticationFailed(str(refusal), "the login cannot be checked now")
         if refusal.why:  # empty if the client sent no login: then no login has failed
             client = scope.get("client")
             peer = f"{client[0]}:{client[1]}" if client else "unknown"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
@@ -22,12 +22,18 @@ import msgspec
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.messages import ApiKey, Message, access
-from controller.kafka.sasl import Exchange, ScramFailed, prove_password
+from controller.kafka.sasl import OAUTHBEARER, Exchange, ScramFailed, bearer_message, prove_password
 from events.errors import UserError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The security protocols, in the order of Kafka's numbers (SecurityProtocol)."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OIDC_KEYS = tuple(f"sasl.oauthbearer.{key}" for key in ("client.id", "client.secret", "token.endpoint.url"))
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(MECHANISMS, ("sasl.username", "sasl.password")),
+    OAUTHBEARER: OIDC_KEYS,
+}
+"""The properties that a login at a cluster needs, by mechanism."""
 
 
 class BadCredentials(Exception):
@@ -44,6 +50,8 @@ class Security(msgspec.Struct, frozen=True):
     properties: Mapping[str, str] = {}
     tls: bool = False
     mechanism: str = ""
+    token: Callable[[], Awaitable[str]] | None = None
+    """Returns a bearer token, for OAUTHBEARER."""
 
     def context(self) -> ssl.SSLContext | None:
         """The TLS context; None without TLS. Raises BadCredentials for unreadable files."""
@@ -65,6 +73,10 @@ class Security(msgspec.Struct, frozen=True):
 
     async def authenticate(self, exchange: Exchange) -> None:
         """Send the SASL tokens of the login through `exchange`, after the SaslHandshake. Raises NotAuthenticated."""
+        if self.token is not None:
+            if await exchange(bearer_message(await self.token())):  # a refusal: the broker answers the next token
+                await exchange(b"\1")
+            return
         user, password = self.properties["sasl.username"], self.properties["sasl.password"]
         if self.mechanism == "PLAIN":
             await exchange(b"\0" + user.encode() + b"\0" + password.encode())
@@ -84,21 +96,26 @@ def security_of(properties: Mapping[str, str]) -> Security:
     if not protocol.startswith("sasl"):
         return Security(properties, tls)
     mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
-    if mechanism not in MECHANISMS:
-        raise BadCredentials(f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(MECHANISMS)}")
-    for key in ("sasl.username", "sasl.password"):
+    if mechanism not in NEEDED:
+        raise BadCredentials(f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(NEEDED)}")
+    for key in NEEDED[mechanism]:
         if not properties.get(key):
             raise BadCredentials(f"{key} is missing; {mechanism} needs it")
+    if mechanism == OAUTHBEARER and properties.get("sasl.oauthbearer.method") != "oidc":
+        raise BadCredentials("sasl.oauthbearer.method must be oidc for OAUTHBEARER")
     return Security(properties, tls, mechanism)
 
 
 Address = tuple[str, int]
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 CLIENT_ID = "topicwright"
 CONNECT_S = 5.0  # an unreachable host never answers: after this time the next address is tried
 RESPONSE_S = 15.0
 """Response timeout for Topicwright's own requests."""
+SESSION_USED = 0.8
+"""The share of a session's lifetime in which an idle connection is used again."""
 IDLE_MAX = 8
 """Idle connections per broker."""
 CORRELATION_ID = 1
@@ -122,26 +139,32 @@ class BrokerConnection:
         self._response_bytes_max = response_bytes_max
         self._reader = reader
         self._writer = writer
+        self.session_ms = 0
+        """The lifetime of the login (KIP-368); 0 without an end."""
+        self._ends_s: float | None = None
 
     @classmethod
     async def open(
         cls, address: Address, security: Security, response_bytes_max: int = RESPONSE_BYTES_MAX
     ) -> BrokerConnection:
         """Connect and authenticate. Raises ClusterUnreachable and NotAuthenticated."""
+        connection = await cls.connect(address, security.context(), response_bytes_max)
+        if security.mechanism:
+            await connection.authenticate(security.mechanism, security.authenticate)
+        return connection
+
+    @classmethod
+    async def connect(
+        cls, address: Address, tls: ssl.SSLContext | None, response_bytes_max: int = RESPONSE_BYTES_MAX
+    ) -> BrokerConnection:
+        """Connect without a login. Raises ClusterUnreachable."""
         host, port = address
         try:
             async with asyncio.timeout(CONNECT_S):
-                reader, writer = await asyncio.open_connection(host, port, ssl=security.context())
+                reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         except (OSError, TimeoutError, ValueError) as error:  # ValueError: invalid host name
             raise ClusterUnreachable(f"{host}:{port} cannot be reached: {_why(error)}") from error
-        connection = cls(address, reader, writer, response_bytes_max)
-        if security.mechanism:
-            try:
-                await connection._authenticate(security)
-            except BaseException:
-                connection.close()
-                raise
-        return connection
+        return cls(address, reader, writer, response_bytes_max)
 
     async def exchange(self, payload: bytes) -> bytes:
         """Send a request frame, without its size, and return the response frame. Raises ClusterUnreachable."""
@@ -164,34 +187,45 @@ class BrokerConnection:
 
     @property
     def is_open(self) -> bool:
-        """True until the broker closes the connection."""
-        return not self._writer.is_closing() and not self._reader.at_eof()
+        """True until the broker closes the connection, or its session ends soon."""
+        is_valid = self._ends_s is None or asyncio.get_running_loop().time() < self._ends_s
+        return is_valid and not self._writer.is_closing() and not self._reader.at_eof()
 
     async def call(self, api_key: int, version: int, request: Message, answer: type[M]) -> M:
         """Send a message and return the response. Raises ClusterUnreachable."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
         return decode_message(api_key, version, await self.exchange(frame[4:]), answer, self.address)
 
-    async def _authenticate(self, security: Security) -> None:
+    async def authenticate(self, mechanism: str, log_in: Callable[[Exchange], Awaitable[T]]) -> T:
+        """Log in with the SASL tokens that `log_in` exchanges, and return its result. On any error the connection is
+        closed. Raises ClusterUnreachable and NotAuthenticated."""
         host, port = self.address
-
-        async def exchange(token: bytes) -> bytes:
-            request = access.SaslAuthenticateRequest(auth_bytes=token)
-            answer = await self.call(ApiKey.SASL_AUTHENTICATE, SASL_VERSION, request, access.SaslAuthenticateResponse)
-            if answer.error_code:
-                why = answer.error_message or f"error {answer.error_code}"
-                raise NotAuthenticated(f"{host}:{port} rejects the credentials: {why}")
-            return answer.auth_bytes
-
         try:
             async with asyncio.timeout(RESPONSE_S):
-                handshake = access.SaslHandshakeRequest(mechanism=security.mechanism)
+                handshake = access.SaslHandshakeRequest(mechanism=mechanism)
                 agreed = await self.call(ApiKey.SASL_HANDSHAKE, SASL_VERSION, handshake, access.SaslHandshakeResponse)
                 if agreed.error_code:
-                    raise NotAuthenticated(f"{host}:{port} does not offer {security.mechanism}")
-                await security.authenticate(exchange)
-        except TimeoutError:
-            raise ClusterUnreachable(f"{host}:{port} does not answer during SASL authentication") from None
+                    offered = ", ".join(agreed.mechanisms)
+                    raise NotAuthenticated(f"{host}:{port} does not offer {mechanism}; offered: {offered}")
+                return await log_in(self.exchange_token)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, TimeoutError):
+                raise ClusterUnreachable(f"{host}:{port} does not answer during SASL authentication") from None
+            raise
+
+    async def exchange_token(self, token: bytes) -> bytes:
+        """Send a SASL token and return the broker's. Raises ClusterUnreachable and NotAuthenticated."""
+        host, port = self.address
+        request = access.SaslAuthenticateRequest(auth_bytes=token)
+        answer = await self.call(ApiKey.SASL_AUTHENTICATE, SASL_VERSION, request, access.SaslAuthenticateResponse)
+        if answer.error_code:
+            why = answer.error_message or f"error {answer.error_code}"
+            raise NotAuthenticated(f"{host}:{port} rejects the credentials: {why}")
+        self.session_ms = answer.session_lifetime_ms
+        if self.session_ms:
+            self._ends_s = asyncio.get_running_loop().time() + self.session_ms / 1000 * SESSION_USED
+        return answer.auth_bytes
 
 
 class Connections:

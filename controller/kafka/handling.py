@@ -11,7 +11,7 @@ import enum
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -20,6 +20,15 @@ from controller.kafka.messages import APIS, Message
 
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of clients that did not authenticate."""
+
+
+class ClientsConnection(Protocol):
+    """A connection to the target cluster on which a client of this process is logged in."""
+
+    async def exchange(self, payload: bytes) -> bytes:
+        """Send a request frame, without its size, and return the response frame. Raises ClusterUnreachable."""
+
+    def close(self) -> None: ...
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +41,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     listener: str = "PLAINTEXT"
     expires_at_s: float | None = None
     """The deadline for re-authentication (KIP-368), in seconds of the connection's clock; None without a deadline."""
+    at_cluster: ClientsConnection | None = None
+    """Carries the client's forwarded requests if the target cluster has verified its login. It closes with the client's
+    connection."""
 
 
 @lru_cache(maxsize=4096)

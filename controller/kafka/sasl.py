@@ -26,6 +26,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from controller.kafka.handling import ClientsConnection
 from controller.machine.access.requests import ITERATIONS_MAX, ITERATIONS_MIN
 from controller.machine.state import ScramCredential
 
@@ -48,12 +49,14 @@ class AuthenticationFailed(Exception):
 
 class Step(msgspec.Struct, frozen=True):
     """The server's answer to a SASL token: the next challenge; `user` is set if the login succeeded. `expires_at_s` is
-    the end of the client's credential in seconds since 1970; None if it has none. `roles` are those of its token."""
+    the end of the client's credential in seconds since 1970; None if it has none. `roles` are those of its token;
+    `at_cluster` is set if the target cluster has verified the login."""
 
     challenge: bytes = b""
     user: str | None = None
     expires_at_s: float | None = None
     roles: frozenset[str] = frozenset()
+    at_cluster: ClientsConnection | None = None
 
 
 class Bearer(msgspec.Struct, frozen=True):
@@ -68,12 +71,8 @@ Conversation = Callable[[bytes], Awaitable[Step]]
 """One login of a client by one SASL mechanism: processes a token of the client. Raises AuthenticationFailed."""
 
 
-class Users(Protocol):
-    """The users and credentials that SASL mechanisms check; implemented by `controller.access.users`."""
-
-    def scram(self, user: str, mechanism: str) -> ScramCredential | None:
-        """The credential of a user. For an unknown user None, or a fake credential, the same each time."""
-        ...
+class Logins(Protocol):
+    """Checks passwords and tokens; both methods may raise AuthenticationFailed."""
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
         """True if this is the password of a PLAIN user. The check takes as long for an unknown user. Checks are
@@ -82,6 +81,14 @@ class Users(Protocol):
 
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that a bearer token of the identity provider names. Raises AuthenticationFailed."""
+        ...
+
+
+class Users(Logins, Protocol):
+    """The users and credentials that SASL mechanisms check; implemented by `controller.access.users`."""
+
+    def scram(self, user: str, mechanism: str) -> ScramCredential | None:
+        """The credential of a user. For an unknown user None, or a fake credential, the same each time."""
         ...
 
 
@@ -131,6 +138,11 @@ _EXTENSIONS_BYTES_MAX: Final = 4096
 _BEARER_MESSAGE: Final = re.compile(r"n,(?:a=([^,\x01]*))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
 _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([-_.A-Za-z0-9]+)")
 _INVALID_TOKEN: Final = '{"status":"invalid_token"}'
+
+
+def bearer_message(token: str) -> bytes:
+    """The first message of a client that logs in by OAUTHBEARER."""
+    return f"n,,\1auth=Bearer {token}\1\1".encode()
 
 
 async def check_bearer(users: Users, address: str, token: bytes) -> Step:

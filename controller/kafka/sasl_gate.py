@@ -42,6 +42,9 @@ from controller.machine.errors import ErrorCode
 
 REAUTHENTICATION_EVERY_S: Final = 1.0
 """The shortest time between re-authentications (KIP-368)."""
+SESSION_MS_MIN: Final = 2000
+"""The shortest session of a client whose credential is about to expire, so that the client may log in again. Without
+it, a client that got its new token late could not."""
 USER_CHARACTERS_LOGGED: Final = 100  # so that unauthenticated clients cannot fill the log
 
 _logger = structlog.get_logger(__name__)
@@ -217,13 +220,19 @@ class SaslGate:
         if self._reauthenticating and principal != session.principal:
             was, now = session.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
             message = f"Cannot change principals during re-authentication from {was}: {now}"
+            if step.at_cluster is not None:
+                step.at_cluster.close()
             raise AuthenticationFailed("another principal than before", message, user)
         limits_ms = [self._rules.session_ms_max] if self._rules.session_ms_max > 0 else []
         if step.expires_at_s is not None:
-            limits_ms.append(max(1, round((step.expires_at_s - self._rules.now()) * 1000)))
+            left_ms = round((step.expires_at_s - self._rules.now()) * 1000)
+            limits_ms.append(max(SESSION_MS_MIN, left_ms))
         self._session_ms = min(limits_ms, default=0)
         expires = self._clock() + self._session_ms / 1000 if limits_ms else None
-        self._client.session = replace(session, principal=principal, roles=step.roles, expires_at_s=expires)
+        if session.at_cluster is not None:
+            session.at_cluster.close()
+        named = {"principal": principal, "roles": step.roles, "at_cluster": step.at_cluster}
+        self._client.session = replace(session, **named, expires_at_s=expires)
         self._state, self._reauthenticating, self.raw, self._conversation = "open", False, False, None
         self._on_login(session.listener, self._mechanism, "succeeded")
         _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._log_fields())

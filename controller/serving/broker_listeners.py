@@ -17,12 +17,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import structlog
 
+from controller.apis.forwarding import broker_address
 from controller.apis.tables import HandlerTable, broker_listener
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers
 from controller.controller_api import ControllerApi
@@ -88,6 +90,7 @@ class BrokerListeners(_Servers):
         api.broker_ports = self.endpoint
         self._known = lambda: set(api.cluster.brokers)
         self._make_handlers = lambda at, broker_id: make_handlers(api.at_listener(at), broker_id)
+        self._address_of = partial(broker_address, api)
         for at in self._listening.advertised:
             for broker_id in api.cluster.brokers:
                 self.endpoint(at, broker_id)
@@ -106,6 +109,7 @@ class BrokerListeners(_Servers):
             return None
         if not server.handlers and self._make_handlers is not None:
             server.handlers = self._make_handlers(at, broker_id)
+            server.sasl = self._listening.sasl(self._own[at.name], partial(self._address_of, broker_id))
         return Endpoint(at.name, at.host, server.port)
 
     async def stop(self) -> None:

@@ -14,10 +14,10 @@ import ipaddress
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -25,6 +25,7 @@ import structlog
 from controller.access.authorizer import Authorizer, StandardAuthorizer
 from controller.access.users import SECRET_BYTES, Users, UsersFileError
 from controller.apis.tables import HandlerTable, cluster_listener, controller_listener
+from controller.brokers.cluster.access import ClusterAcls
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.port import InternalCommands, stamp
 from controller.brokers.simulated import SimulatedBrokers
@@ -37,6 +38,7 @@ from controller.machine.state import Cluster
 from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
 from controller.serving.listeners import KafkaListeners, Listener, http_logs_in, http_tls
 from controller.settings.load import ServeSettings, SettingsError
+from controller.settings.security import CLUSTER_ACLS
 from events.catalog import Endpoint
 from events.logs.tree_heads import HeadSigner
 from projections.queries.proving import unsigned
@@ -45,6 +47,10 @@ from projections.queries.query import Queries
 if TYPE_CHECKING:
     from controller.http.browser_login import BrowserLogin
     from controller.http.server import HttpServer
+
+
+Background = Callable[[Coroutine[Any, Any, None]], object]
+"""Runs a task until the process stops."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -75,6 +81,7 @@ class ClientListeners(KafkaListeners):
         self.http_tls = http_tls(settings)
         self.hosts = hosts_of(settings)
         self._browser = browser_login(settings, self.users)
+        self._acls = ClusterAcls(time.monotonic) if settings.authorizer_class_name == CLUSTER_ACLS else None
         self._of_brokers: BrokerListeners | SimulatedBrokerListeners | None = None
         self._http: HttpServer | None = None
 
@@ -93,17 +100,30 @@ class ClientListeners(KafkaListeners):
     async def open(
         self, api: ControllerApi, make_handlers: Callable[[ControllerApi], HandlerTable] = controller_listener
     ) -> None:
-        """Accept requests for the Kafka APIs that `make_handlers` returns handlers for."""
+        """Accept requests for the Kafka APIs that `make_handlers` returns handlers for. Raises SettingsError for
+        settings that need a target cluster."""
+        if self._logins is not None and self._logins.link is None:
+            raise SettingsError("authorizer.class.name=ClusterAcls needs a target cluster: --brokers cluster:HOST:PORT")
         for server, address in zip(self.servers, self.advertised, strict=True):
             server.handlers = make_handlers(api.at_listener(address))
         if isinstance(self._of_brokers, SimulatedBrokerListeners):
             await self._of_brokers.open(api)
 
-    async def open_for_cluster(self, api: ControllerApi, link: ClusterLink) -> None:
+    async def open_for_cluster(self, api: ControllerApi, link: ClusterLink, background: Background) -> None:
         """Accept requests. Requests that are not about topics go to the target cluster. Raises SettingsError if its
-        brokers need more ports than the settings allow."""
+        brokers need more ports than the settings allow, and ClusterUnreachable if its ACLs are needed and cannot be
+        read."""
+        if self._acls is not None and self._logins is not None:
+            self._acls.link = link
+            if any(each.logs_in for each in self.listeners) and not link.security.mechanism:
+                needed = "needs security.protocol=sasl_plaintext or sasl_ssl in the properties for the cluster"
+                raise SettingsError(f"authorizer.class.name=ClusterAcls, by which the cluster checks logins, {needed}")
+            await self._acls.read()
+            self._logins.reach(link)
+            background(self._acls.follow(self._settings.cluster_watch_interval_ms / 1000))
+            self._metrics.watch(self._acls.gauges)
         assert isinstance(self._of_brokers, BrokerListeners), "listen_for_cluster was called before"
-        handlers = partial(cluster_listener, link=link)
+        handlers = partial(cluster_listener, link=link, has_own_access=self._acls is None)
         self._of_brokers.open(api, handlers)
         await self.open(api, handlers)
 
@@ -151,7 +171,7 @@ class ClientListeners(KafkaListeners):
         if not settings.authorizer_class_name:
             return None
         return StandardAuthorizer(
-            lambda: self._cluster().acls,
+            (lambda: self._cluster().acls) if self._acls is None else self._acls.current,
             super_users=settings.super_users,
             allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
         )

@@ -20,7 +20,9 @@ import msgspec
 import structlog
 
 from controller.access.users import Users
+from controller.brokers.cluster.access import ClusterLogins
 from controller.http.metrics import Metrics
+from controller.kafka.connections import Address
 from controller.kafka.messages import APIS
 from controller.kafka.sasl import ScramConversation, StartConversation, check_bearer, check_plain
 from controller.kafka.sasl_gate import SaslRules
@@ -28,6 +30,7 @@ from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaSer
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
 from controller.machine.state import Cluster
 from controller.settings.load import ServeSettings, SettingsError
+from controller.settings.security import CLUSTER_ACLS
 from events.catalog import Endpoint
 
 if TYPE_CHECKING:
@@ -84,9 +87,10 @@ def _planned(settings: ServeSettings, endpoint: Endpoint) -> Listener:
         raise SettingsError(f"listener {name} has no protocol: set {name}:PROTOCOL in listener.security.protocol.map")
     if protocol.startswith("SASL_"):
         mechanisms = settings.of_listener(name, "sasl_enabled_mechanisms")
-        if "PLAIN" in mechanisms and settings.users_file is None:
+        at_cluster = settings.authorizer_class_name == CLUSTER_ACLS
+        if "PLAIN" in mechanisms and settings.users_file is None and not at_cluster:
             raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has PLAIN, which needs users.file")
-        if "OAUTHBEARER" in mechanisms and settings.sasl_oauthbearer_jwks_endpoint_url is None:
+        if "OAUTHBEARER" in mechanisms and settings.sasl_oauthbearer_jwks_endpoint_url is None and not at_cluster:
             needed = "needs sasl.oauthbearer.jwks.endpoint.url"
             raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has OAUTHBEARER, which {needed}")
         if "PLAIN" in mechanisms and protocol == "SASL_PLAINTEXT":
@@ -181,11 +185,18 @@ def tokens(settings: ServeSettings) -> Tokens | None:
     return Tokens(rules, jwks, time.time)
 
 
-def sasl_rules(settings: ServeSettings, name: str, users: Users) -> SaslRules:
-    """The SASL mechanisms and limits with which clients of a listener authenticate."""
+def sasl_rules(
+    settings: ServeSettings,
+    name: str,
+    users: Users,
+    logins: ClusterLogins | None = None,
+    at: Callable[[], Address] | None = None,
+) -> SaslRules:
+    """The SASL mechanisms and limits with which clients of a listener authenticate: by `users`, or at the target
+    cluster by `logins`, there at the broker with the address `at`."""
     enabled = settings.of_listener(name, "sasl_enabled_mechanisms")
     return SaslRules(
-        mechanisms={mechanism: _MECHANISMS[mechanism] for mechanism in enabled},
+        mechanisms={each: _MECHANISMS[each] if logins is None else logins.start(each, at) for each in enabled},
         users=users,
         now=time.time,
         session_ms_max=settings.of_listener(name, "connections_max_reauth_ms"),
@@ -238,6 +249,9 @@ class KafkaListeners:
         self.counts = connection_counts(settings)
         file = None if settings.users_file is None else Path(settings.users_file)
         self.users = Users(cluster, file, tokens(settings))
+        self._logins: ClusterLogins | None = None
+        if settings.authorizer_class_name == CLUSTER_ACLS:
+            self.users.cluster_users = self._logins = ClusterLogins(settings.sasl_oauthbearer_sub_claim_name, time.time)
         self.servers: list[KafkaServer] = []
         """The server of each listener, once it listens; `advertised` has the addresses for clients."""
         self.advertised: tuple[Endpoint, ...] = ()
@@ -272,13 +286,18 @@ class KafkaListeners:
             {},
             listener=name,
             tls=listener.tls,
-            sasl=sasl_rules(settings, name, self.users) if listener.logs_in else None,
+            sasl=self.sasl(listener),
             limits=limits,
             counts=self.counts,
             on_login=self._metrics.login,
             on_request=self._requested,
             clock=time.perf_counter,
         )
+
+    def sasl(self, listener: Listener, at: Callable[[], Address] | None = None) -> SaslRules | None:
+        """The logins of a listener; None without SASL. `at` is the address of the broker whose listener it is."""
+        name = listener.endpoint.name
+        return sasl_rules(self._settings, name, self.users, self._logins, at) if listener.logs_in else None
 
     def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
         """Count a request; unsupported APIs and versions count as `other`."""

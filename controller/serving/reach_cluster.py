@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from controller.brokers.cluster.actions import History
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
 from controller.brokers.cluster.target_cluster import RECENT_EVENTS
 from controller.kafka.connections import BadCredentials, ClusterUnreachable, NotAuthenticated, Security, security_of
-from controller.serving.process import reached
+from controller.kafka.sasl import OAUTHBEARER
+from controller.serving.process import reached, wall_ms
 from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.properties import PropertiesError, read_values
 from events.catalog import Configs, Recorded
@@ -77,6 +80,11 @@ def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
     file, for messages. Raises SettingsError."""
     try:
         security = security_of(client_properties(file, named))
+        if security.mechanism == OAUTHBEARER:
+            from controller.access.tokens import ClientToken
+
+            token = ClientToken(security.properties, lambda: wall_ms() / 1000)
+            security = replace(security, token=token)
         security.context()
     except BadCredentials as error:
         raise SettingsError(f"{named}={file}: {error}") from None

@@ -152,7 +152,7 @@ class Service:
                 await self.brokers.first_scan()
             await self.controller.decided()
             if self._cluster is not None:
-                await self._clients.open_for_cluster(self.api, self._cluster)
+                await self._clients.open_for_cluster(self.api, self._cluster, self.controller.background)
             else:
                 await self._clients.open(self.api)
             await self._start_http()

@@ -15,7 +15,7 @@ from controller.kafka.handling import normal_host
 from controller.kafka.server.tls import PrincipalRules
 from events.catalog import Endpoint
 
-ROLES: Final = ("viewer", "operator", "admin")
+ROLES: Final = ("viewer", "operator", "approver", "admin")
 
 _VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1,5})")
 _LISTENER: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],]*):(\d{1,5})")

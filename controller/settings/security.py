@@ -17,6 +17,7 @@ from events.codec import HIDDEN
 
 LISTENER_MECHANISMS: Final = ("OAUTHBEARER", *MECHANISMS)
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+CLUSTER_ACLS: Final = "ClusterAcls"
 INT_MAX: Final = (1 << 31) - 1
 PER_LISTENER_PREFIX: Final = "listener.name."
 SECRET: Final = re.compile(r"pass?w|pwd|secret|token|credential|jaas|api.?key|keystore\.key|private", re.IGNORECASE)
@@ -75,9 +76,10 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     authorizer_class_name: str = setting(
         "",
-        "The authorizer. StandardAuthorizer, under its short or full name, checks ACLs as Kafka's does. Without an "
-        "authorizer everybody may do everything.",
-        OneOf(("", "StandardAuthorizer", STANDARD_AUTHORIZER)),
+        "The authorizer. StandardAuthorizer, under its short or full name, checks ACLs as Kafka's does. ClusterAcls "
+        "does so with the ACLs of the target cluster, which then also checks all logins. Without an authorizer "
+        "everybody may do everything.",
+        OneOf(("", "StandardAuthorizer", STANDARD_AUTHORIZER, CLUSTER_ACLS)),
     )
     super_users: tuple[str, ...] = setting(
         "",
@@ -206,8 +208,9 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     sasl_oauthbearer_scope_roles: Mapping[str, str] = setting(
         "",
         "The roles that scopes of a token give, for Kafka and HTTP. viewer may describe everything, operator may also "
-        "create, change and delete topics, admin may do everything but act as a broker. ACLs that deny override roles. "
-        "It needs authorizer.class.name.",
+        "create, change and delete topics, approver may describe everything and decide requests that wait for "
+        "approval, admin may do everything but act as a broker. ACLs that deny override roles. It needs "
+        "authorizer.class.name.",
         form=f"SCOPE:ROLE, several separated by commas; roles: {', '.join(forms.ROLES)}",
         parse=forms.several(forms.role, into=dict),
     )

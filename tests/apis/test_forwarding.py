@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controller.access.authorizer import Operation
 from controller.apis import metadata
 from controller.apis.forwarding import (
     BETWEEN_BROKERS,
@@ -28,6 +29,7 @@ from controller.kafka.handling import (
     ForwardedRequest,
     ForwardedResponse,
     RequestContext,
+    Session,
 )
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
@@ -45,7 +47,7 @@ SPOKEN = [
 ANSWER = b"\x00\x00\x00\x07whatever the broker says"
 
 
-def anybody(_: RequestContext) -> bool:
+def anybody(_: RequestContext, __: Operation) -> bool:
     return True
 
 
@@ -197,6 +199,33 @@ async def test_forwarding_requires_cluster_action() -> None:
     async def never(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise AssertionError("it was forwarded")
 
-    table = forwarding_rows(SPOKEN, (), never, lambda context: context.principal == "User:admin")
+    table = forwarding_rows(SPOKEN, (), never, lambda context, _: context.principal == "User:admin")
     with pytest.raises(Disconnect, match="User:ANONYMOUS is not authorized: forwarding needs ClusterAction"):
         table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), ForwardedRequest(frame=b""))
+
+
+DESCRIBE_ACLS, ALTER_REASSIGNMENTS = 29, 45
+
+
+@pytest.mark.parametrize(("key", "needed"), [(DESCRIBE_ACLS, "Describe"), (ALTER_REASSIGNMENTS, "Alter")])
+async def test_requests_about_the_cluster_need_its_operation(key: int, needed: str) -> None:
+    spoken = [ApiVersion(api_key=key, min_version=0, max_version=0)]
+    table = forwarding_rows(spoken, (), echo, lambda _, operation: operation == needed)
+    response = await table[key].handle(RequestContext(key, 0), ForwardedRequest(frame=b""))  # type: ignore[misc]
+    assert response == ForwardedResponse(frame=ANSWER)
+
+
+async def test_a_client_that_logged_in_at_the_cluster_is_forwarded_on_its_own_connection() -> None:
+    """Its permissions are the cluster's business."""
+
+    class Own:
+        async def exchange(self, payload: bytes) -> bytes:
+            return b"for " + payload
+
+        def close(self) -> None: ...
+
+    connection = ClientConnection(session=Session(principal="User:bob", at_cluster=Own()))
+    table = forwarding_rows(SPOKEN, (), echo, lambda *_: False)
+    context = RequestContext(LIST_GROUPS, 0, connection=connection)
+    response = await table[LIST_GROUPS].handle(context, ForwardedRequest(frame=b"bob"))  # type: ignore[misc]
+    assert response == ForwardedResponse(frame=b"for bob")

@@ -300,7 +300,8 @@ async def test_a_malformed_oauthbearer_message_fails(said: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lifetime_s", "reauth_ms", "session_ms"), [(60, 0, 60_000), (60, 5000, 5000), (3, 5000, 3000), (-5, 0, 1)]
+    ("lifetime_s", "reauth_ms", "session_ms"),
+    [(60, 0, 60_000), (60, 5000, 5000), (3, 5000, 3000), (-5, 0, 2000), (0.5, 0, 2000)],
 )
 async def test_a_session_ends_with_its_token(lifetime_s: int, reauth_ms: int, session_ms: int) -> None:
     seen, clock = Seen(), Clock()

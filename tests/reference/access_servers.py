@@ -41,7 +41,6 @@ def kafka_with_users(folder: Path, **settings: str) -> Iterator[str]:
         folder,
         nodes=1,
         listener_security_protocol_map="BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        sasl_enabled_mechanisms="PLAIN",
         sasl_mechanism_inter_broker_protocol="PLAIN",
         listener_name_broker_plain_sasl_jaas_config=(
             f'{_JAAS} username="{ADMIN}" password="{password_of(ADMIN)}" {users};'
@@ -49,7 +48,7 @@ def kafka_with_users(folder: Path, **settings: str) -> Iterator[str]:
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         super_users=f"User:{ADMIN};User:ANONYMOUS",
         num_partitions="1",
-        **settings,
+        **{"sasl_enabled_mechanisms": "PLAIN", **settings},
     ) as kafka:
         yield kafka.bootstrap
 

@@ -3,6 +3,7 @@ their tokens expire."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
@@ -15,6 +16,9 @@ from urllib.error import HTTPError
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from controller.brokers.cluster.link import ClusterLink
+from controller.kafka.connections import ClusterUnreachable
+from controller.serving.reach_cluster import security_in
 from tests.clients.seen import check, parse_output
 from tests.security.identity import CLIENT, SECRET, Provider, federated
 from tests.security.service import Secured
@@ -67,6 +71,33 @@ def test_http_accepts_the_same_tokens(provider: Provider, service: Secured) -> N
         service.get("/v1/topics", authorization[:-5] + "AAAAA")
     assert error.value.code == 401
     error.value.close()
+
+
+async def test_own_connections_to_a_cluster_log_in_with_tokens(
+    provider: Provider, service: Secured, topic: str, tmp_path: Path
+) -> None:
+    """The service stands for a cluster. librdkafka and Topicwright's own connections get tokens, and new ones later."""
+    provider.tell("lifetime 5")
+    properties = {**librdkafka_properties(provider, service), "sasl.oauthbearer.extensions": ""}
+    bootstrap, file = properties.pop("bootstrap.servers"), tmp_path / "cluster.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items() if value))
+    before = _logins(service)
+    link = ClusterLink(bootstrap, security_in(str(file)))
+    try:
+        assert await link.create([NewTopic(topic, 1, 1)]) == {topic: None}
+        deadline = time.monotonic() + 120
+        while _logins(service).get("succeeded", 0) < before.get("succeeded", 0) + 5:
+            assert time.monotonic() < deadline
+            assert topic in (await link.metadata([topic])).topics
+            await asyncio.sleep(0.1)
+    finally:
+        link.close()
+        provider.tell("lifetime 3600")
+    file.write_text(file.read_text().replace("/token", "/nowhere"))
+    link = ClusterLink(bootstrap, security_in(str(file)))
+    with pytest.raises(ClusterUnreachable, match=r"no token from .*/nowhere: status 404, expected 200"):
+        await link.metadata()
+    link.close()
 
 
 def test_java_logs_in(provider: Provider, service: Secured, topic: str, tmp_path: Path) -> None:
@@ -127,7 +158,7 @@ def _logins(service: Secured) -> dict[str, int]:
 
 def test_librdkafka_logs_in_again_before_its_token_expires(provider: Provider, service: Secured, topic: str) -> None:
     """KIP-368: the session ends with the token, although connections.max.reauth.ms is 0."""
-    provider.tell("lifetime 15")
+    provider.tell("lifetime 30")  # a pause of up to 3 s of provider or service makes no login late
     try:
         errors: list[str] = []
         settings = {

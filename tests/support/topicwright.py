@@ -42,9 +42,12 @@ def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(words, code, *printed)
 
 
-def fetch(http: str, path: str, body: object = None, method: str | None = None) -> tuple[int, str]:
+def fetch(
+    http: str, path: str, body: object = None, method: str | None = None, authorization: str | None = None
+) -> tuple[int, str]:
     """The status and the body of the response to an HTTP request; `body` is sent as JSON. Raises URLError."""
     data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
+    headers |= {} if authorization is None else {"Authorization": authorization}
     request = urllib.request.Request(f"http://{http}{path}", data, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:

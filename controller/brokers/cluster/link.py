@@ -138,7 +138,7 @@ class ClusterLink:
 
     def __init__(self, bootstrap: str, security: Security) -> None:
         self._bootstrap = [_parse_address(part) for part in bootstrap.split(",")]
-        self.connections = Connections(security)
+        self.security, self.connections = security, Connections(security)
         self._known: tuple[Address, ...] = ()
         self._preferred: Address | None = None
         self.cluster_id = ""
@@ -214,9 +214,11 @@ class ClusterLink:
     async def forward(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
         """Forward a client's request unchanged to any broker, or to the broker at `to`, and return the response. Raises
         ClusterUnreachable."""
-        return await self.connections.exchange(to or self._address(), payload, within_s)
+        return await self.connections.exchange(to or self.address, payload, within_s)
 
-    def _address(self) -> Address:
+    @property
+    def address(self) -> Address:
+        """The broker that answers requests that any broker may answer."""
         return self._preferred or (*self._known, *self._bootstrap)[0]
 
     async def _exchange(self, api_key: int, version: int, request: Message, answer: type[M]) -> tuple[bytes, M]:
@@ -281,7 +283,7 @@ class ClusterLink:
         topic = topics_messages.ReassignableTopic(name=name, partitions=partitions)
         request = topics_messages.AlterPartitionReassignmentsRequest(topics=(topic,))
         key, kind = ApiKey.ALTER_PARTITION_REASSIGNMENTS, topics_messages.AlterPartitionReassignmentsResponse
-        answer = await self.connections.call(self._address(), key, REASSIGNMENTS_VERSION, request, kind)
+        answer = await self.connections.call(self.address, key, REASSIGNMENTS_VERSION, request, kind)
         each = [(one.error_code, one.error_message) for topic in answer.responses for one in topic.partitions]
         errors = [one for one in ((answer.error_code, answer.error_message), *each) if one[0]]
         return _refusal(KafkaError(*errors[0])) if errors else None

@@ -128,6 +128,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._protocol.end()
+        if self._client.session.at_cluster is not None:
+            self._client.session.at_cluster.close()
         self._report_buffered(0)
         for due in (self._authentication_timer, self._muted, *self._waiting):
             if due is not None:

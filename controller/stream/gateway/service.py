@@ -149,7 +149,7 @@ class GatewayService:
         every_s = self.options.settings.cluster_watch_interval_ms / 1000
         cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
         gateway.brokers_error = lambda: cluster.error and f"the cluster cannot be reached: {cluster.error}"
-        await self.clients.open_for_cluster(gateway, await cluster.reached())
+        await self.clients.open_for_cluster(gateway, await cluster.reached(), self._background.begin)
         self._background.begin(cluster.poll())
 
     def _make_node(self, ends: Sequence[int]) -> None:

@@ -99,6 +99,7 @@ async def test_a_wrong_password_at_the_target_cluster_is_reported(mechanism: str
     [
         ({"security.protocol": "kerberos"}, "security.protocol=kerberos is not allowed; allowed: plaintext, ssl"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported; allowed: PLAIN, SCRAM-SHA-256"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.oauthbearer.client.id is missing; OAUTHBEARER needs it"),
         ({"sasl.password": ""}, "sasl.password is missing; PLAIN needs it"),
     ],
 )
