@@ -229,7 +229,7 @@ def _changes_text(event: Event) -> str:
 
 def _values_text(event: catalog.TopicConfigsChanged | catalog.ResourceConfigsChanged) -> str:
     """The changed configs of an event, or all if the event lacks the configs before."""
-    return _changes_text(event) or f"; now set: {_configs(without_secrets(event).configs)}"  # type: ignore[attr-defined]
+    return _changes_text(event) or f"; now set: {_configs(without_secrets(event).configs)}"  # type: ignore[union-attr]
 
 
 def unset(text: str | None) -> str:

@@ -143,7 +143,7 @@ def change_view(
     """A change; `observed` has the rules that were recorded with it."""
     event: Any = record.event
     verdict: catalog.Verdict | None = getattr(event, "verdict", None)
-    noted = [*(() if verdict is None else verdict.observed)]
+    noted: list[catalog.Observation | catalog.FilledDefault] = [*(() if verdict is None else verdict.observed)]
     if observed is not None:
         noted += (*observed.warned, *observed.observed, *observed.defaults)
     return view_of(
