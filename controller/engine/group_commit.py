@@ -130,7 +130,7 @@ class Controller:
     def _begin_deciding(self) -> None:
         settings, release = self._recorded_settings
         cluster = self.state.cluster
-        at_ms = self.now_ms(self._storage.recorder.last_ms)  # the clock of an earlier leader may be ahead of ours
+        at_ms = self.now_ms()
         if cluster.settings_pairs != settings or cluster.release != release or self._storage.log.next_offset == 0:
             request_id = self.new_request_id("settings")
             self.submit_internal(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
@@ -295,6 +295,7 @@ class Controller:
             except LogError as error:
                 await self._storage_failed(error)  # then the loop follows again from the end of the log
             else:
+                self.now_ms(self._storage.recorder.last_ms)  # the clock of an earlier leader may be ahead of ours
                 await self._read_rules()
                 if self._storage.leads:
                     self._begin_deciding()
