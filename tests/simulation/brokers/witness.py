@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.quorum.log.metadata_records import RegisterBrokerRecord
 from events import catalog
-from events.catalog import Recorded
+from events.catalog import Cause, Recorded
 from events.codec import decode_event
 from tests.simulation.brokers.machine import BROKERS, MIN_ISR, Key, decoded
 from tests.simulation.witness import Witness
@@ -108,6 +108,9 @@ class LifeWitness(Witness):
         self.configs: dict[str, dict[str, str]] = {}
         self.of_all: dict[str, str] = {}
         self.elr = False
+        self._cause: Cause | None = None
+        self._min_isr: dict[str, int] = {}
+        """The min.insync.replicas by topic before the current command, which decides by it."""
         self.wire: dict[str, int] = {}
         """Incarnation → broker epoch, which is the offset of its registration in the metadata log."""
         self.acked: dict[Key, set[int]] = {}
@@ -197,6 +200,8 @@ class LifeWitness(Witness):
 
     def _follow(self, record: Recorded) -> None:
         event: Any = record.event
+        if record.cause != self._cause:
+            self._cause, self._min_isr = record.cause, {}
         match event:
             case catalog.BrokerRegistered():
                 directories = event.details.log_dirs if event.details else ()
@@ -260,6 +265,7 @@ class LifeWitness(Witness):
     def _changed(self, event: catalog.PartitionChanged, command: str) -> None:
         key, name = (self.names[event.topic], event.partition), f"{event.topic}-{event.partition}"
         before, after = self.parts[key].now, _part(event.after)
+        min_isr = self._min_isr.setdefault(event.topic, self.min_isr(event.topic))
         assert _part(event.before) == before, f"{name}: {event} after {before}"
         removed = {replica for replica in before.replicas if replica >= 0} - set(after.replicas)
         is_led_anew = after.leader != before.leader or bool(removed)
@@ -268,7 +274,7 @@ class LifeWitness(Witness):
         self.parts[key].add(self.end, after)
         self._check(name, after)
         if (after.isr, after.elr) != (before.isr, before.elr):
-            is_enough = len(after.isr) >= self.min_isr(event.topic)
+            is_enough = len(after.isr) >= min_isr
             assert not (after.elr and (is_enough or not self.elr)), f"{name}: the ELR must be empty: {after}"
         if is_led_anew and after.leader != NOBODY:
             self._elected(key, event.topic, before, after, command)
