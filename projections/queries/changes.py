@@ -28,8 +28,10 @@ def changes_page(
 ) -> RecordedChangesView:
     """A page of changes, the newest first. `topic` and `principal` may be patterns. Raises InvalidPointInTime,
     BadPlace."""
-    end, until = window.ends(query)
     name, pattern = (None, topic) if is_pattern(topic) else (topic, None)
+    if name is not None:
+        query = Queries((query.of_topic(name),))
+    end, until = window.ends(query)
     which = EventFilter(name, None, CHANGES, pattern, principal)
     page = Listing(query.parts, which).newest(until, window.limit, starts(query, window.since))
     parts = {part.partition: part for part in query.parts}

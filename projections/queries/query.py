@@ -216,7 +216,7 @@ class Queries:
 
     @property
     def _has_partitions(self) -> bool:
-        return self.parts[0].partition is not None
+        return len(self.parts) > 1
 
     def close(self) -> None:
         """Make running queries raise QueryClosed."""

@@ -125,10 +125,10 @@ topic create t --partitions many        | argument --partitions: invalid int val
 topic alter t                           | nothing to change: give --config KEY=VALUE or --delete-config KEY
 replay explain d t --limit 3            | unknown flag --limit
 topic grow t                            | the following arguments are required: --partitions
-topic shrink t                          | unknown value 'shrink'; allowed: create, delete, alter, grow
+topic shrink t                          | unknown value 'shrink'; allowed: create, delete, recreate, alter, grow, label
 topics --at tomorrow                    | argument --at: 'tomorrow' is not a valid point in time: use an offset (1234)
 topics --at 25:00                       | argument --at: hour must be in 0..23
-topics t --status ready                 | --status and --principal filter a list
+topics t --status ready                 | --status, --principal and --label filter a list
 topics --statsu ready                   | unknown flag --statsu; did you mean --status?
 topics --stat ready                     | unknown flag --stat; did you mean --status?
 topics a b                              | unexpected argument 'b'

@@ -30,7 +30,7 @@ async def _asked(one: Service, *questions: tuple[str, dict[str, Any]]) -> tuple[
     ) as client:
         tools = (await client.list_tools()).tools
         answers = [await client.call_tool(name, given) for name, given in questions]
-    return tools, [(bool(each.is_error), each.content[0].text) for each in answers]
+    return tools, [(bool(each.is_error), cast(Any, each.content[0]).text) for each in answers]
 
 
 def _data(answer: tuple[bool, str]) -> Any:

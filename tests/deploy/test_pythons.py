@@ -19,15 +19,14 @@ from tests.support.tools import ROOT, cached
 
 HERE = sys.version_info.minor
 DEMO_STEPS = (
-    r"ready kafka=127\.0\.0\.1:\d+ http=127\.0\.0\.1:\d+",
-    r"pay\.orders: created +\(\d+\.\d ms\)",
-    r"orders: POLICY_VIOLATION: topic 'orders' has no owner: name it TEAM\.NAME",
-    r"partition 0: replicas \[\d, \d, \d\] leader \d",
-    r"pay\.refunds: created",
-    r"partition 0: replicas \[[12], [12], -1\] leader [12]",
-    r"partition 0: replicas \[[12], [12], 3\] leader [12]",
-    r"partition 0: broker 3 replaces placeholder -1",
-    r"Done\.",
+    r"On the service at 127\.0\.0\.1:\d+",
+    r"demo\.orders is created: 3 partitions, factor 3",
+    r"all wait for broker 3, fenced since",
+    r"demo\.refunds is refused: .* \(INVALID_REPLICATION_FACTOR, by validation:live-brokers\)",
+    r"healthy, as of offset",
+    r"because broker 3 is live \(started\)",
+    r"no topic 'demo\.refunds' was ever created",
+    r"demo\.orders is deleted",
 )
 PYTHONS = {HERE: sys.executable, **others()}
 

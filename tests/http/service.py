@@ -113,9 +113,9 @@ class Service:
         self.port = 0
         self.client: httpx.AsyncClient
 
-    def http_side(self, brokers: Any = None, **more: Any) -> HttpServer:
+    def http_side(self, *, simulated: bool = True, **more: Any) -> HttpServer:
         """Returns another HTTP server of the controller, not started."""
-        return HttpServer(self.api, brokers or self.brokers, self.query, self.metrics, **more)
+        return HttpServer(self.api, self.brokers if simulated else None, self.query, self.metrics, **more)
 
     @asynccontextmanager
     async def another(self, host: str = "127.0.0.1", **more: Any) -> AsyncIterator[tuple[HttpServer, int]]:

@@ -79,7 +79,7 @@ async def test_internal_errors_are_logged(one: Service, monkeypatch: pytest.Monk
 
 
 async def test_kafka_brokers_cannot_be_stopped_over_http(one: Service) -> None:
-    async with one.another(brokers=object()) as (_, port):
+    async with one.another(simulated=False) as (_, port):
         stop = f"http://127.0.0.1:{port}/v1/simulated/brokers/1/stop"
         assert (await one.client.post(stop)).status_code == 404
 

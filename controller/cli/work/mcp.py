@@ -64,8 +64,13 @@ def serve(options: argparse.Namespace, backend: Backend) -> int:
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
 
     async def run() -> None:
-        about = {"version": RELEASE, "instructions": _INSTRUCTIONS}
-        server: Server[Any] = Server("topicwright", **about, on_list_tools=list_tools, on_call_tool=call_tool)
+        server = Server(
+            "topicwright",
+            version=RELEASE,
+            instructions=_INSTRUCTIONS,
+            on_list_tools=list_tools,
+            on_call_tool=call_tool,
+        )
         async with stdio_server() as streams:
             await server.run(*streams, server.create_initialization_options())
 
