@@ -7,7 +7,7 @@ import json
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from controller.cli.work import mcp as module
 from tests.cli.commands import open_log

@@ -71,8 +71,8 @@ def serve(options: argparse.Namespace, backend: Backend) -> int:
             on_list_tools=list_tools,
             on_call_tool=call_tool,
         )
-        async with stdio_server() as streams:
-            await server.run(*streams, server.create_initialization_options())
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
 
     anyio.run(run)
     return DONE
