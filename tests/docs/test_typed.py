@@ -128,7 +128,7 @@ EXPECTED = {
     "topicwright replay compare topicwright-data --local": r"matches the events",
     "topicwright check --set create.topic.policy.class.name=team_policy.Owned": r"policies: team_policy\.Owned",
     "topicwright topic grow orders --partitions 8": r"partitions: 1 -> 8",
-    "topicwright topic alter orders --config retention.ms=3600000": r"retention\.ms=3600000",
+    "topicwright topic alter orders --config retention.ms=3600000 --dry-run": r"retention\.ms: unset -> 3600000",
     "topicwright brokers": r"^BROKER +STATE.*live",
     "topicwright replay redecide LOG": r"0 decided otherwise",
     "topicwright replay backtest LOG --policy team_policy.Owned": r"tried with policy team_policy\.Owned",
