@@ -210,7 +210,7 @@ class WhatIf:
         if creates:
             factors = ", ".join(str(one.replication_factor) for one in creates)
             parts.append(f"topics with replication factor {factors} could not be created")
-        summary = "; ".join(parts) or "no topic would change its health, and topics could be created as now"
+        summary = "; ".join(parts) or "no topic would have a worse problem than now, and topics could be created as now"
         return WhatIfView(
             summary=f"{summary[0].upper()}{summary[1:]}.",
             changes=tuple(self._texts),
