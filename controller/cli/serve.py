@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from controller.cli.commands import COMMANDS, Parsers
 
 if TYPE_CHECKING:
@@ -177,7 +175,7 @@ def refuse_taken(settings: ServeSettings, **addresses: Address | None) -> None:
 def _why_not_listening(error: OSError, at: Address) -> str:
     if error.errno == errno.EADDRINUSE:
         with socket.create_server((at.host, 0), family=socket.AF_INET6 if ":" in at.host else socket.AF_INET) as free:
-            other = replace(at, port=free.getsockname()[1])
+            other = type(at)(at.host, free.getsockname()[1])
         return f"the address is in use; give another one, such as {other}, or port 0 for any free port"
     if error.errno == errno.EACCES:
         return "permission denied; ports from 1024 on need none"
