@@ -101,7 +101,7 @@ def run_views(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay views`: write all views up to a point in time to `options.to`, as Parquet in a folder
     for each. A task writes the views of its bucket, this process those of the whole log. Raises ReplayError."""
     ends, folder = ends_of(ref, options.at), Path(options.to or "").absolute()
-    names = [view.name for view in views() if view.name not in (None, "causes")]
+    names = [view.name for view in views() if view.name not in (None, "causes", "carried_events")]
     of_buckets = [name for name in names if name not in OF_THE_LOG]
 
     def of_a_bucket(bucket: duckdb.DuckDBPyConnection) -> Batches:
