@@ -102,7 +102,7 @@ class Controller:
         """The text of the rules file of this process."""
         if replication is not None:
             replication.on_lost = self._inbox.interrupt
-        stamps = Stamps(boot_id, clock_ms, self._storage.recorder.last_ms)
+        stamps = Stamps(boot_id, clock_ms, lambda: self._storage.recorder.last_ms)
         self.now_ms, self.new_request_id = stamps.now_ms, stamps.new_request_id
         background = Background(self._fail)
         self.background, self._end_background = background.begin, background.stop
@@ -295,7 +295,6 @@ class Controller:
             except LogError as error:
                 await self._storage_failed(error)  # then the loop follows again from the end of the log
             else:
-                self.now_ms(self._storage.recorder.last_ms)  # the clock of an earlier leader may be ahead of ours
                 await self._read_rules()
                 if self._storage.leads:
                     self._begin_deciding()

@@ -142,27 +142,27 @@ _CODE_BYTES: Final = 5
 
 class Stamps:
     """The times and request ids that one process gives to commands. `boot_id` has 16 random bytes in hexadecimal,
-    `clock_ms` is the wall clock, and `last_ms` the time of the newest event of an earlier process. The monotonic clock
-    is the event loop's."""
+    `clock_ms` is the wall clock, and `last_ms` the time of the log's newest event, which another process may have
+    written by a clock that is ahead of ours. The monotonic clock is the event loop's."""
 
-    def __init__(self, boot_id: str, clock_ms: Callable[[], int], last_ms: int = 0) -> None:
+    def __init__(self, boot_id: str, clock_ms: Callable[[], int], last_ms: Callable[[], int] = lambda: 0) -> None:
         self._boot_id = boot_id[:_VISIBLE_CHARACTERS]
         self._key = boot_id.encode()
-        self._clock_ms = clock_ms
+        self._clock_ms, self._last_ms = clock_ms, last_ms
         self._clock_s: Callable[[], float] | None = None
-        self._base_ms = last_ms
-        """The newest stamp from the wall clock or a caller; `_base_s` is its time by the loop's clock."""
+        self._base_ms = last_ms()
+        """The newest stamp from the wall clock, the log or a caller; `_base_s` is its time by the loop's clock."""
         self._base_s = 0.0
         self._requests = 0
 
     def now_ms(self, at_least_ms: int = 0) -> int:
-        """The time in ms since the epoch. It never goes back, and is at least `at_least_ms`: the deadline of a timer
-        that fired although the wall clock has not reached it."""
+        """The time in ms since the epoch. It never goes back, is not earlier than the log's newest event, and is at
+        least `at_least_ms`: the deadline of a timer that fired although the wall clock has not reached it."""
         if self._clock_s is None:
             self._clock_s = asyncio.get_running_loop().time
             self._base_s = self._clock_s()
         now_s = self._clock_s()
-        due_ms = max(self._clock_ms(), at_least_ms)
+        due_ms = max(self._clock_ms(), self._last_ms(), at_least_ms)
         slowly_ms = self._base_ms + int((now_s - self._base_s) * 1000 * PACE)
         if due_ms < slowly_ms:
             return slowly_ms

@@ -69,7 +69,7 @@ async def test_command_timestamps_slow_down_after_a_backward_clock_jump() -> Non
 
 @on_virtual_time
 async def test_command_timestamps_advance_although_the_log_is_a_year_ahead() -> None:
-    stamps = Stamps("b", Wall(), BORN_MS + YEAR_MS)
+    stamps = Stamps("b", Wall(), lambda: BORN_MS + YEAR_MS)
     first = stamps.now_ms()
     await asyncio.sleep(60)
     assert (first, stamps.now_ms()) == (BORN_MS + YEAR_MS, BORN_MS + YEAR_MS + 30_000)

@@ -164,7 +164,7 @@ class PartitionLeader:
         self._outbox: list[AnyCommand] = []
         self._submitted = self._acknowledged = 0
         self._last_offset = -1
-        self._stamps = Stamps("", context.clock_ms, partition.last_ms)
+        self.now_ms = Stamps("", context.clock_ms, lambda: partition.last_ms).now_ms
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         """Set and replaced whenever commands are submitted or decided."""
@@ -226,10 +226,6 @@ class PartitionLeader:
     def is_reconciled(self) -> bool:
         """True if every topic was reconciled since the last broker change."""
         return self._reconciler.idle
-
-    def now_ms(self, at_least_ms: int = 0) -> int:
-        """The time for a command: not earlier than the partition's newest event."""
-        return self._stamps.now_ms(max(self._partition.last_ms, at_least_ms))
 
     def submit_internal(self, command: AnyCommand) -> None:
         self._outbox.append(command)
