@@ -18,26 +18,40 @@ T = TypeVar("T")
 NICENESS: Final = 10
 
 
-class FairThreadPool:
-    """A thread pool for one event loop that serves networks in turn: a network waits for running work, and at most one
-    item of work of each other network. Work is not started if its requester has disconnected."""
+class FairTurns:
+    """Places for work of one event loop, for networks in turn: a network waits for running work, and at most one item
+    of work of each other network."""
+
+    def __init__(self, places: int) -> None:
+        self._free = asyncio.Semaphore(places)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By network: held by its only work that waits for a place. Locks and the semaphore serve in order."""
+
+    async def take(self, network: str) -> None:
+        """Wait for a place; the caller must call `leave`."""
+        async with self._turns.setdefault(network, asyncio.Lock()):
+            await self._free.acquire()
+
+    def leave(self) -> None:
+        self._free.release()
+
+
+class FairThreadPool(FairTurns):
+    """A thread pool that serves networks in turn. Work is not started if its requester has disconnected."""
 
     def __init__(self, threads: int, name: str) -> None:
+        super().__init__(threads)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_lower_priority)
-        self._free = asyncio.Semaphore(threads)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By network: held by its only work that waits for a thread. Locks and the semaphore serve in order."""
         self._closed = False
 
     async def run(self, network: str, work: Callable[[], T]) -> T:
         """Runs `work` in a thread. Returns or raises its result. Raises CancelledError if the pool is closed before."""
-        async with self._turns.setdefault(network, asyncio.Lock()):
-            await self._free.acquire()
+        await self.take(network)
         if self._closed:
-            self._free.release()  # the next one that waits ends too
+            self.leave()  # the next one that waits ends too
             raise asyncio.CancelledError
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        running.add_done_callback(lambda _: self._free.release())
+        running.add_done_callback(lambda _: self.leave())
         return await asyncio.shield(running)  # the thread is busy until its work ends, even if the requester is gone
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ client's forwarded requests: the cluster itself decides what they may do. Neithe
 
 A client must not appear as somebody else than the broker has accepted. So messages of PLAIN and OAUTHBEARER are parsed
 and written again, and those of SCRAM are parsed as for a login here. At most `LOGINS_MAX` logins run at once; networks
-wait in turn, as in `access.login_threads`.
+wait in turn (`access.login_threads`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, closing
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import closing
 from typing import Any, Final, TypeVar
-from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
 from msgspec.structs import replace
 
-from controller.access.login_threads import network_of
+from controller.access.login_threads import FairTurns, network_of
 from controller.access.tokens import NAME_MAX
 from controller.brokers.cluster.link import ClusterLink
 from controller.kafka import sasl
@@ -130,8 +129,7 @@ class ClusterLogins:
     def __init__(self, sub_claim: str, now: Callable[[], float]) -> None:
         self.sub_claim, self.now = sub_claim, now
         self.link: ClusterLink | None = None
-        self._free = asyncio.Semaphore(LOGINS_MAX)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.turns = FairTurns(LOGINS_MAX)
 
     def reach(self, link: ClusterLink) -> None:
         self.link, self.tls = link, link.security.context()
@@ -149,15 +147,6 @@ class ClusterLogins:
         """The user of a token that the cluster accepts. Raises AuthenticationFailed."""
         with closing(_Login(self, sasl.OAUTHBEARER, address)) as login:
             return await login.bearer(token, address)
-
-    @asynccontextmanager
-    async def turn(self, host: str) -> AsyncIterator[None]:
-        async with self._turns.setdefault(network_of(host), asyncio.Lock()):
-            await self._free.acquire()
-        try:
-            yield
-        finally:
-            self._free.release()
 
 
 class _Login:
@@ -228,10 +217,13 @@ class _Login:
         link = self._link()
 
         async def opened() -> T:
-            async with self._logins.turn(self._host):
+            await self._logins.turns.take(network_of(self._host))
+            try:
                 at = link.address if self._at is None else self._at()
                 self._connection = await BrokerConnection.connect(at, self._logins.tls)
                 return await self._connection.authenticate(mechanism, log_in)
+            finally:
+                self._logins.turns.leave()
 
         return await self._checked(user, opened(), refusal)
 
