@@ -22,8 +22,9 @@ from projections.queries.changes import CHANGES
 from projections.queries.events import EVERY_EVENT, Window, backwards, end_before, starts
 from projections.queries.past import everything
 from projections.queries.query import Ends, Queries, Query
-from projections.text.points_in_time import iso, time_at
+from projections.text.points_in_time import time_at
 from projections.views.events import SpanView, TimelineView
+from projections.views.view import times
 
 EVENTS_READ_MAX = 2000
 REFUSED = (catalog.CreateRejected, catalog.ChangeRejected, catalog.CreationRefused)
@@ -42,15 +43,15 @@ def _spans(query: Queries, start: Ends, end: Ends, count: int) -> tuple[SpanView
     A binary search finds each boundary: about twenty reads, whatever the size of the log.
     """
     parts = [(part.log, low, high) for part, low, high in zip(query.parts, start, end, strict=True)]
-    times = [time for log, low, high in parts if low < high for time in (time_at(log, low + 1), time_at(log, high))]
-    known = [time for time in times if time is not None]
+    stamps = [time for log, low, high in parts if low < high for time in (time_at(log, low + 1), time_at(log, high))]
+    known = [time for time in stamps if time is not None]
     if not known:
         return ()
     first, last = min(known), max(known) + 1
     edges = sorted({first + (last - first) * number // count for number in range(count + 1)})
     passed = [sum(max(low, min(end_before(log, edge), high)) - low for log, low, high in parts) for edge in edges]
     return tuple(
-        SpanView(start_at=iso(low), start_at_ms=low, end_at=iso(high), end_at_ms=high, events=after - before)
+        SpanView(events=after - before, **times(start=low, end=high))
         for (low, high), (before, after) in zip(pairwise(edges), pairwise(passed), strict=True)
     )
 
