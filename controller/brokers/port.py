@@ -76,7 +76,7 @@ class Replication(Protocol):
 
     @property
     def leader(self) -> str:
-        """Who decides while this process does not, as a sentence for clients."""
+        """A sentence for clients that names the process that decides instead of this one."""
         ...
 
     def reload(self) -> None:

@@ -80,7 +80,7 @@ class Storage:
 
     @property
     def leader(self) -> str:
-        """Who decides while this process does not; see `Replication.leader`."""
+        """A sentence that names the process that decides instead of this one (`Replication.leader`)."""
         return "" if self._replication is None else self._replication.leader
 
     async def write(self, alone: bool) -> None:

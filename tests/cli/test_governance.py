@@ -1,4 +1,4 @@
-"""Labels, recreating deleted topics, and approval, on the command line of a running service."""
+"""Labels, and recreating deleted topics, on the command line of a running service."""
 
 from __future__ import annotations
 
