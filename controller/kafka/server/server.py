@@ -29,6 +29,9 @@ _logger = structlog.get_logger(__name__)
 _CANCELLATION_S: Final = 1.0
 """The maximum time that `stop` waits for cancelled handlers."""
 
+_ACCEPT_TURNS: Final = 3
+"""The turns of asyncio's event loop in which an accepted connection becomes a `Connection`."""
+
 _IDLE_CHECKS: Final = 4
 """The number of checks for idle connections in each period of `connections.max.idle.ms`."""
 
@@ -151,6 +154,10 @@ class KafkaServer:
     async def stop(self, deadline_s: float = 5.0) -> None:
         """Stop accepting and reading, answer requests in flight, and close. After `deadline_s`, abort connections."""
         assert self._server is not None, "the server was started"
+        for listening in self._server.sockets:
+            self.loop.remove_reader(listening)
+        for _ in range(_ACCEPT_TURNS):  # asyncio leaks a connection that it accepted before `close`
+            await asyncio.sleep(0)
         self._server.close()
         if self._idle_check is not None:
             self._idle_check.cancel()

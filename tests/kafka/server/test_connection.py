@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.kafka.server.listener import (
     on_each_loop,
     serving,
     settled,
+    table,
     until,
 )
 
@@ -223,6 +225,18 @@ async def test_stop_drains_connections() -> None:
 
 
 @on_each_loop
+@pytest.mark.parametrize("turns", range(4))
+async def test_stop_closes_connections_just_accepted(turns: int) -> None:
+    server = KafkaServer("127.0.0.1", 0, table({}))
+    await server.start()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.stop()
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+
 async def test_stop_aborts_after_the_deadline() -> None:
     gates = Gates()
     async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
