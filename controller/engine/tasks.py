@@ -1,7 +1,8 @@
-"""Background tasks of the process that decides for a log: deadlines of pending creates, and reconciling topics.
+"""Background tasks of the process that decides for a log: deadlines of requests, and reconciling topics.
 
-Deadlines are those of pending creates that have no client connection in this process. When one passes, an ExpireRequest
-command is submitted. Pending creates are part of the state, so the next owner of the state also has their deadlines.
+Deadlines are those of pending creates that have no client connection in this process, and of requests that wait for
+approval. When one passes, an ExpireRequest or ExpireApprovals command is submitted. Both kinds of requests are part of
+the state, so the next owner of the state also has their deadlines.
 
 Reconciling. A broker event concerns every topic. One decision for all topics would delay all other commands. A sweep
 therefore walks through the topics in slices, submits ReconcileTopics for topics that need changes, and continues when
@@ -20,39 +21,46 @@ from contextlib import suppress
 from typing import Any
 
 from controller.brokers.port import CommandSink, EventTypes, stamp
+from controller.machine.commands.access import ExpireApprovals
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.changes import Reconciliation
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from controller.store.store import Part, parts_of, topic_slices
 from events import catalog
-from events.catalog import CreateAnswered, Recorded, TopicCreated
+from events.catalog import ApprovalRequested, CreateAnswered, Recorded, TopicCreated
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard_key
 
 
 class Deadlines:
-    """Submits an ExpireRequest to `sink`, the controller of one log, when the deadline of a pending create passes."""
+    """Submits a command to `sink`, the controller of one log, when the deadline of a pending create or of a request
+    that waits for approval passes."""
 
-    handles: EventTypes = frozenset({TopicCreated, CreateAnswered})
+    handles: EventTypes = frozenset({TopicCreated, CreateAnswered, ApprovalRequested})
 
     def __init__(self, sink: CommandSink) -> None:
         self._sink = sink
         self._timers: set[asyncio.TimerHandle] = set()
 
     def begin(self, waiting: Iterable[ShardKey]) -> None:
-        """Replace all deadlines by those of the topics `waiting`; passed deadlines are due at once."""
+        """Replace all deadlines by those of the topics `waiting` and of the requests that wait for approval; passed
+        deadlines are due at once."""
         self.stop()
+        for held in self._sink.store.durable_cluster.held.values():
+            self._add_approval(held)
         for key in waiting:
             topic = self._sink.store.durable(key)
             if topic is not None and topic.pending_create is not None:
                 self._add(topic.pending_create.deadline_ms, topic.pending_create.request_id, topic.name)
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
-        """Add the deadlines of created topics, except those that the same events answer."""
+        """Add the deadlines of created topics, except those that the same events answer, and of held requests."""
         events = [record.event for record in records]
         answered = {(event.request_id, event.topic) for event in events if type(event) is CreateAnswered}
         for record, event in zip(records, events, strict=True):
+            if type(event) is ApprovalRequested:
+                self._add_approval(event)
             if type(event) is not TopicCreated or event.deadline_ms <= record.at_ms:
                 continue
             if (event.request_id, event.topic) not in answered:
@@ -65,15 +73,30 @@ class Deadlines:
 
     def _add(self, deadline_ms: int, request_id: RequestId, topic: TopicName) -> None:
         def expire() -> None:
+            held = self._sink.store.durable(shard_key(topic))
+            pending = None if held is None else held.pending_create
+            if pending is not None and pending.request_id == request_id:
+                at_ms = self._sink.now_ms(deadline_ms)
+                self._sink.submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=topic))
+
+        self._call_at(deadline_ms, expire)
+
+    def _add_approval(self, held: ApprovalRequested) -> None:
+        def expire() -> None:
+            if (held.request_id, held.name) in self._sink.store.durable_cluster.held:
+                at_ms = self._sink.now_ms(held.expires_at_ms)
+                expiry = ExpireApprovals(request_id=self._sink.new_request_id("approval"), at_ms=at_ms)
+                self._sink.submit_internal(expiry)
+
+        self._call_at(held.expires_at_ms, expire)
+
+    def _call_at(self, deadline_ms: int, expire: Callable[[], None]) -> None:
+        def due() -> None:
             self._timers.discard(timer)
             with suppress(LogClosed):  # the log is being recovered; `begin` follows
-                held = self._sink.store.durable(shard_key(topic))
-                pending = None if held is None else held.pending_create
-                if pending is not None and pending.request_id == request_id:
-                    at_ms = self._sink.now_ms(deadline_ms)
-                    self._sink.submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=topic))
+                expire()
 
-        timer = asyncio.get_running_loop().call_later((deadline_ms - self._sink.now_ms(0)) / 1000, expire)
+        timer = asyncio.get_running_loop().call_later((deadline_ms - self._sink.now_ms(0)) / 1000, due)
         self._timers.add(timer)
 
 

@@ -159,6 +159,7 @@ def test_every_event_type_has_a_distinct_text() -> None:
         *story(LIFE).log,
         *history("cluster"),
         *history("signed"),
+        *(one for one in golden.history("approvals") if isinstance(one.event, ApprovalRequested | ApprovalDecided)),
         *(one for one in golden.history("rules") if isinstance(one.event, RulesApplied | RulesObserved)),
         *(one for one in golden.history("followed") if isinstance(one.event, HistorySkipped)),
         *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),

@@ -20,14 +20,16 @@ from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 
 ROOT = Path(__file__).parents[2]
 
-_ANSWERS = "CreateRequested CreateRejected CreateAnswered ChangeRejected RulesObserved RequestsRefused"
+_ANSWERS = (
+    "CreateRequested CreateRejected CreateAnswered ChangeRejected RulesObserved RequestsRefused ApprovalRequested"
+)
 _TOPICS = "TopicCreated PartitionsAdded TopicDeleted"
 _PARTITIONS = "PartitionChanged MetadataPropagated TopicReady"
 _OBSERVED = "TopicDiscovered TopicVanished CreationRefused ChangeCarriedOut"
 _CONFIGS = "TopicConfigsChanged ResourceConfigsChanged"
 _MEMBERSHIP = "BrokerRegistered BrokerFenced BrokerUnfenced BrokerUnregistered"
 _OF_KRAFT = "BrokerLeaving LogDirsChanged QuorumEpochBegun ProducerIdsAllocated FeaturesChanged"
-_HISTORY = "MetadataAdopted MetadataHandedBack HistorySkipped HeadSigned SettingsChanged RulesApplied"
+_HISTORY = "MetadataAdopted MetadataHandedBack HistorySkipped HeadSigned SettingsChanged RulesApplied ApprovalDecided"
 _ACCESS = "ScramCredentialSet ScramCredentialRemoved LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged"
 
 IGNORED = {
@@ -38,7 +40,7 @@ IGNORED = {
     f" {_ACCESS}",
     "Reconciler": f"{_ANSWERS} {_TOPICS} {_PARTITIONS} {_OBSERVED} QuorumEpochBegun ProducerIdsAllocated {_HISTORY}"
     f" {_ACCESS}",
-    "Reports": f"CreateRequested TopicCreated {_PARTITIONS} ResourceConfigsChanged"
+    "Reports": f"ApprovalRequested CreateRequested TopicCreated {_PARTITIONS} ResourceConfigsChanged"
     f" ProducerIdsAllocated {_HISTORY} LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged",
     "SimulatedBrokers": f"{_ANSWERS} {_TOPICS} MetadataPropagated TopicReady {_OBSERVED} {_CONFIGS}"
     f" BrokerRegistered {_OF_KRAFT} {_HISTORY} {_ACCESS}",
