@@ -12,7 +12,16 @@ from hypothesis import given as drawn
 
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack, RulesApplied, RulesObserved
+from events.catalog import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    HistorySkipped,
+    MetadataAdopted,
+    MetadataHandedBack,
+    RulesApplied,
+    RulesObserved,
+)
 from events.names import RequestId, TopicName
 from projections.queries import explain as module
 from projections.queries import overviews

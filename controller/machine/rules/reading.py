@@ -88,6 +88,14 @@ def new_rules(text: str) -> Rules:
     return rules
 
 
+def refuse_approval(text: str) -> None:
+    """Raises RulesError if a rule has `approve_by`, for processes where requests cannot wait."""
+    for rule in read_rules(text).rules if text else ():
+        if rule.approve_by:
+            problem = "requests cannot wait for approval over Kafka, with gateways and workers"
+            raise RulesError(problem, "rules without it", rule=f"rule '{rule.name}'", key="approve_by")
+
+
 @lru_cache(maxsize=16)
 def read_rules(text: str) -> Rules:
     """Reads recorded rules; use `new_rules` for others. Raises RulesError."""
