@@ -1,8 +1,8 @@
 """Background tasks of the process that decides for a log: deadlines of requests, and reconciling topics.
 
-Deadlines are those of pending creates that have no client connection in this process, and of requests that wait for
-approval. When one passes, an ExpireRequest or ExpireApprovals command is submitted. Both kinds of requests are part of
-the state, so the next owner of the state also has their deadlines.
+Deadlines are those of pending creates that have no client connection in this process. When one passes, an ExpireRequest
+command is submitted. Pending creates are part of the state, so the next owner of the state also has their deadlines.
+So are requests that wait for approval, until they expire.
 
 Reconciling. A broker event concerns every topic. One decision for all topics would delay all other commands. A sweep
 therefore walks through the topics in slices, submits ReconcileTopics for topics that need changes, and continues when
@@ -28,39 +28,33 @@ from controller.machine.partitions.changes import Reconciliation
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from controller.store.store import Part, parts_of, topic_slices
 from events import catalog
-from events.catalog import ApprovalRequested, CreateAnswered, Recorded, TopicCreated
+from events.catalog import ApprovalDecided, ApprovalRequested, CreateAnswered, Recorded, TopicCreated
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard_key
 
 
 class Deadlines:
-    """Submits a command to `sink`, the controller of one log, when the deadline of a pending create or of a request
-    that waits for approval passes."""
+    """Submits an ExpireRequest to `sink`, the controller of one log, when the deadline of a pending create passes."""
 
-    handles: EventTypes = frozenset({TopicCreated, CreateAnswered, ApprovalRequested})
+    handles: EventTypes = frozenset({TopicCreated, CreateAnswered})
 
     def __init__(self, sink: CommandSink) -> None:
         self._sink = sink
         self._timers: set[asyncio.TimerHandle] = set()
 
     def begin(self, waiting: Iterable[ShardKey]) -> None:
-        """Replace all deadlines by those of the topics `waiting` and of the requests that wait for approval; passed
-        deadlines are due at once."""
+        """Replace all deadlines by those of the topics `waiting`; passed deadlines are due at once."""
         self.stop()
-        for held in self._sink.store.durable_cluster.held.values():
-            self._add_approval(held)
         for key in waiting:
             topic = self._sink.store.durable(key)
             if topic is not None and topic.pending_create is not None:
                 self._add(topic.pending_create.deadline_ms, topic.pending_create.request_id, topic.name)
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
-        """Add the deadlines of created topics, except those that the same events answer, and of held requests."""
+        """Add the deadlines of created topics, except those that the same events answer."""
         events = [record.event for record in records]
         answered = {(event.request_id, event.topic) for event in events if type(event) is CreateAnswered}
         for record, event in zip(records, events, strict=True):
-            if type(event) is ApprovalRequested:
-                self._add_approval(event)
             if type(event) is not TopicCreated or event.deadline_ms <= record.at_ms:
                 continue
             if (event.request_id, event.topic) not in answered:
@@ -73,31 +67,48 @@ class Deadlines:
 
     def _add(self, deadline_ms: int, request_id: RequestId, topic: TopicName) -> None:
         def expire() -> None:
-            held = self._sink.store.durable(shard_key(topic))
-            pending = None if held is None else held.pending_create
-            if pending is not None and pending.request_id == request_id:
-                at_ms = self._sink.now_ms(deadline_ms)
-                self._sink.submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=topic))
-
-        self._call_at(deadline_ms, expire)
-
-    def _add_approval(self, held: ApprovalRequested) -> None:
-        def expire() -> None:
-            if (held.request_id, held.name) in self._sink.store.durable_cluster.held:
-                at_ms = self._sink.now_ms(held.expires_at_ms)
-                expiry = ExpireApprovals(request_id=self._sink.new_request_id("approval"), at_ms=at_ms)
-                self._sink.submit_internal(expiry)
-
-        self._call_at(held.expires_at_ms, expire)
-
-    def _call_at(self, deadline_ms: int, expire: Callable[[], None]) -> None:
-        def due() -> None:
             self._timers.discard(timer)
             with suppress(LogClosed):  # the log is being recovered; `begin` follows
-                expire()
+                held = self._sink.store.durable(shard_key(topic))
+                pending = None if held is None else held.pending_create
+                if pending is not None and pending.request_id == request_id:
+                    at_ms = self._sink.now_ms(deadline_ms)
+                    self._sink.submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=topic))
 
-        timer = asyncio.get_running_loop().call_later((deadline_ms - self._sink.now_ms(0)) / 1000, due)
+        timer = asyncio.get_running_loop().call_later((deadline_ms - self._sink.now_ms(0)) / 1000, expire)
         self._timers.add(timer)
+
+
+class ApprovalExpiry:
+    """Submits ExpireApprovals to `sink`, the controller of one log, when a request that waits for approval expires."""
+
+    handles: EventTypes = frozenset({ApprovalRequested, ApprovalDecided})
+
+    def __init__(self, sink: CommandSink) -> None:
+        self._sink = sink
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Wait for the request that expires first; one that has expired is due at once."""
+        self.stop()
+        held = self._sink.store.durable_cluster.held.values()
+        if held:
+            first_ms = min(one.expires_at_ms for one in held)
+            after_s = (first_ms - self._sink.now_ms(0)) / 1000
+            self._timer = asyncio.get_running_loop().call_later(after_s, self._expire, first_ms)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self, due_ms: int) -> None:
+        self._sink.submit_internal(
+            ExpireApprovals(request_id=self._sink.new_request_id("approvals"), at_ms=self._sink.now_ms(due_ms))
+        )
 
 
 class Background:
