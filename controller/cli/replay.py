@@ -56,7 +56,7 @@ SMALL_EVENTS = 2_000_000
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
-_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks", "export", "recorded_policies")
+_OF_SOME_ALONE = ("every", "data", "from_scratch", "checks", "export", "recorded_policies")
 """Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
@@ -168,7 +168,6 @@ COMMANDS: dict[str, _Command] = {
         "compare the live state with the state rebuilt from the events",
         (
             _argument("--data", metavar="DIR", help="for a log in Kafka: the data folder of a gateway or worker"),
-            _argument("--http", metavar="HOST:PORT", help="for a log in Kafka: a running gateway"),
             _FROM_SCRATCH,
         ),
         has_at=False,
@@ -181,10 +180,7 @@ COMMANDS: dict[str, _Command] = {
     "watch": _Command(
         "watch",
         "check the same rules while events are written, until interrupted",
-        (
-            _argument("--http", metavar="HOST:PORT", help="serve alerts and metrics; port 0 takes a free one"),
-            _argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1"),
-        ),
+        (_argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1"),),
         spark=False,
         formats=("table", "json"),
         has_at=False,

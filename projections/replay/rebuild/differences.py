@@ -1,15 +1,12 @@
 """Differences between the live and the rebuilt state, for `replay compare`: as values, as lines for people, as rows.
 
-`first_difference` finds the first event that the live side of a topic does not reflect: the first after which the
-rebuilt topic is ahead of the live one. Until a topic is deleted, each of its parts only advances: every change of a
-partition raises its epoch, partitions are only added, brokers only confirm the creation, a waiting request is answered
-once, and configs are counted by their changes. So the live side missed an event if a part of the rebuilt topic is ahead
-of the live part, or is at the same epoch or count with other content.
+`first_difference` finds the first event that the live side does not reflect. A side has parts: the fields of a topic,
+its partitions, brokers. If the live side still has a part as it was before an event, it missed that event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -18,7 +15,6 @@ import msgspec
 from controller.machine.apply import apply_cluster, apply_topic
 from controller.machine.state import Cluster, Topic
 from controller.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
-from events import catalog
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, shard_offsets
@@ -52,18 +48,11 @@ NOT_SEARCHED = FirstDifference(None, f"not searched: more than {SEARCHED_MAX} to
 
 
 class History:
-    """The events of one shard before `end`, and the topic after each of them; `view` is applied to each topic."""
+    """The events of one shard, and the topic after each of them."""
 
-    def __init__(
-        self,
-        log: EventLog,
-        shard: str,
-        end: int | None = None,
-        view: Callable[[Topic | None], Topic | None] = lambda topic: topic,
-    ) -> None:
+    def __init__(self, log: EventLog, shard: str) -> None:
         self._log = log
-        self._view = view
-        self.offsets = list(shard_offsets(log, ShardKey(shard), 0, end))
+        self.offsets = list(shard_offsets(log, ShardKey(shard), 0))
 
     def steps(self) -> Iterator[tuple[Recorded, Topic | None]]:
         """Each event in order, with the topic after it. Raises CannotApply."""
@@ -71,7 +60,7 @@ class History:
         for offset in self.offsets:
             record = decode_event(offset, read_one(self._log, offset))
             topic = apply_topic(topic, record)
-            yield record, self._view(topic)
+            yield record, topic
 
     def topic(self) -> Topic | None:
         """The topic after all events. Raises CannotApply."""
@@ -81,66 +70,32 @@ class History:
         return newest
 
 
-def first_difference(history: History, live: Topic | None) -> FirstDifference:
-    """The first event after which the rebuilt topic is ahead of the live one (None: no topic). Raises CannotApply."""
-    first = _newest_creation(history) if live is None else _first_past(history, live)
+Side = Topic | Cluster | None
+
+
+def first_difference(steps: Iterable[tuple[Recorded, Side]], live: Side) -> FirstDifference:
+    """The first event that the live side (None: no topic) does not reflect, from each event with the rebuilt side after
+    it. Raises CannotApply."""
+    wanted, before = {"all": live, **_parts(live)}, dict[str, Any]()
+    missed = dict[str, Recorded]()
+    """By part that the live side has as it was earlier: the event that changed it."""
+    for record, side in steps:
+        now = {"all": side, **_parts(side)}
+        for name in now.keys() | before.keys() | wanted.keys():
+            if now.get(name) == wanted.get(name):
+                missed.pop(name, None)
+            elif before.get(name) == wanted.get(name):
+                missed[name] = record
+        before = now
+    first = min(missed.values(), key=attrgetter("offset"), default=None)
     return (
         FirstDifference(None, UNEXPLAINED) if first is None else FirstDifference(first.offset, event_text(first.event))
     )
 
 
-def _newest_creation(history: History) -> Recorded | None:
-    created, existed = None, False
-    for record, topic in history.steps():
-        if topic is not None and not existed:
-            created = record
-        existed = topic is not None
-    return created
-
-
-def _first_past(history: History, live: Topic) -> Recorded | None:
-    """The first event after which the topic is ahead of `live`; None if there is none."""
-    ahead: list[Recorded] = []
-    unseen: list[Recorded] = []
-    """The config changes, creation included, after the newest one that led to the configs of `live`."""
-    for record, topic in history.steps():
-        event = record.event
-        if record.offset < live.created_offset:
-            continue
-        if topic is None or topic.created_offset != live.created_offset:
-            ahead.append(record)
-            break
-        if isinstance(event, catalog.TopicCreated | catalog.TopicConfigsChanged | catalog.TopicDiscovered):
-            unseen = [] if event.configs == live.configs else [*unseen, record]
-        if not ahead and is_ahead(topic, live):
-            ahead.append(record)
-    return min((*ahead, *unseen), key=attrgetter("offset"), default=None)
-
-
-def is_ahead(topic: Topic, live: Topic) -> bool:
-    """True if a part of a topic, except its configs, is ahead of the part in `live`, or equally far with another
-    content."""
-    if (topic.name, topic.created_at_ms) != (live.name, live.created_at_ms):
-        return True
-    if topic.topic_id != live.topic_id and (topic.ready_at_ms is not None or topic.propagated):
-        return True  # until then the target cluster may still assign another id
-    if len(topic.partitions) > len(live.partitions):
-        return True
-    for mine, theirs in zip(topic.partitions, live.partitions, strict=False):
-        if mine != theirs and mine.partition_epoch >= theirs.partition_epoch:
-            return True
-    if topic.ready_at_ms is not None:
-        if topic.ready_at_ms != live.ready_at_ms:
-            return True
-    elif live.ready_at_ms is None and topic.propagated != live.propagated[: len(topic.propagated)]:
-        return True
-    return live.pending_create is not None and topic.pending_create != live.pending_create
-
-
 HASH_SHOWN = 16
 SIDES_SHOWN = 12  # fields of one difference
 
-Side = Topic | Cluster | None
 Difference = dict[str, Any]
 """A row for a topic whose sides differ; the shard "" has brokers and settings."""
 
@@ -154,8 +109,7 @@ def difference_of(
 ) -> Difference:
     """The row of a topic; `sides` are the rebuilt and the live one, each None without a topic."""
     rebuilt, live = map(_parts, sides)
-    names = dict.fromkeys((*rebuilt, *live))
-    parts = ((name, rebuilt.get(name, "nothing"), live.get(name, "nothing")) for name in names)
+    names = [name for name in {**rebuilt, **live} if rebuilt.get(name) != live.get(name)]
     known = next((side.name for side in sides if isinstance(side, Topic)), f"under the key {shard}")
     return {
         "log_partition": log_partition,
@@ -163,7 +117,7 @@ def difference_of(
         "topic": "brokers and settings" if shard == CLUSTER_SHARD else known,
         "rebuilt_hash": hashes[0],
         "live_hash": hashes[1],
-        "differs": [{"what": what, "rebuilt": mine, "live": theirs} for what, mine, theirs in parts if mine != theirs],
+        "differs": [{"what": name, "rebuilt": _shown(rebuilt, name), "live": _shown(live, name)} for name in names],
         "offset": first.offset,
         "event": first.event,
     }
@@ -203,20 +157,18 @@ def difference(
     except msgspec.DecodeError as error:
         unreadable = FirstDifference(None, f"the live side cannot be read: {error}")
         return difference_of(log_partition, shard, unreadable, (rebuilt, None), hashes)
-    return difference_of(log_partition, shard, first_difference(history, live), (rebuilt, live), hashes)
+    return difference_of(log_partition, shard, first_difference(history.steps(), live), (rebuilt, live), hashes)
 
 
 def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition: int) -> list[Difference]:
     """The difference of brokers and settings, if there is one."""
-    rebuilt = Cluster()
-    seen, unseen = live == rebuilt, FirstDifference(None, UNEXPLAINED)
+    steps, rebuilt = list[tuple[Recorded, Side]](), Cluster()
     for record in records:
         rebuilt = apply_cluster(rebuilt, record)
-        if rebuilt == live:
-            seen = True
-        elif seen:
-            seen, unseen = False, FirstDifference(record.offset, event_text(record.event))
-    return [] if rebuilt == live else [difference_of(log_partition, CLUSTER_SHARD, unseen, (rebuilt, live))]
+        steps.append((record, rebuilt))
+    if rebuilt == live:
+        return []
+    return [difference_of(log_partition, CLUSTER_SHARD, first_difference(steps, live), (rebuilt, live))]
 
 
 def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: int) -> Iterator[str]:
@@ -241,17 +193,24 @@ def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: in
 
 
 def _parts(side: Side) -> dict[str, Any]:
-    """A side by the names of its parts."""
-    match side:
-        case None:
-            return {}
-        case Cluster():
-            brokers = {f"broker {number}": _plain(broker) for number, broker in sorted(side.brokers.items())}
-            return {"settings": dict(side.settings_pairs), "release": side.release, **brokers}
-        case Topic():
-            parts: dict[str, Any] = _plain(side)
-            partitions = parts.pop("partitions")
-            return parts | {f"partition {number}": one for number, one in enumerate(partitions)}
+    """A side by the names of its parts, without those that are derived from others."""
+    if side is None:
+        return {}
+    parts = {name: getattr(side, name) for name in side.__struct_fields__ if name not in _NOT_SHOWN}
+    if isinstance(side, Cluster):
+        brokers = {f"broker {number}": one for number, one in sorted(side.brokers.items())}
+        return {"settings": dict(side.settings_pairs), **parts, **brokers}
+    return parts | {f"partition {number}": one for number, one in enumerate(side.partitions)}
+
+
+_NOT_SHOWN = frozenset(
+    ("partitions", "brokers", "settings", "settings_pairs", "live", "usable", "usable_racks", "last_broker_epoch")
+)
+_SECRETS = frozenset(("scram", "login_secret", "resource_configs"))
+
+
+def _shown(parts: Mapping[str, Any], name: str) -> Any:
+    return "nothing" if name not in parts else "a secret" if name in _SECRETS else _plain(parts[name])
 
 
 def _plain(value: Any) -> Any:
@@ -262,8 +221,12 @@ def _plain(value: Any) -> Any:
             return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
         case tuple():
             return [_plain(each) for each in value]
-        case _:
+        case Mapping():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case str() | int() | float() | None:
             return value
+        case _:
+            return str(value)
 
 
 def excerpts(runner: Runner, ref: Ref, ends: Ends, shards: Collection[str]) -> Mapping[int, EventLog]:
