@@ -290,7 +290,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     events = sum(ends_of(ref, options.at).values())
     if events <= SMALL_EVENTS and sys.stderr.isatty():
         print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
-    with _spark(name, arguments) as runner:
+    with _spark(arguments) as runner:
         return run(runner, ref, options)
 
 
@@ -316,19 +316,18 @@ def _no_spark(error: ImportError) -> ReplayError:
 
 
 @contextmanager
-def _spark(name: str, arguments: argparse.Namespace) -> Iterator[Runner]:
-    """A Spark session that prints its progress and is stopped at the end. Raises ReplayError for Spark's errors."""
+def _spark(arguments: argparse.Namespace) -> Iterator[Runner]:
+    """A Spark session that is stopped at the end. Raises ReplayError for Spark's errors."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from projections.replay.spark.session import OnSpark, progress, spark_session
+        from projections.replay.spark.session import OnSpark, spark_session
     except ImportError as error:
         raise _no_spark(error) from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))
     try:
-        with progress(session, name):
-            yield OnSpark(session)
+        yield OnSpark(session)
     except (PySparkException, Py4JError) as error:
         raise ReplayError(message_of(error)) from error
     finally:
