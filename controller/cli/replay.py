@@ -33,7 +33,6 @@ from controller.cli.arguments import (
     add_action,
     count,
     key_value,
-    non_empty,
     point_in_time,
     with_output,
 )
@@ -208,12 +207,6 @@ COMMANDS: dict[str, _Command] = {
             ),
             _argument("--rules", metavar="FILE", help="file of rules to try instead of the recorded ones"),
         ),
-    ),
-    "explain": _Command(
-        "rebuild.explaining",
-        "show the chain of events behind a topic or a request",
-        (_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help="a topic, or the id of a request"),),
-        spark=False,
     ),
     "sql": _Command(
         "checks.sql",
