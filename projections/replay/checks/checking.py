@@ -17,9 +17,9 @@ Memory: a task has the columns of one bucket, about 500 bytes an event. A shard 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -162,7 +162,6 @@ where (n.at_ms, n.cause_command, n.cause_id) = (e.at_ms, e.cause_command, e.caus
 """
 """Shards whose new events may violate an invariant in a way that only their earlier events show: they violated one
 before, a request continues that was answered, or the earlier check ended in the middle of a decision."""
-_WHOLE = re.compile(rf"\b({'|'.join(OF_THE_LOG)})\b")
 
 
 Events = Callable[[Sequence[str]], Source]
@@ -296,8 +295,8 @@ def check_in_buckets(
     """Check events in buckets of the shards. This process runs the queries of views that need the whole log, such as
     `broker_spans`. Raises ReplayError."""
     every = tuple(wanted) or invariants()
-    whole = [one._replace(queries=tuple(query for query in one.queries if _WHOLE.search(query))) for one in every]
-    rest = [one._replace(queries=tuple(query for query in one.queries if not _WHOLE.search(query))) for one in every]
+    whole = [one._replace(queries=tuple(filter(rules.is_of_the_log, one.queries))) for one in every]
+    rest = [one._replace(queries=tuple(filterfalse(rules.is_of_the_log, one.queries))) for one in every]
 
     def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
         runs = history.sql("from offset_runs").to_arrow_table().to_pylist()
