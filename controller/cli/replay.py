@@ -258,7 +258,7 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
     """Run a sub-command. Raises UserError and OSError."""
-    from projections.replay.log.log_ref import ends_of, open_ref, read_through
+    from projections.replay.log.log_ref import archived, ends_of, open_ref
 
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
     ends_of(ref, options.at)  # before Spark starts, like `check` below: it raises for a point in time after the end
@@ -269,9 +269,9 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
     if check is not None:
         check(ref, options)
-    archived = read_through(ref)
-    if archived is not None:
-        print(archived, file=sys.stderr)
+    from_archive = archived(ref)
+    if from_archive is not None:
+        print(from_archive, file=sys.stderr)
     run: _Run = getattr(module, f"run_{name}")
     if not command.spark or arguments.local:
         from projections.replay.runner import InProcess

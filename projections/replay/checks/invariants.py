@@ -30,7 +30,7 @@ from projections.replay.checks.checking import (
 )
 from projections.replay.checks.history import COLUMNS
 from projections.replay.checks.rules import Found, Invariant, check_queries, invariants, read_invariants, together
-from projections.replay.export import check_export, events_from, export, exported
+from projections.replay.export import check_export, events_from, export, exported, exported_files
 from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.runner import InProcess, Runner
@@ -46,7 +46,9 @@ def check_invariants(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that the export is of this log, and that the user's checks can run. Raises
     ReplayError."""
     check_export(ref, options)
-    check_queries(_rules(options)[len(CHECKS) :], in_buckets=not options.local)
+    own = _rules(options)[len(CHECKS) :]
+    if own:
+        check_queries(own, in_buckets=not options.local)
 
 
 def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
@@ -86,7 +88,9 @@ def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Resu
     starts = {} if before is None else ends_of_runs(before.runs)
     if before is not None and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
         new = exported(folder, ends, COLUMNS, starts)
-        checked = check_growth(new, partial(exported, folder, starts), before)
+        checked = check_growth(
+            new, exported_files(folder), lambda some: exported(folder, starts, COLUMNS, shards=some).batches(), before
+        )
     else:
         checked = _checked(runner, partial(exported, folder, ends), keep=True)
     write_checkpoint(file, rules, checked.runs, checked.rows, checked.carried)

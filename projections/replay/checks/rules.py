@@ -102,9 +102,8 @@ def is_of_the_log(query: str) -> bool:
 def across_topics(query: str) -> str:
     """The part of a query that may compare different topics, so that it needs the topics of the whole log; "" if there
     is none. The views OF_THE_LOG are whole in every task."""
-    with duckdb.connect() as database:
-        known = database.execute("select function_name from duckdb_functions() where function_type = 'aggregate'")
-        aggregates = {name for (name,) in known.fetchall()}
+    known = duckdb.execute("select function_name from duckdb_functions() where function_type = 'aggregate'")
+    aggregates = {name for (name,) in known.fetchall()}
     for node in _nodes(_parsed(query), whole={*OF_THE_LOG}):
         if node.get("class") == "WINDOW" and not _by_topic(node["partitions"]):
             return "a window that is not partitioned by topic"
@@ -135,8 +134,7 @@ def across_topics(query: str) -> str:
 
 
 def _parsed(query: str) -> Any:
-    with duckdb.connect() as database:
-        ((text,),) = database.execute("select json_serialize_sql(?)", [query]).fetchall()
+    ((text,),) = duckdb.execute("select json_serialize_sql(?)", [query]).fetchall()
     return msgspec.json.decode(text)
 
 
