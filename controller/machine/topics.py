@@ -27,6 +27,7 @@ from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.names import BrokerId, Offset, shard_key
 from events.values import (
+    Configs,
     RequestedChange,
     RequestedConfigs,
     RequestedCreation,
@@ -89,22 +90,26 @@ def _created(cluster: Cluster, command: commands.CreateTopic) -> Decision:
     partitions = _planned_partitions(cluster, command)
     configs = explicit_configs(command.configs) if command.configs else ()
     name, request_id, at_ms = command.topic, command.request_id, command.at_ms
+    if command.validate_only:
+        return Decision((), (Answer(request_id, name, 0, topic=_planned(command, partitions, configs)),))
     deadline_ms = at_ms + max(0, command.timeout_ms)
     facts = (command.topic_id, partitions, len(partitions[0].replicas), configs)
     created = catalog.TopicCreated(
         request_id, name, *facts, command.verdict, cluster.live, deadline_ms, cluster.cordoned, command.principal
     )
-    if command.timeout_ms > 0 and not command.validate_only:
+    if command.timeout_ms > 0:
         return Decision((requested(command, deadline_ms), created))
-    topic = Topic(name, command.topic_id, partitions, configs, at_ms, Offset(-1))  # the creation is not in the log yet
-    if command.validate_only:
-        return Decision((), (Answer(request_id, name, 0, topic=topic),))
     code = ErrorCode.REQUEST_TIMED_OUT
     message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(
         (requested(command, deadline_ms), created, catalog.CreateAnswered(request_id, name, int(code), message, 0)),
-        (Answer(request_id, name, code, message, topic=topic),),
+        (Answer(request_id, name, code, message, topic=_planned(command, partitions, configs)),),
     )
+
+
+def _planned(command: commands.CreateTopic, partitions: tuple[catalog.Partition, ...], configs: Configs) -> Topic:
+    """The topic as an answer shows it, before its creation is in the log."""
+    return Topic(command.topic, command.topic_id, partitions, configs, command.at_ms, Offset(-1))
 
 
 def _planned_partitions(cluster: Cluster, command: commands.CreateTopic) -> tuple[catalog.Partition, ...]:

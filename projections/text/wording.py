@@ -29,7 +29,7 @@ def _in_parts(event: Event) -> str:
             placed = f", placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.cordoned_brokers else ""
             return f"{grown}{placed}; {_replicas(e.partitions, e.first)}"
         case catalog.ChangeRejected() as e:
-            refusal = f"but is refused with {error_name_and_code(e.error_code)} by {e.rule}: {e.message}"
+            refusal = f"but is rejected with {error_name_and_code(e.error_code)} by {e.rule}: {e.message}"
             return f"{_who(e)} requests a change of {e.topic} ({change_text(e.request.change)}), {refusal}"
         case catalog.TopicDiscovered() as e:
             configs = f", {_configs(e.configs)}" if e.configs else ""
@@ -311,7 +311,7 @@ def refusals_text(event: RequestsRefused) -> str:
     times = "once" if event.count == 1 else f"{event.count} times"
     denied = f"{event.operation} on {event.resource}" if event.operation else event.resource
     error = error_name_and_code(event.error_code)
-    return f"{event.principal} is refused {event.api}, {denied}, {times} with {error} by {event.rule}"
+    return f"{event.principal} is rejected for {event.api}, {denied}, {times} with {error} by {event.rule}"
 
 
 _SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
@@ -320,7 +320,7 @@ _SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
     catalog.PartitionChanged: _partition_changed,
     catalog.RulesObserved: _rules_observed,
     catalog.MetadataPropagated: lambda e: f"{_brokers(e.brokers)} applied the creation of {e.topic}",
-    catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
+    catalog.CreateRejected: "{e.topic} is rejected with {error} by {e.rule}: {e.message}",
     catalog.TopicReady: "{e.topic} is ready: every partition has a leader and every live broker knows it",
     catalog.TopicVanished: "{e.topic} no longer exists in the cluster ({e.reason})",
     catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
