@@ -97,7 +97,7 @@ async def approve(reader: _Reader, request_id: FromPath[str]) -> ApprovalView:
         if not _is_approver(caller, one):
             message = f"{caller.principal} may not approve this request: that may {approvers(one.rules)}."
             raise _refusal(reader, one, "approval:approvers", message)
-    stamps = {"request_id": api.controller.new_request_id(), "at_ms": api.controller.now_ms()}
+    stamps = {"request_id": (new_id := api.controller.new_request_id()), "at_ms": api.controller.now_ms()}
     approval = Approval(RequestId(request_id), caller.principal, caller.client_id, caller.host)
     commands = [approved_command(one, approval, stamps) for one in held]
     is_create = isinstance(commands[0], CreateTopic)
@@ -107,7 +107,7 @@ async def approve(reader: _Reader, request_id: FromPath[str]) -> ApprovalView:
     if not done:
         raise refusal_of(answers[0])
     topics = (ApprovedTopicView(one.topic_name, error_name(one.code), one.code, one.message) for one in answers)
-    return ApprovalView(stamps["request_id"], request_id, tuple(topics))
+    return ApprovalView(new_id, request_id, tuple(topics))
 
 
 async def _reply(reader: Reader, submitted: asyncio.Future[Reply]) -> Reply:

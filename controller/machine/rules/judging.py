@@ -110,7 +110,8 @@ def judge(rules: Sequence[Rule], change: Change, approved: Collection[str] = ())
             held.append((rule, observation))
         else:
             broken[mode].append(observation)
-    return Judgement(*map(tuple, broken.values()), tuple(held))
+    refused, warned, observed = map(tuple, broken.values())
+    return Judgement(refused, warned, observed, tuple(held))
 
 
 def judge_decision(
