@@ -1,9 +1,10 @@
-"""Flags of the commands that approve and deny requests."""
+"""Flags of the commands that approve and deny requests, and that report risks."""
 
 from __future__ import annotations
 
 import argparse
 
+from controller.cli.arguments import count_within
 from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.reads import common
 
@@ -15,3 +16,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         if name == "deny":
             parser.add_argument("--because", required=True, metavar="TEXT", help="the reason, for the requester")
         common.add_backend(parser, later("reads.governance", name), may_be_stopped=False)
+    parser = commands.add_parser("risks", description=f"{COMMANDS['risks'].description} Exit code 1 if there are any.")
+    what = "maximum number of topics; default %(default)s"
+    parser.add_argument("--limit", type=count_within(1, 1000), default=100, metavar="N", help=what)
+    common.add_backend(parser, later("reads.governance", "risks"))

@@ -1,4 +1,4 @@
-"""`topicwright requests --pending`, `approve` and `deny`: requests that wait for approval."""
+"""`topicwright requests --pending`, `approve` and `deny`: requests that wait for approval; and `risks`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import quote
 from controller.cli.arguments import DONE, NEGATIVE
 from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, show
+from projections.queries.risks import RisksView
 from projections.views.approvals import ApprovalView, HeldRequestsView, HeldRequestView
 
 
@@ -45,3 +46,21 @@ def deny(options: argparse.Namespace, backend: Backend) -> int:
     body = {"because": options.because}
     done = backend.send("POST", f"/requests/{quote(options.id, safe='')}/deny", ApprovalView, body=body)
     return show(options, done, lambda _: [f"request {done.held} is denied"], lambda: [done.held])
+
+
+def risks(options: argparse.Namespace, backend: Backend) -> int:
+    found = backend.get(RisksView, "/risks", limit=options.limit)
+    show(options, found, lambda style: _risk_lines(found, style), lambda: (one.name for one in found.topics))
+    return NEGATIVE if found.topics else DONE
+
+
+def _risk_lines(found: RisksView, style: Style) -> Iterator[str]:
+    if not found.topics:
+        yield "No topic has a risk."
+        return
+    yield from style.table(("RISK", "TOPICS", "MEANING"), ((one.name, one.topics, one.meaning) for one in found.risks))
+    yield ""
+    rows = ((one.name, one.owner or "-", one.created_by or "-", ", ".join(one.risks)) for one in found.topics)
+    yield from style.table(("TOPIC", "OWNER", "CREATED BY", "RISKS"), rows)
+    if found.more:
+        yield f"… and {found.more} more topics: --limit lists up to 1000"
