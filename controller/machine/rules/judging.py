@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -28,11 +28,11 @@ from controller.machine.configs.topic_configs import (
     operators_default,
     without_labels,
 )
-from controller.machine.configs.values import Bad, Value
+from controller.machine.configs.values import Bad
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions.placement import replica_metadata_of
-from controller.machine.rules.expression import Variables
+from controller.machine.rules.expression import CONFIG_VARIABLES, Variables
 from controller.machine.rules.reading import Rules, new_rules, read_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
@@ -84,13 +84,15 @@ class Judgement(msgspec.Struct, frozen=True):
 ALLOWED = Judgement()
 
 
-def judge(rules: Sequence[Rule], change: Change) -> Judgement:
+def judge(rules: Rules, change: Change) -> Judgement:
     """Applies all rules to a change."""
-    variables = _variables(change)
-    before = change.before
-    unchanged = None if before is None else _variables(replace(change, after=before))
+    variables, before = Variables(_MAKERS, change), change.before
+    suspects = rules.of(change.kind).suspects(change, variables)
+    if not suspects:
+        return ALLOWED
+    unchanged = None if before is None else Variables(_MAKERS, replace(change, after=before))
     violations: list[tuple[Rule, Violation]] = []
-    for rule in rules:
+    for rule in suspects:
         found = rule.violation(change, variables, unchanged)
         if found is not None:
             violations.append((rule, found))
@@ -111,7 +113,7 @@ def judge_decision(state: State, command: commands.AnyCommand, decision: Decisio
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED
     change = _change(state, KIND_OF[type(command)], command, decision)
-    return ALLOWED if change is None else judge(_rules_of(state.cluster).rules, change)
+    return ALLOWED if change is None else judge(_rules_of(state.cluster), change)
 
 
 def filled(
@@ -305,7 +307,7 @@ def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
         after = None if example.change == "delete" else _example_facts({**(example.before or {}), **example.after})
         change = Change(kind=example.change, topic=topic, before=before, after=after, principal=principal, at_ms=at_ms)
         change = replace(change, owner=principal, counts=lambda group, counts=example.counts: counts)
-        judgement = judge(rules.rules, change)
+        judgement = judge(rules, change)
         found = {one.rule.rpartition("/")[2] for one in judgement.all}
         if found != set(example.violates):
             expected = ", ".join(example.violates) or "no rule"
@@ -321,40 +323,45 @@ def _example_facts(given: Mapping[str, Any]) -> TopicFacts:
 # Variables of expressions.
 
 
-def _variables(change: Change) -> Variables:
+def _now(change: Change) -> TopicFacts:
     now = change.after or change.before
     assert now is not None, "a change is of something"
-    return Variables(
-        {
-            "name": lambda: change.topic,
-            "change": lambda: change.kind,
-            "principal": lambda: change.principal,
-            "client_id": lambda: change.client_id or "",
-            "host": lambda: change.host,
-            "before": lambda: change.before and {name: make() for name, make in _makers(change.before).items()},
-            "after": lambda: change.after and {name: make() for name, make in _makers(change.after).items()},
-            **_makers(now),
-        }
-    )
+    return now
 
 
-def _makers(topic: TopicFacts) -> dict[str, Callable[[], object]]:
-    config = cache(lambda: _config(topic))
-    return {
-        "partitions": lambda: topic.partitions,
-        "replication_factor": lambda: topic.factors[-1],
-        "min_insync_replicas": lambda: config()[MIN_INSYNC_REPLICAS],
-        "configs": lambda: dict(without_labels(topic.configs.items())),
-        "label": lambda: labels_of(topic.configs.items()),
-        "config": config,
-    }
+def _value(topic: TopicFacts, name: str) -> object:
+    """The effective value of a config."""
+    value = topic.value(name) if name in topic.configs else None
+    if value is None or isinstance(value, Bad):
+        value = effective_values(topic.defaults)[name]
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _config(topic: TopicFacts) -> dict[str, object]:
     """The effective configs of a topic by name: numbers, texts, true or false, and lists."""
-    values: dict[str, Value] = dict(effective_values(topic.defaults))
-    for name in topic.configs:
-        value = topic.value(name) if name in BY_NAME else None
-        if value is not None and not isinstance(value, Bad):
-            values[name] = value
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    names = dict.fromkeys((*effective_values(topic.defaults), *(name for name in topic.configs if name in BY_NAME)))
+    return {name: _value(topic, name) for name in names}
+
+
+_TOPIC_MAKERS: Mapping[str, Callable[[TopicFacts], object]] = {
+    "partitions": lambda topic: topic.partitions,
+    "replication_factor": lambda topic: topic.factors[-1],
+    "min_insync_replicas": lambda topic: _value(topic, MIN_INSYNC_REPLICAS),
+    "configs": lambda topic: dict(without_labels(topic.configs.items())),
+    "label": lambda topic: labels_of(topic.configs.items()),
+    "config": _config,
+}
+_MAKERS: Mapping[str, Callable[[Change], object]] = {
+    "name": lambda change: change.topic,
+    "change": lambda change: change.kind,
+    "principal": lambda change: change.principal,
+    "client_id": lambda change: change.client_id or "",
+    "host": lambda change: change.host,
+    "before": lambda change: change.before and {name: make(change.before) for name, make in _TOPIC_MAKERS.items()},
+    "after": lambda change: change.after and {name: make(change.after) for name, make in _TOPIC_MAKERS.items()},
+    **{name: lambda change, make=make: make(_now(change)) for name, make in _TOPIC_MAKERS.items()},  # type: ignore[misc]
+    **{
+        variable: lambda change, name=name: _value(_now(change), name)  # type: ignore[misc]
+        for variable, name in CONFIG_VARIABLES.items()
+    },
+}
