@@ -22,6 +22,7 @@ CHARS_MAX: Final = 1000
 COMMAS_WITH_MACRO_MAX: Final = 50
 """Limits the lists: `[0, 0, …].map(x, config)` takes time in proportion to the square of the number of items."""
 MATCHED_CHARS_MAX: Final = 500
+KNOWN_MAX: Final = 500
 VARIABLES: Final = (
     *("name", "change", "principal", "client_id", "host", "before", "after"),
     *("partitions", "replication_factor", "min_insync_replicas", "configs", "config", "label"),
@@ -62,14 +63,17 @@ class Variables(Generic[T]):
         self._makers = makers
         self._subject = subject
         self._context: Any = None
-        self._known: set[str] = set()
+
+    def values(self, names: Sequence[str]) -> tuple[object, ...]:
+        makers, subject = self._makers, self._subject
+        return tuple([makers[name](subject) for name in names])
 
     def context(self, names: Sequence[str]) -> object:
         """A CEL context that has at least the variables `names`."""
         import cel
 
         if self._context is None:
-            self._context = cel.Context()
+            self._context, self._known = cel.Context(), set[str]()
             for function in ("matches", _MATCHES):  # as matches(text, pattern) and text.matches(pattern)
                 self._context.add_function(function, _matches)
         for name in names:
@@ -115,18 +119,31 @@ class Expression:
 
 
 class Conditions:
-    """Cheap expressions that one program evaluates."""
+    """Cheap expressions that one program evaluates, once for the same values of their variables."""
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self._count: Final = len(expressions)
         self._names: Final = tuple(dict.fromkeys(name for one in expressions for name in one.names))
         texts = ",".join(f"({one.source}\n)" for one in expressions)  # the newline ends a comment
         self._program: Final = _program(f"[{texts}]")
+        self._known: dict[tuple[object, ...], Sequence[bool]] = {}
 
     def are_true(self, variables: Variables[Any]) -> Sequence[bool]:
         """Returns for each expression True if it is true. All are False if one of them fails."""
+        values = variables.values(self._names)
         try:
-            return [value is True for value in self._program.execute(variables.context(self._names))]
+            known = self._known.get(values)
+        except TypeError:  # a map
+            return self._evaluated(values)
+        if known is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            known = self._known[values] = self._evaluated(values)
+        return known
+
+    def _evaluated(self, values: Sequence[object]) -> Sequence[bool]:
+        try:
+            return [value is True for value in self._program.execute(dict(zip(self._names, values, strict=True)))]
         except KeyboardInterrupt:
             raise
         except BaseException:

@@ -141,15 +141,14 @@ def filled(
 def defaults_of(cluster: Cluster, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
     """Returns the defaults that apply to create requests of a principal for a topic. Raises RulesError for rules of a
     newer release."""
-    text = "" if cluster.rules is None else cluster.rules.text
-    return _defaults_of(text, principal, topic) if text else ()
+    rules = _rules_of(cluster)
+    return () if cluster.rules is None or not rules.defaults else _defaults_of(cluster.rules.text, principal, topic)
 
 
 @lru_cache(maxsize=1000)
 def _defaults_of(text: str, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
     """Cached, because a create that policies approve is decided several times."""
-    defaults = read_rules(text).defaults
-    return tuple(one for one in defaults if principal in one.principals and topic in one.topics)
+    return tuple(one for one in read_rules(text).defaults if principal in one.principals and topic in one.topics)
 
 
 def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> int:
@@ -178,7 +177,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         return None
     before: TopicFacts | None
     after: TopicFacts | None
-    owner = getattr(command, "principal", "")
+    principal = owner = getattr(command, "principal", "")
     if isinstance(command, commands.AlterResourceConfigs):
         if command.kind != BROKERS:
             return None
@@ -194,7 +193,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         topic=command.topic,
         before=before,
         after=after,
-        principal=getattr(command, "principal", ""),
+        principal=principal,
         client_id=getattr(command, "client_id", None),
         host=getattr(command, "host", ""),
         at_ms=command.at_ms,
@@ -232,15 +231,14 @@ def _facts_after(
         return _facts(dry.partitions, dry.configs, defaults)
     changed: dict[int, catalog.Partition] = {}
     for event in decision.events:
-        match event:
-            case catalog.TopicCreated() | catalog.TopicDiscovered():
-                partitions, configs = event.partitions, event.configs
-            case catalog.PartitionsAdded():
-                partitions = (*partitions, *event.partitions)
-            case catalog.TopicConfigsChanged():
-                configs = event.configs
-            case catalog.PartitionChanged():
-                changed[event.partition] = event.after
+        if isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
+            partitions, configs = event.partitions, event.configs
+        elif isinstance(event, catalog.PartitionsAdded):
+            partitions = (*partitions, *event.partitions)
+        elif isinstance(event, catalog.TopicConfigsChanged):
+            configs = event.configs
+        elif isinstance(event, catalog.PartitionChanged):
+            changed[event.partition] = event.after
     if changed:
         partitions = [changed.get(n, one) for n, one in enumerate(partitions)]
     elif topic is not None and before is not None and partitions is topic.partitions:  # there may be 100,000 of them
@@ -334,7 +332,7 @@ def _value(topic: TopicFacts, name: str) -> object:
     value = topic.value(name) if name in topic.configs else None
     if value is None or isinstance(value, Bad):
         value = effective_values(topic.defaults)[name]
-    return list(value) if isinstance(value, tuple) else value
+    return value
 
 
 def _config(topic: TopicFacts) -> dict[str, object]:

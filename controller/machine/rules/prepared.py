@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from math import inf
 
 from controller.machine.configs.topic_configs import LABEL
-from controller.machine.configs.values import Bad, Value
+from controller.machine.configs.values import Bad
 from controller.machine.rules.expression import Conditions, Variables
-from controller.machine.rules.rule import Change, ConfigRequirement, Kind, Rule, TopicFacts
+from controller.machine.rules.rule import Change, ConfigRequirement, Kind, Range, Rule, TopicFacts
+
+NONE: AbstractSet[int] = frozenset()
 
 
 class Prepared:
@@ -82,6 +86,13 @@ class _Bucket:
                 for name in names:
                     group[name].add(n)
         self._patterns = tuple(patterns.values())
+        self._partitions, self._factors = self._range("partitions"), self._range("replication_factor")
+
+    def _range(self, name: str) -> tuple[float, float, AbstractSet[int]]:
+        """The range that all rules allow, and the rules; an empty range if they contradict each other."""
+        both, numbers = self._allowed.get(name, (None, NONE))
+        allowed = None if both is None else both.allowed
+        return (allowed.low, allowed.high, numbers) if isinstance(allowed, Range) else (inf, -inf, numbers)
 
     def add_suspects(self, found: set[int], change: Change, variables: Variables[Change]) -> None:
         found |= self._always
@@ -101,20 +112,19 @@ class _Bucket:
 
     def _add_by_values(self, found: set[int], topic: TopicFacts) -> None:
         allowed, settable = self._allowed, self._settable
-        if "partitions" in allowed:
-            self._check(found, "partitions", topic.partitions)
-        if "replication_factor" in allowed:
-            for factor in topic.factors:
-                self._check(found, "replication_factor", factor)
+        low, high, numbers = self._partitions
+        if not low <= topic.partitions <= high:
+            found |= numbers
+        low, high, numbers = self._factors
+        if topic.factors and not low <= topic.factors[0] <= topic.factors[-1] <= high:
+            found |= numbers
         for name in topic.configs:
             if name in allowed:
-                self._check(found, name, topic.value(name))
+                both, numbers = allowed[name]
+                value = topic.value(name)
+                if both is None or isinstance(value, Bad) or not both.allows(value):
+                    found |= numbers
             if name in self._forbidden:
                 found |= self._forbidden[name]
             if settable is not None and name not in settable and not name.startswith(LABEL):
                 found |= self._selective
-
-    def _check(self, found: set[int], name: str, value: Value | Bad) -> None:
-        both, numbers = self._allowed[name]
-        if both is None or isinstance(value, Bad) or not both.allows(value):
-            found |= numbers

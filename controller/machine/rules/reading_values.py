@@ -36,7 +36,7 @@ TEXT_CHARS_MAX = 1000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME_PART = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_LITERAL = re.compile(r"[^*?\[]*")
+_WILDCARD = re.compile(r"[*?\[]")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
 
 
@@ -51,7 +51,7 @@ def scoped(values: dict[str, Any]) -> dict[str, Any]:
     for name in ("principals", "topics"):
         only, but = values.pop(name, None), values.pop(f"except_{name}", None)
         if only is not None or but is not None:
-            prefixes = tuple(dict.fromkeys(_LITERAL.match(glob)[0] for glob in only or ()))
+            prefixes = tuple(dict.fromkeys(_WILDCARD.split(glob)[0] for glob in only or ()))
             values[name] = Scope(_matching(only), _matching(but), prefixes if all(prefixes) else ())
     return values
 
