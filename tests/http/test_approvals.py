@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from controller.access.users import Users
-from controller.http.approvals import _is_approver
 from controller.http.requests import Caller
+from controller.http.rules import _is_approver
 from controller.machine.commands.access import ExpireApprovals
 from events.catalog import ApprovalRequested, ApprovalRule
 from tests.http.pages.story import HTML

@@ -11,10 +11,9 @@ from typing import Any, Protocol
 from controller.kafka.codec.codec import decode_response, encode_response
 from controller.kafka.messages import ApiKey, Message, configs, topics
 from controller.machine.decision import Answer
-from events.catalog import ApprovalRequested
 from tests.simulation.plan import Plan
 from tests.simulation.witness import Witness
-from tests.simulation.world import ConnectionLost
+from tests.simulation.world import ConnectionLost, World
 from tests.support.partition_limits import HELD, limit_of
 
 POOL = (*(f"t{number}" for number in range(12)), "a.b", "a_b", "bad-name", "odd-name", "moody", "moody-name", "no/name")
@@ -29,15 +28,11 @@ Habit = Callable[[], Awaitable[None]]
 
 
 class Answers(Protocol):
-    """A process that answers requests; its methods raise ConnectionLost."""
+    """A process that answers requests; both methods raise ConnectionLost."""
 
     def call(self, client: str, api_key: int, version: int, request: Message) -> Coroutine[Any, Any, Message]: ...
 
     def apply_rules(self, text: str) -> Coroutine[Any, Any, Answer]: ...
-
-    def decide_held(
-        self, draw: float, approves: bool
-    ) -> Coroutine[Any, Any, tuple[ApprovalRequested, Answer] | None]: ...
 
 
 class Served(Protocol):
@@ -219,6 +214,8 @@ refuse = 'ask the approver'
 approve_by = ['User:approver']
 approval_expires = '1m'
 """
+
+    _world: World
 
     def habits(self) -> tuple[Habit, ...]:
         return (*super().habits(), *[self._decide] * 3)

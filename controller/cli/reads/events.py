@@ -243,7 +243,12 @@ def _change_lines(found: list[RecordedChangeView], style: Style) -> Iterator[str
     if not found:
         yield "Nothing was changed."
         return
-    texts = (one.text + (f"; breaks {', '.join(one.rules)}" if one.rules else "") for one in found)
+    texts = (
+        one.text
+        + (f"; breaks {', '.join(one.rules)}" if one.rules else "")
+        + (f"; approved by {one.approved_by}" if one.approved_by else "")
+        for one in found
+    )
     each = (
         Line(place(one.partition, one.offset), one.at, one.type, one.topic or "-", one.request_id or "-", text)
         for one, text in zip(found, texts, strict=True)

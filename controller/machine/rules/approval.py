@@ -123,10 +123,12 @@ def own(principal: str) -> str:
 
 def deny(state: State, command: DenyRequest) -> Decision:
     """Denies a request for all its topics. The requester may do this too, to withdraw the request."""
-    who = (command.principal, command.client_id, command.host)
     found = sorted(key for key in state.cluster.held if key[0] == command.held)
     code, message = (0, "") if found else (int(ErrorCode.RESOURCE_NOT_FOUND), gone(command.held))
-    events = tuple(catalog.ApprovalDecided(*key, "denied", command.reason, *who) for key in found)
+    client_id, host = command.client_id, command.host
+    events = tuple(
+        catalog.ApprovalDecided(*key, "denied", command.reason, command.principal, client_id, host) for key in found
+    )
     return Decision(events, (Answer(command.request_id, command.topic, code, message),))
 
 
