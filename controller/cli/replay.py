@@ -54,8 +54,7 @@ SMALL_EVENTS = 2_000_000
 """For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
-_DAY_S = 86_400
-_OF_SOME_ALONE = ("every", "data", "from_scratch", "checks", "export", "recorded_policies")
+_OF_SOME_ALONE = ("data", "from_scratch", "checks", "export", "recorded_policies")
 """Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
@@ -131,16 +130,6 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
 # --- the sub-commands
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < _DAY_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, above 0 and below {_DAY_S}")
-    return seconds
-
-
 _CHECKS = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
 _FROM_SCRATCH = _argument(
     "--from-scratch", action="store_true", help="do not start from a snapshot of topics, but from the first event"
@@ -157,8 +146,7 @@ COMMANDS: dict[str, _Command] = {
         "rebuild topics, brokers or requests as of any offset or time from the events",
         (
             _argument("--view", choices=VIEWS, default="topics", help="what to rebuild; default %(default)s"),
-            _argument("--to", metavar="DIR", help="folder to write the rows to; default: print them"),
-            _argument("--format", choices=("parquet", "json"), default="parquet", help="of --to; default %(default)s"),
+            _argument("--to", metavar="DIR", help="folder to write the rows to, as Parquet; default: print them"),
             _FROM_SCRATCH,
         ),
     ),
@@ -179,7 +167,6 @@ COMMANDS: dict[str, _Command] = {
     "watch": _Command(
         "watch",
         "check the same rules while events are written, until interrupted",
-        (_argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1"),),
         spark=False,
         formats=("table", "json"),
         has_at=False,
