@@ -39,6 +39,7 @@ from controller.cli.arguments import (
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
 from controller.cli.output import Style, add_output, show
+from events.errors import MissingExtra
 from projections.replay.outcome import ReplayError, message_of
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ SMALL_EVENTS = 2_000_000
 """For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
-_DAY_S = 86_400
-_OF_SOME_ALONE = ("every", "data", "from_scratch", "checks", "export", "recorded_policies")
+_OF_SOME_ALONE = ("data", "from_scratch", "checks", "export", "recorded_policies")
 """Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
@@ -131,16 +131,6 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
 # --- the sub-commands
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < _DAY_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, above 0 and below {_DAY_S}")
-    return seconds
-
-
 _CHECKS = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
 _FROM_SCRATCH = _argument(
     "--from-scratch", action="store_true", help="do not start from a snapshot of topics, but from the first event"
@@ -157,8 +147,7 @@ COMMANDS: dict[str, _Command] = {
         "rebuild topics, brokers or requests as of any offset or time from the events",
         (
             _argument("--view", choices=VIEWS, default="topics", help="what to rebuild; default %(default)s"),
-            _argument("--to", metavar="DIR", help="folder to write the rows to; default: print them"),
-            _argument("--format", choices=("parquet", "json"), default="parquet", help="of --to; default %(default)s"),
+            _argument("--to", metavar="DIR", help="folder to write the rows to, as Parquet; default: print them"),
             _FROM_SCRATCH,
         ),
     ),
@@ -179,7 +168,6 @@ COMMANDS: dict[str, _Command] = {
     "watch": _Command(
         "watch",
         "check the same rules while events are written, until interrupted",
-        (_argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1"),),
         spark=False,
         formats=("table", "json"),
         has_at=False,
@@ -265,7 +253,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     try:
         module = import_module(f"projections.replay.{command.module}")
     except ImportError as error:
-        raise _no_spark(error) from error
+        raise MissingExtra(f"replay {name}", "report", error) from error
     check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
     if check is not None:
         check(ref, options)
@@ -301,13 +289,6 @@ def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], .
         raise ReplayError(f"--kafka-properties {arguments.kafka_properties} {error}") from None
 
 
-def _no_spark(error: ImportError) -> ReplayError:
-    """The error for a package that is not installed: Spark, or one that `--local` needs too."""
-    module = (error.name or "").partition(".")[0]
-    what = "Spark" if module in ("pyspark", "py4j", "") else module
-    return ReplayError(f"replay needs {what}: install topicwright[replay], or make env ({error})")
-
-
 @contextmanager
 def _spark(arguments: argparse.Namespace) -> Iterator[Runner]:
     """A Spark session that is stopped at the end. Raises ReplayError for Spark's errors."""
@@ -317,7 +298,7 @@ def _spark(arguments: argparse.Namespace) -> Iterator[Runner]:
 
         from projections.replay.spark.session import OnSpark, spark_session
     except ImportError as error:
-        raise _no_spark(error) from error
+        raise MissingExtra("replay without --local", "spark", error) from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))
     try:
         yield OnSpark(session)

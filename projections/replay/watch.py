@@ -183,14 +183,13 @@ def run_watch(_: object, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay watch`: check events as they are written, until SIGINT or SIGTERM; `found` is true if
     there was an alert.
 
-    `options.more` may have `every` (seconds between polls). With `options.all_rows` alerts are lines of JSON. Raises
-    ReplayError, LogError and EventDecodeError, for example if the log is damaged.
+    With `options.all_rows` alerts are lines of JSON. Raises ReplayError, LogError and EventDecodeError, for example if
+    the log is damaged.
     """
     alerts, as_json = Alerts(), options.all_rows
-    every_s = float(options.more.get("every") or POLL_EVERY_S)
     with stopped_by_signals() as stop:
         _say(sys.stdout, as_json, {"watching": ref.text}, f"watching {ref.text}")
-        follow(ref, alerts, sys.stdout, every_s, stop, as_json=as_json)
+        follow(ref, alerts, sys.stdout, POLL_EVERY_S, stop, as_json=as_json)
     found = many(alerts.count, "alert") if alerts.count else "all invariants held"
     line = f"watched up to {as_of(alerts.next_offsets)}: {found}" if alerts.next_offset else "no event was checked yet"
     return Outcome([], alerts.count > 0, [] if as_json else [line])

@@ -205,8 +205,6 @@ def test_rebuild_of_an_inapplicable_event_exits_with_2(run: Run, own_history: Lo
         (("rebuild", "LOG", "--limit", "-1"), "argument --limit"),
         (("rebuild", "LOG", "--master", "foo"), "argument --master: 'foo' is not a Spark master: it must be local, "),
         (("backtest", "LOG", "--set", "nonsense"), "argument --set: 'nonsense' is not KEY=VALUE"),
-        (("watch", "LOG", "--every", "0"), "argument --every: '0' is not a number of seconds, above 0 and below"),
-        (("watch", "LOG", "--every", "soon"), "argument --every: 'soon' is not a number of seconds"),
         (("backtest", "LOG"), "topicwright: nothing to test: give --rules FILE, --policy CLASS or --set KEY=VALUE"),
         (("backtest", "LOG", "--set", "num.partitons=3"), "no decision depends on it: did you mean num.partitions?"),
         (("backtest", "LOG", "--set", "num.partitions=0"), "--set num.partitions=0 is not allowed; allowed: "),

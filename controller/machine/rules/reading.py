@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from controller.machine.rules.place import Place, table_header, written_text
+from controller.machine.rules.prepared import Prepared
 from controller.machine.rules.reading_values import (
     DEFAULT_READERS,
     EXAMPLE_READERS,
@@ -77,6 +78,13 @@ class Rules(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     defaults: tuple[TopicDefaults, ...] = ()
     examples: tuple[Example, ...] = ()
+    prepared: dict[Kind, Prepared] = msgspec.field(default_factory=dict)
+    """The rules by kind of change, prepared when first needed."""
+
+    def of(self, kind: Kind) -> Prepared:
+        if kind not in self.prepared:
+            self.prepared[kind] = Prepared(self.rules, kind)
+        return self.prepared[kind]
 
 
 def new_rules(text: str) -> Rules:

@@ -42,6 +42,7 @@ _APPROVER = re.compile(r"[A-Za-z]{1,20}:[^\s\x00-\x1f\x7f-\x9f]{1,200}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME_PART = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_WILDCARD = re.compile(r"[*?\[]")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
 
 
@@ -56,8 +57,14 @@ def scoped(values: dict[str, Any]) -> dict[str, Any]:
     for name in ("principals", "topics"):
         only, but = values.pop(name, None), values.pop(f"except_{name}", None)
         if only is not None or but is not None:
-            values[name] = Scope(only, but)
+            prefixes = tuple(dict.fromkeys(_WILDCARD.split(glob)[0] for glob in only or ()))
+            values[name] = Scope(_matching(only), _matching(but), prefixes if all(prefixes) else ())
     return values
+
+
+def _matching(globs: Sequence[str] | None) -> re.Pattern[str] | None:
+    """`re` is fast with translated globs: they have atomic groups, so it never backtracks into a matched part."""
+    return None if globs is None else re.compile("|".join(map(fnmatch.translate, globs)))
 
 
 # Each function parses one value of the TOML text into the form that `Rule` has, or raises an error with the place.
@@ -89,14 +96,13 @@ def _text(place: Place, value: object) -> str:
     return value
 
 
-def _globs(place: Place, value: object) -> re.Pattern[str]:
+def _globs(place: Place, value: object) -> Sequence[str]:
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, list) or not patterns or not all(isinstance(one, str) and one for one in patterns):
         place.fail(value, "is not a pattern", "a pattern or a list of them, with * for any text, ? for one character")
     if len(patterns) > PATTERNS_MAX:
         place.fail(f"{len(patterns)} patterns", "are too many", f"at most {PATTERNS_MAX}")
-    # `re` is fast with translated globs: they have atomic groups, so it never backtracks into a matched part.
-    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
+    return patterns
 
 
 def _regex(place: Place, value: object) -> Pattern:

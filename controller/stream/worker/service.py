@@ -62,6 +62,7 @@ from controller.stream.worker.owner_tasks import (
 )
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
+from events.errors import MissingExtra
 
 if TYPE_CHECKING:
     from controller.stream.worker.driver_faust import FaustDriver
@@ -344,9 +345,14 @@ class Worker:
 async def work(options: WorkerOptions) -> int:
     """Run a worker until SIGTERM or SIGINT; returns the exit code.
 
-    Raises SettingsError, FolderLocked, PolicyLoadError, and OSError for an unavailable HTTP address. Any other error
-    ends the process.
+    Raises SettingsError, MissingExtra, FolderLocked, PolicyLoadError, and OSError for an unavailable HTTP address. Any
+    other error ends the process.
     """
+    if options.driver == "faust":
+        try:
+            import faust  # noqa: F401  # before the worker joins the group
+        except ImportError as error:
+            raise MissingExtra("--driver faust", "faust", error) from error
     worker = Worker(options)
     await worker.listen()
     try:

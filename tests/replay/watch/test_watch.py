@@ -165,7 +165,7 @@ def test_watch_ends_on_a_signal_and_removes_its_files(tmp_path: Path) -> None:
     log = open_log(tmp_path / "data")
     write(log, records)
     log.close()
-    argv: list[str | Path] = [COMMAND, "replay", "watch", tmp_path / "data", "--every", "0.1"]
+    argv: list[str | Path] = [COMMAND, "replay", "watch", tmp_path / "data"]
     with Process(argv, cwd=tmp_path) as watching:
         watching.wait_for_line(r"watching ", within_s=WITHIN_S)
         assert watching.stop() == 0
