@@ -39,18 +39,10 @@ class RiskyTopicView(msgspec.Struct, frozen=True):
     created_by: str
 
 
-class RiskView(msgspec.Struct, frozen=True):
-    """A risk, and the number of topics that have it."""
-
-    name: str
-    meaning: str
-    topics: int
-
-
 class RisksView(msgspec.Struct, frozen=True):
-    """The risks, and the topics with the most of them; `more` topics with risks are not listed."""
+    """The number of topics with each risk, and the topics with the most of them; `more` are not listed."""
 
-    risks: tuple[RiskView, ...]
+    counts: dict[str, int]
     topics: tuple[RiskyTopicView, ...]
     more: int
     as_of: AsOfView
@@ -60,16 +52,13 @@ class Risks:
     """Collects the risks of topics, of which it lists at most `limit`."""
 
     def __init__(self, cluster: Cluster, now_ms: int, limit: int) -> None:
-        self._settings, self._limit = cluster.settings, limit
-        self._excepted = _exceptions(cluster, now_ms)
-        self._counts = Counter[str]()
-        self._risky = 0
+        self._settings, self._limit, self._risky = cluster.settings, limit, 0
+        self._excepted, self._counts = _exceptions(cluster, now_ms), Counter[str]()
         self._found: list[RiskyTopicView] = []
 
     def add(self, topics: Sequence[Topic]) -> None:
         for topic in topics:
-            risks = self._of(topic)
-            if risks:
+            if risks := self._of(topic):
                 self._counts.update(risks)
                 self._risky += 1
                 owner = labels_of(topic.configs).get("owner", "")
@@ -77,7 +66,7 @@ class Risks:
         self._found = nsmallest(self._limit, self._found, key=lambda one: (-len(one.risks), one.name))
 
     def view(self, as_of: AsOfView) -> RisksView:
-        counts = tuple(RiskView(name, meaning, self._counts[name]) for name, meaning in RISKS.items())
+        counts = {name: self._counts[name] for name in RISKS}
         return RisksView(counts, tuple(self._found), self._risky - len(self._found), as_of)
 
     def _of(self, topic: Topic) -> tuple[str, ...]:
@@ -89,13 +78,12 @@ class Risks:
             "no-owner": "owner" not in labels_of(configs),
             "one-replica": factor == 1,
             "no-spare-replica": factor > 1 and min_insync_replicas(configs, self._settings) >= factor,
-            "unlimited-retention": deletes and limits == [-1, -1] and not self._is_excepted(topic.name),
+            "unlimited-retention": deletes
+            and limits == [-1, -1]
+            and not any(topic.name in one.topics for one in self._excepted),
             "no-preferred-leader": all(one.leader != one.replicas[0] for one in topic.partitions),
         }
         return tuple(name for name, is_true in found.items() if is_true)
-
-    def _is_excepted(self, topic: str) -> bool:
-        return any(topic in one.topics for one in self._excepted)
 
 
 def _exceptions(cluster: Cluster, now_ms: int) -> list[Exemption]:
