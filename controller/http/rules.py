@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 import structlog
@@ -30,7 +30,7 @@ from controller.http.errors import invalid, refusal_of, refused
 from controller.http.permissions import Reader
 from controller.http.query_threads import TooBusy
 from controller.http.requests import Caller, takes
-from controller.machine.commands.access import ApplyRules, DenyRequest
+from controller.machine.commands.access import ApplyRules, EndApprovals
 from controller.machine.commands.commands import Approval, CreateTopic
 from controller.machine.errors import ErrorCode
 from controller.machine.recorded_command import APPROVED_TIMEOUT_MS, approved_command
@@ -237,10 +237,8 @@ def _may_approve(caller: Caller, held: ApprovalRequested) -> bool:
 
 def is_approver(caller: Caller, held: ApprovalRequested) -> bool:
     """True if each rule that holds a request lists the caller, or a role of the caller."""
-    return all(
-        any(one in caller.roles or (":" in one and fnmatchcase(caller.principal, one)) for one in rule.approve_by)
-        for rule in held.rules
-    )
+    principal, roles = caller.principal, caller.roles
+    return all(any(one in roles or (":" in one and fnmatchcase(principal, one)) for one in by) for _, by in held.rules)
 
 
 def _visible(reader: Reader) -> list[ApprovalRequested]:
@@ -258,7 +256,7 @@ def _held(reader: Reader, request_id: str, verb: str) -> list[ApprovalRequested]
     for one in found:
         is_own, code = one.principal == caller.principal, ErrorCode.POLICY_VIOLATION
         if (is_own and verb == "approve") or not (is_own or is_approver(caller, one)):
-            message = f"{caller.principal} may not {verb} this request: that may {approvers(one.rules)}."
+            message = f"{caller.principal} may not {verb} this request: that may {approvers(one)}."
             reader.api.controller.refusals.record_denial(caller, "", f"Topic:{one.name}", int(code), "approval")
             raise refused(403, code, own(caller.principal) if is_own else message)
     return found
@@ -269,9 +267,12 @@ async def approve(reader: _Reader, changes: NamedDependency[Changes], request_id
     """Approve a request: its changes are decided now, by the rules of now except those that held it. A change that is
     refused waits on; the status is 200 if one of several is done."""
     caller, api, held = reader.caller, reader.api, _held(reader, request_id, "approve")
-    stamps = {"request_id": (new_id := api.controller.new_request_id()), "at_ms": api.controller.now_ms()}
+    new_id, at_ms = api.controller.new_request_id(), api.controller.now_ms()
     approval = Approval(RequestId(request_id), caller.principal, caller.client_id, caller.host)
-    commands = [approved_command(one, approval, stamps) for one in held]
+    commands = [
+        approved_command(one, approval, request_id=new_id, at_ms=at_ms, topic_id=topic_id)
+        for one, topic_id in zip(held, api.new_topic_ids(len(held)), strict=True)
+    ]
     is_create = isinstance(commands[0], CreateTopic)
     answering = api.submit(commands, APPROVED_TIMEOUT_MS) if is_create else api.submit_change(commands)
     answers = await changes.answers(new_id, answering)
@@ -283,11 +284,18 @@ async def approve(reader: _Reader, changes: NamedDependency[Changes], request_id
 @post("/requests/{request_id:str}/deny", status_code=200, **takes(DenyBody))
 async def deny(reader: _Reader, request_id: FromPath[str], content: NamedDependency[DenyBody]) -> ApprovalView:
     """Deny a request for all its topics. Its requester may do this too, to withdraw it."""
-    caller, controller, held = reader.caller, reader.api.controller, RequestId(request_id)
+    caller, controller = reader.caller, reader.api.controller
     _held(reader, request_id, "deny")
-    stamps: dict[str, Any] = {"request_id": controller.new_request_id(), "at_ms": controller.now_ms()}
-    who = {"principal": caller.principal, "client_id": caller.client_id, "host": caller.host}
-    (answer,) = await reader.api.submit([DenyRequest(held=held, reason=content.because, **stamps, **who)])
+    command = EndApprovals(
+        request_id=controller.new_request_id(),
+        at_ms=controller.now_ms(),
+        held=RequestId(request_id),
+        reason=content.because,
+        principal=caller.principal,
+        client_id=caller.client_id,
+        host=caller.host,
+    )
+    (answer,) = await reader.api.submit([command])
     if answer.code:
         raise refusal_of(answer)
-    return ApprovalView(stamps["request_id"], request_id)
+    return ApprovalView(command.request_id, request_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from heapq import nsmallest
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,7 +27,7 @@ RISKS: Final = {
     "no-preferred-leader": "no partition is led by its preferred leader",
 }
 """Each risk and its meaning."""
-_RETENTION: Final = ("retention.ms", "retention.bytes")
+_RETENTION: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
 
 
 class RiskyTopicView(msgspec.Struct, frozen=True):
@@ -72,15 +72,13 @@ class Risks:
     def _of(self, topic: Topic) -> tuple[str, ...]:
         configs, defaults = topic.configs, self._settings.effective_defaults
         factor = min(len(partition.replicas) for partition in topic.partitions)
-        policy, *limits = (topic_config(name, configs, defaults) for name in ("cleanup.policy", *_RETENTION))
-        deletes = isinstance(policy, tuple) and "delete" in policy
+        values: list[Any] = [topic_config(name, configs, defaults) for name in _RETENTION]
+        is_excepted = any(topic.name in one.topics for one in self._excepted)
         found = {
             "no-owner": "owner" not in labels_of(configs),
             "one-replica": factor == 1,
             "no-spare-replica": factor > 1 and min_insync_replicas(configs, self._settings) >= factor,
-            "unlimited-retention": deletes
-            and limits == [-1, -1]
-            and not any(topic.name in one.topics for one in self._excepted),
+            "unlimited-retention": values[:2] == [-1, -1] and "delete" in (values[2] or ()) and not is_excepted,
             "no-preferred-leader": all(one.leader != one.replicas[0] for one in topic.partitions),
         }
         return tuple(name for name, is_true in found.items() if is_true)

@@ -162,12 +162,7 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
     return f"partition {e.partition}: {', '.join(parts)}" + (f" ({e.reason})" if e.reason else "")
 
 
-RequestedChange = (
-    catalog.RequestedPartitions | catalog.RequestedDeletion | catalog.RequestedConfigs | catalog.RequestedCreation
-)
-
-
-def change_text(change: RequestedChange) -> str:
+def change_text(change: catalog.Requested) -> str:
     """A requested change of a topic as text."""
     match change:
         case catalog.RequestedCreation():
@@ -343,7 +338,7 @@ _SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
     catalog.RulesApplied: "{who} applies version {e.number} of the rules, sha256 {e.sha256:.12}",
     catalog.ApprovalRequested: lambda e: (
         f"the change of {e.name} ({change_text(e.request.change)}) by {e.principal} waits for approval, because of "
-        f"{many(len(e.rules), 'rule')}: {', '.join(rule.name for rule in e.rules)}"
+        f"{', '.join(dict(e.rules))}"
     ),
     catalog.ApprovalDecided: _approval_decided,
     catalog.HeadSigned: "the tree head over the first {e.size} events is signed",

@@ -157,7 +157,7 @@ def answering(answer: bytes, pause_s: float = 0.0) -> Iterator[str]:
 
 def sent(url: str, *, allow_private: bool = True) -> str:
     try:
-        Webhook(url, allow_private=allow_private).send("id", b"{}", None)
+        Webhook(url, allow_private=allow_private).send("id", b"{}")
     except Undelivered as error:
         return str(error)
     return ""
@@ -215,7 +215,7 @@ def test_errors_of_notify(run: Run, server: Topicwright, tmp_path: Path) -> None
     (tmp_path / "far").write_text("")
     for flags, expected in (
         (("--key", "short"), "--key short: 5 bytes; allowed: at least 16"),
-        (("--key", "none"), "--key none: No such file"),
+        (("--key", "none"), "No such file"),
         (("--state", "other"), "--state other: is not a file of `topicwright notify`; give another file"),
         (("--state", "foreign"), "--state foreign: is of the log x, not"),
         (("--state", "far", "--from", "99999"), "offset 99999 to begin with is after the end of the log"),

@@ -18,7 +18,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.machine.commands import commands
-from controller.machine.commands.access import ApplyRules, DenyRequest, ExpireApprovals
+from controller.machine.commands.access import ApplyRules, EndApprovals
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, Endpoint, HeadSigned, Partition, Verdict
 from events.codec import encode_event
@@ -343,10 +343,10 @@ VERBS: dict[str, tuple[type[commands.AnyCommand], Fields]] = {
     "sign": (commands.RecordHead, _sign),
     "rules": (ApplyRules, _rules),
     "deny": (
-        DenyRequest,
+        EndApprovals,
         lambda rig, words, options: {"held": RequestId(words[0]), "reason": "no", "principal": "User:bob"},
     ),
-    "expire-approvals": (ExpireApprovals, lambda rig, words, options: {}),
+    "expire-approvals": (EndApprovals, lambda rig, words, options: {"principal": ""}),
     **ACCESS_VERBS,
     **REAL_VERBS,
 }

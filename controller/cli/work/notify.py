@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import hashlib
 import hmac
 import http.client
 import os
@@ -51,9 +50,13 @@ RETRY_S, RETRY_MAX_S = 0.1, 60.0
 """The back-off doubles from the first to the second."""
 
 
+class Undelivered(UserError):
+    """The consumer did not take an event."""
+
+
 def notify(options: argparse.Namespace, backend: Backend) -> int:
     """Send events until the process is ended. Raises UserError, also if the service does not answer at first."""
-    webhook, key = Webhook(options.to, allow_private=options.allow_private), _key(options.key)
+    webhook = Webhook(options.to, options.key, allow_private=options.allow_private)
     log, page = backend.get(Consistency, "/log/head").head.log, backend.get(EventsView, "/events", limit=1)
     place = _Place(options.state, log, page.end if options.start is None else options.start)
     if place.offset > page.end:
@@ -66,12 +69,10 @@ def notify(options: argparse.Namespace, backend: Backend) -> int:
             for event in page.events:
                 if (kind := kind_of(event)) in options.events:
                     place.store(event.offset, page.end)
-                    webhook.send(f"{log}-{event.offset}", _cloud_event(event, kind, log), key)
+                    webhook.send(f"{log}-{event.offset}", _cloud_event(event, kind, log))
                     failures = 0
                 place.offset = event.offset + 1
-        except StateError:
-            raise
-        except (UserError, Undelivered) as error:
+        except UserError as error:
             delay_s = min(RETRY_MAX_S, RETRY_S * 2**failures)
             failures = min(failures + 1, 10)
             print(harmless(f"offset {place.offset}: {error}; again in {delay_s:g} s"), file=sys.stderr, flush=True)
@@ -90,48 +91,25 @@ def kind_of(event: EventView) -> str:
 
 
 def _cloud_event(event: EventView, kind: str, log: str) -> bytes:
-    subject = event.fields.get("topic") or event.fields.get("name")
-    return msgspec.json.encode(
-        {
-            "specversion": "1.0",
-            "id": f"{log}-{event.offset}",
-            "source": f"/topicwright/{log}",
-            "type": f"topicwright.{kind}",
-            **({"subject": subject} if subject else {}),
-            "time": event.at,
-            "datacontenttype": "application/json",
-            "data": event,
-        }
-    )
-
-
-def _key(path: Path | None) -> bytes | None:
-    try:
-        key = None if path is None else path.read_bytes().strip()
-    except OSError as error:
-        raise UserError(f"--key {path}: {error.strerror}") from None
-    if key is not None and len(key) < KEY_BYTES_MIN:
-        raise UserError(f"--key {path}: {len(key)} bytes; allowed: at least {KEY_BYTES_MIN}")
-    return key
-
-
-class StateError(UserError):
-    """The state file cannot be used."""
+    names = {"id": f"{log}-{event.offset}", "source": f"/topicwright/{log}", "type": f"topicwright.{kind}"}
+    subject = event.fields.get("topic") or event.fields.get("name") or "cluster"
+    content = {"time": event.at, "subject": subject, "datacontenttype": "application/json", "data": event}
+    return msgspec.json.encode({"specversion": "1.0", **names, **content})
 
 
 class _Place:
-    """The offset of the next event, and the file that has it. Raises StateError."""
+    """The offset of the next event, and the file that has it. Raises UserError."""
 
     def __init__(self, path: Path, log: str, start: int) -> None:
         self._path, self._log = path, log
         try:
             text = path.read_text() if path.exists() else ""
         except (OSError, ValueError) as error:
-            raise StateError(f"--state {path}: {error}") from None
+            raise UserError(f"--state {path}: {error}") from None
         found = re.search(r'^topicwright_notify_offset\{log="([^"]*)"\} ([0-9]{1,18})$', text, re.MULTILINE)
         if text and (found is None or found[1] != log):
             why = "is not a file of `topicwright notify`" if found is None else f"is of the log {found[1]}, not {log}"
-            raise StateError(f"--state {path}: {why}; give another file")
+            raise UserError(f"--state {path}: {why}; give another file")
         self.offset = start if found is None else int(found[2])
 
     def store(self, offset: int, end: int) -> None:
@@ -145,37 +123,36 @@ class _Place:
                 os.fsync(file.fileno())
             fresh.replace(self._path)
         except OSError as error:
-            raise StateError(f"--state {self._path}: {error}") from None
+            raise UserError(f"--state {self._path}: {error}") from None
         self.offset = offset
 
 
-class Undelivered(Exception):
-    """The consumer did not take an event."""
-
-
 class Webhook:
-    """The address of a consumer. Raises UserError."""
+    """The address of a consumer, and the file with the key that signs. Raises UserError."""
 
-    def __init__(self, url: str, *, allow_private: bool) -> None:
+    def __init__(self, url: str, key: Path | None = None, *, allow_private: bool) -> None:
         try:
             parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:
-            raise UserError(f"--to: {error}") from None
+            port, self._key = parts.port, b"" if key is None else key.read_bytes().strip()
+        except (OSError, ValueError) as error:
+            raise UserError(f"--to, --key: {error}") from None
         ports = {"https": 443, **({"http": 80} if allow_private else {})}
         if parts.scheme not in ports or not parts.hostname or "@" in parts.netloc or not url.isascii():
             raise UserError("--to: allowed is https://HOST[:PORT]/PATH, and http://… with --allow-private")
+        if key is not None and len(self._key) < KEY_BYTES_MIN:
+            raise UserError(f"--key {key}: {len(self._key)} bytes; allowed: at least {KEY_BYTES_MIN}")
         self._host, self._port, self._allow_private = parts.hostname, port or ports[parts.scheme], allow_private
         self._netloc, self._target = parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
 
-    def send(self, event_id: str, body: bytes, key: bytes | None) -> None:
+    def send(self, event_id: str, body: bytes) -> None:
         """Send an event, signed as https://www.standardwebhooks.com describes. Raises Undelivered."""
+        stamp = str(int(time.time()))
         headers = {"host": self._netloc, "content-type": "application/cloudevents+json", "webhook-id": event_id}
-        if key is not None:
-            headers["webhook-timestamp"] = stamp = str(int(time.time()))
-            digest = hmac.new(key, f"{event_id}.{stamp}.".encode() + body, hashlib.sha256).digest()
-            headers["webhook-signature"] = f"v1,{base64.b64encode(digest).decode()}"
+        if self._key:
+            digest = hmac.digest(self._key, f"{event_id}.{stamp}.".encode() + body, "sha256")
+            signature = f"v1,{base64.b64encode(digest).decode()}"
+            headers |= {"webhook-timestamp": stamp, "webhook-signature": signature}
         try:
             with closing(self._connected()) as sock:
                 connection = http.client.HTTPConnection(self._host, self._port)
