@@ -227,12 +227,9 @@ async def approvals(reader: _Reader) -> Response[HeldRequestsView]:
     """The requests that wait for approval: those that the caller made or may approve, and those for topics that the
     caller may describe."""
     held = sorted(_visible(reader), key=lambda one: (one.expires_at_ms, one.request_id, one.name))
-    found = HeldRequestsView(tuple(held_view(one, _may_approve(reader.caller, one)) for one in held))
+    own, caller = reader.caller.principal, reader.caller
+    found = HeldRequestsView(tuple(held_view(one, one.principal != own and is_approver(caller, one)) for one in held))
     return await reader.answer(lambda _: found)
-
-
-def _may_approve(caller: Caller, held: ApprovalRequested) -> bool:
-    return held.principal != caller.principal and is_approver(caller, held)
 
 
 def is_approver(caller: Caller, held: ApprovalRequested) -> bool:

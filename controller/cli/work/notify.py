@@ -30,19 +30,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from controller.cli.backend import Backend
+from controller.cli.governance import NOTIFICATIONS
 from controller.cli.output import harmless
 from events.errors import UserError
 from projections.queries.proving import Consistency
 from projections.views.events import EventsView, EventView
 
-KINDS: Final = {
-    "refused": ("CreateRejected", "ChangeRejected", "RequestsRefused", "CreationRefused"),
-    "approval": ("ApprovalRequested", "ApprovalDecided"),
-    "offline": ("PartitionChanged",),
-    "discovered": ("TopicDiscovered", "TopicVanished"),
-    "rules": ("RulesApplied",),
-}
-"""The kinds of notifications with the types of their events; a partition is offline when it loses its leader."""
 KEY_BYTES_MIN: Final = 16
 POLL_S, TIMEOUT_S, ANSWER_S = 1.0, 10.0, 30.0
 """Seconds between two polls, for each step of a delivery, and for a whole delivery."""
@@ -87,7 +80,7 @@ def kind_of(event: EventView) -> str:
     """The kind of an event; empty if it has none."""
     if event.type == "PartitionChanged" and not event.fields["before"]["leader"] >= 0 > event.fields["after"]["leader"]:
         return ""
-    return next((kind for kind, types in KINDS.items() if event.type in types), "")
+    return next((kind for kind, types in NOTIFICATIONS.items() if event.type in types), "")
 
 
 def _cloud_event(event: EventView, kind: str, log: str) -> bytes:
