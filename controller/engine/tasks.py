@@ -97,9 +97,8 @@ class ApprovalExpiry:
         held = self._sink.store.durable_cluster.held.values()
         if held:
             due_ms = min(one.expires_at_ms for one in held)
-            self._timer = asyncio.get_running_loop().call_later(
-                (due_ms - self._sink.now_ms()) / 1000, self._end, due_ms
-            )
+            after_s = (due_ms - self._sink.now_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(after_s, self._end, due_ms)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -246,23 +246,24 @@ def _visible(reader: Reader) -> list[ApprovalRequested]:
 
 
 def _held(reader: Reader, request_id: str, verb: str) -> list[ApprovalRequested]:
-    """The topics of a held request. Raises Refused if the caller sees none; or may not decide, which is recorded."""
+    """The topics of a held request that the caller may decide. Raises Refused without any, which the log records if the
+    caller sees the request."""
     caller, found = reader.caller, [one for one in _visible(reader) if one.request_id == request_id]
     if not found:
         raise refused(404, ErrorCode.RESOURCE_NOT_FOUND, gone(request_id))
-    for one in found:
-        is_own, code = one.principal == caller.principal, ErrorCode.POLICY_VIOLATION
-        if (is_own and verb == "approve") or not (is_own or is_approver(caller, one)):
-            message = f"{caller.principal} may not {verb} this request: that may {approvers(one)}."
-            reader.api.controller.refusals.record_denial(caller, "", f"Topic:{one.name}", int(code), "approval")
-            raise refused(403, code, own(caller.principal) if is_own else message)
-    return found
+    is_own, code = found[0].principal == caller.principal, ErrorCode.POLICY_VIOLATION
+    decidable = [one for one in found if (verb == "deny" if is_own else is_approver(caller, one))]
+    if not decidable:
+        message = f"{caller.principal} may not {verb} this request: that may {approvers(found[0])}."
+        reader.api.controller.refusals.record_denial(caller, "", f"Topic:{found[0].name}", int(code), "approval")
+        raise refused(403, code, own(caller.principal) if is_own else message)
+    return decidable
 
 
 @post("/requests/{request_id:str}/approve", status_code=200)
 async def approve(reader: _Reader, changes: NamedDependency[Changes], request_id: FromPath[str]) -> ApprovalView:
-    """Approve a request: its changes are decided now, by the rules of now except those that held it. A change that is
-    refused waits on; the status is 200 if one of several is done."""
+    """Approve a request, for the topics that the caller may approve: its changes are decided now, by the rules of now
+    except those that held it. A change that is refused waits on; the status is 200 if one of several is done."""
     caller, api, held = reader.caller, reader.api, _held(reader, request_id, "approve")
     new_id, at_ms = api.controller.new_request_id(), api.controller.now_ms()
     approval = Approval(RequestId(request_id), caller.principal, caller.client_id, caller.host)
@@ -280,13 +281,12 @@ async def approve(reader: _Reader, changes: NamedDependency[Changes], request_id
 
 @post("/requests/{request_id:str}/deny", status_code=200, **takes(DenyBody))
 async def deny(reader: _Reader, request_id: FromPath[str], content: NamedDependency[DenyBody]) -> ApprovalView:
-    """Deny a request for all its topics. Its requester may do this too, to withdraw it."""
+    """Deny a request. Its requester may do this too, to withdraw it."""
     caller, controller = reader.caller, reader.api.controller
-    _held(reader, request_id, "deny")
     command = EndApprovals(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
-        held=RequestId(request_id),
+        held=tuple((one.request_id, one.name) for one in _held(reader, request_id, "deny")),
         reason=content.because,
         principal=caller.principal,
         client_id=caller.client_id,

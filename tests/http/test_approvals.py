@@ -12,7 +12,9 @@ from controller.access.users import Users
 from controller.http.requests import Caller
 from controller.http.rules import is_approver
 from controller.machine.commands.access import EndApprovals
+from controller.machine.commands.commands import CreateTopic
 from events.catalog import ApprovalRequested
+from events.names import RequestId, TopicName
 from tests.http.pages.story import HTML
 from tests.http.service import Half, Judge, Service, owned, service
 from tests.http.test_gate import basic, logins
@@ -185,3 +187,23 @@ async def test_the_page_lists_approves_and_denies(users: Users) -> None:
         answer = await one.client.post(f"/approvals/{denied}", data=form, headers={**CAROL, **HTML})
         assert answer.status_code == 303
         assert "denies request" in (await one.client.get(answer.headers["location"], headers={**CAROL, **HTML})).text
+
+
+async def test_approvers_decide_only_topics_of_a_request_that_list_them(users: Users) -> None:
+    rules = RULES.replace("partitions = { max = 2 }", 'topics = "b*"\npartitions = { max = 2 }')
+    rules += '[[rule]]\nname = "dora"\non = "create"\ntopics = "d*"\nrefuse = "no"\napprove_by = ["User:dora"]\n'
+    async with service(logins=logins(users, True, [])) as one:
+        await apply(one, rules)
+        stamps: dict[str, Any] = {"request_id": RequestId("both"), "at_ms": one.controller.now_ms()}
+        names = [TopicName("b"), TopicName("d")]
+        ids = one.api.new_topic_ids(2)
+        creates = [
+            CreateTopic(topic=name, topic_id=each, num_partitions=5, principal="User:alice", **stamps)
+            for name, each in zip(names, ids, strict=True)
+        ]
+        await one.api.submit(creates)
+        assert len(await pending(one, ALICE)) == 2
+        await decide(one, "both", "deny", CAROL, because="no")
+        assert [each["topic"] for each in await pending(one, ALICE)] == ["d"]
+        await decide(one, "both", "deny", ALICE, because="withdrawn")
+        assert await pending(one, ALICE) == []

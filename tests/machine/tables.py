@@ -24,7 +24,7 @@ from events.catalog import Assignment, Endpoint, HeadSigned, Partition, Verdict
 from events.codec import encode_event
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.tree_heads import Head, HeadSigner
-from events.names import NO_LEADER, BrokerId, RequestId
+from events.names import NO_LEADER, BrokerId, RequestId, TopicName
 from tests.machine.access.tables import ACCESS_VERBS
 from tests.machine.in_short import in_short
 from tests.machine.partitions.real_tables import REAL_VERBS, Fields, brokers, config_ops, request_fields
@@ -344,7 +344,11 @@ VERBS: dict[str, tuple[type[commands.AnyCommand], Fields]] = {
     "rules": (ApplyRules, _rules),
     "deny": (
         EndApprovals,
-        lambda rig, words, options: {"held": RequestId(words[0]), "reason": "no", "principal": "User:bob"},
+        lambda rig, words, options: {
+            "held": ((RequestId(words[0]), TopicName("a")),),
+            "reason": "no",
+            "principal": "User:bob",
+        },
     ),
     "expire-approvals": (EndApprovals, lambda rig, words, options: {"principal": ""}),
     **ACCESS_VERBS,

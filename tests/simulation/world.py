@@ -114,7 +114,9 @@ class Serving:
                 held, Approval(held.request_id, "User:approver"), **stamps, topic_id=self.api.new_topic_ids(1)[0]
             )
             return (await self.api.submit_change([command])).answers[0]
-        return (await self.api.submit([EndApprovals(held=held.request_id, reason="no", **stamps)])).answers[0]
+        return (
+            await self.api.submit([EndApprovals(held=((held.request_id, held.name),), reason="no", **stamps)])
+        ).answers[0]
 
     async def _answer(self, begin: Callable[..., Any], *args: Any) -> Any:
         if not self.alive:

@@ -40,8 +40,8 @@ def approve(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def deny(options: argparse.Namespace, backend: Backend) -> int:
-    body = {"because": options.because}
-    done = backend.send("POST", f"/requests/{quote(options.id, safe='')}/deny", ApprovalView, body=body)
+    path, body = f"/requests/{quote(options.id, safe='')}/deny", {"because": options.because}
+    done = backend.send("POST", path, ApprovalView, body=body)
     return show(options, done, lambda _: [f"request {done.held} is denied"], lambda: [done.held])
 
 

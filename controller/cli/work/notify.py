@@ -1,11 +1,8 @@
 """`topicwright notify`: sends chosen events of a service to a webhook, as CloudEvents, in order and at least once.
 
 It reads the log by offset over HTTP, so a consumer that is down delays no decision. A file has the offset of the next
-event; after a crash the last event is sent again, with the same id. The file is in Prometheus' text format, so that
-node_exporter's textfile collector can export the lag.
-
-An event is sent until the consumer answers with 2xx. No redirect is followed. Each connection is to an address that was
-checked before.
+event, in Prometheus' text format; after a crash the last event is sent again, with the same id. An event is sent until
+the consumer answers with 2xx. No redirect is followed. Each connection is to an address that was checked.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ class ApplyRules(ClusterCommand, frozen=True, kw_only=True, gc=False):
 
 
 class EndApprovals(ClusterCommand, frozen=True, kw_only=True, gc=False):
-    """Deny the request with the id `held`, for all its topics. Without it, end the requests that have expired."""
+    """Deny held requests, each given by its request id and topic. Without any, end those that have expired."""
 
-    held: RequestId | None = None
+    held: tuple[tuple[RequestId, TopicName], ...] = ()
     reason: str = ""
 
 

@@ -101,13 +101,14 @@ def own(principal: str) -> str:
 
 
 def end(state: State, command: EndApprovals) -> Decision:
-    """Denies a request for all its topics, or ends those that have expired."""
-    id_, at_ms, held = command.held, command.at_ms, state.cluster.held.values()
-    ended = [one for one in held if (one.expires_at_ms <= at_ms if id_ is None else one.request_id == id_)]
-    code, message = (int(ErrorCode.RESOURCE_NOT_FOUND), gone(id_)) if id_ and not ended else (0, "")
-    who, outcome = (command.principal, command.client_id), "expired" if id_ is None else "denied"
+    """Denies held requests, or ends those that have expired."""
+    held, outcome = state.cluster.held, "denied" if command.held else "expired"
+    expired = (key for key, one in held.items() if one.expires_at_ms <= command.at_ms)
+    ended = [key for key in command.held if key in held] if command.held else sorted(expired)
+    who = (command.principal, command.client_id)
     events = tuple(
         catalog.ApprovalDecided(*key, outcome, command.reason, *who, command.host)  # type: ignore[arg-type]
-        for key in sorted((one.request_id, one.name) for one in ended)
+        for key in ended
     )
-    return Decision(events, (Answer(command.request_id, command.topic, code, message),))
+    code, message = (ErrorCode.RESOURCE_NOT_FOUND, gone(command.held[0][0])) if command.held and not ended else (0, "")
+    return Decision(events, (Answer(command.request_id, command.topic, int(code), message),))
