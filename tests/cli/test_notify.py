@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.work import notify as module
-from controller.cli.work.notify import Undelivered, Webhook
+from controller.cli.work.notify import Webhook
 from events.errors import UserError
 from tests.cli.commands import Run
 from tests.support.processes import Process
@@ -157,7 +157,7 @@ def answering(answer: bytes, pause_s: float = 0.0) -> Iterator[str]:
 def sent(url: str, *, allow_private: bool = True) -> str:
     try:
         Webhook(url, allow_private=allow_private).send("id", b"{}")
-    except Undelivered as error:
+    except UserError as error:
         return str(error)
     return ""
 

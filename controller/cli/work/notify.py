@@ -40,10 +40,6 @@ RETRY_S, RETRY_MAX_S = 0.1, 60.0
 """The back-off doubles from the first to the second."""
 
 
-class Undelivered(UserError):
-    """The consumer did not take an event."""
-
-
 def notify(options: argparse.Namespace, backend: Backend) -> int:
     """Send events until the process is ended. Raises UserError, also if the service does not answer at first."""
     webhook = Webhook(options.to, options.key, allow_private=options.allow_private)
@@ -62,7 +58,7 @@ def notify(options: argparse.Namespace, backend: Backend) -> int:
                     webhook.send(f"{log}-{event.offset}", _cloud_event(event, kind, log))
                     failures = 0
                 place.offset = event.offset + 1
-        except UserError as error:
+        except (UserError, OSError) as error:
             delay_s = min(RETRY_MAX_S, RETRY_S * 2**failures)
             failures = min(failures + 1, 10)
             print(harmless(f"offset {place.offset}: {error}; again in {delay_s:g} s"), file=sys.stderr, flush=True)
@@ -88,7 +84,7 @@ def _cloud_event(event: EventView, kind: str, log: str) -> bytes:
 
 
 class _Place:
-    """The offset of the next event, and the file that has it. Raises UserError."""
+    """The offset of the next event, and the file that has it. Raises UserError and OSError."""
 
     def __init__(self, path: Path, log: str, start: int) -> None:
         self._path, self._log = path, log
@@ -106,14 +102,11 @@ class _Place:
         values = {"offset": offset, "lag": end - offset}
         text = "".join(f'topicwright_notify_{name}{{log="{self._log}"}} {each}\n' for name, each in values.items())
         fresh = self._path.with_name(f"{self._path.name}.new")
-        try:
-            with fresh.open("w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._path)
-        except OSError as error:
-            raise UserError(f"--state {self._path}: {error}") from None
+        with fresh.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)
         self.offset = offset
 
 
@@ -136,13 +129,12 @@ class Webhook:
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
 
     def send(self, event_id: str, body: bytes) -> None:
-        """Send an event, signed as https://www.standardwebhooks.com describes. Raises Undelivered."""
+        """Send an event, signed as https://www.standardwebhooks.com describes. Raises UserError if it is not taken."""
         stamp = str(int(time.time()))
         headers = {"host": self._netloc, "content-type": "application/cloudevents+json", "webhook-id": event_id}
         if self._key:
             digest = hmac.digest(self._key, f"{event_id}.{stamp}.".encode() + body, "sha256")
-            signature = f"v1,{base64.b64encode(digest).decode()}"
-            headers |= {"webhook-timestamp": stamp, "webhook-signature": signature}
+            headers |= {"webhook-timestamp": stamp, "webhook-signature": f"v1,{base64.b64encode(digest).decode()}"}
         try:
             with closing(self._connected()) as sock:
                 connection = http.client.HTTPConnection(self._host, self._port)
@@ -155,16 +147,16 @@ class Webhook:
                 finally:
                     timer.cancel()
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise Undelivered(f"{self._host}: {error or type(error).__name__}") from None
+            raise UserError(f"{self._host}: {error or type(error).__name__}") from None
         if status // 100 != 2:
             redirect = " and redirects, which is not followed" if status // 100 == 3 else ""
-            raise Undelivered(f"{self._host} answers {status}{redirect}")
+            raise UserError(f"{self._host} answers {status}{redirect}")
 
     def _connected(self) -> socket.socket:
         found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         addresses = [str(each[4][0]) for each in found]
         private = next((each for each in addresses if not ip_address(each.partition("%")[0]).is_global), None)
         if private is not None and not self._allow_private:
-            raise Undelivered(f"{self._host} has the private address {private}; --allow-private allows it")
+            raise UserError(f"{self._host} has the private address {private}; --allow-private allows it")
         plain = socket.create_connection((addresses[0], self._port), TIMEOUT_S)
         return plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=self._host)
