@@ -270,8 +270,8 @@ def page() -> str:
 def section(lifecycle: Lifecycle) -> str:
     """Returns the section of a life cycle: description, diagram, states."""
     lines = [f"## A {lifecycle.name}", "", lifecycle.about, "", "```mermaid", *_diagram(lifecycle), "```", ""]
-    lines += ["| state | means |", "|---|---|"]
-    lines += [f"| {name} | {state.meaning} |" for name, state in lifecycle.states.items()]
+    lines += ["|state|means|", "|---|---|"]
+    lines += [f"|{name}|{state.meaning}|" for name, state in lifecycle.states.items()]
     return "\n".join([*lines, ""])
 
 
