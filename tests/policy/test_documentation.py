@@ -63,7 +63,7 @@ def test_the_documented_policy_is_short() -> None:
 
 @pytest.mark.parametrize(("requested", "result"), rows(EXAMPLE))
 def test_the_documented_rules_judge_as_described(requested: str, result: str) -> None:
-    judgement = judge(read_rules(_block("toml")).rules, created(requested))
+    judgement = judge(read_rules(_block("toml")), created(requested))
     names = [
         [one.rule.removeprefix("policy:rules/") for one in some] for some in (judgement.refused, judgement.observed)
     ]
