@@ -9,7 +9,7 @@ log.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
@@ -64,10 +64,12 @@ class Judgement(msgspec.Struct, frozen=True):
     refused: tuple[catalog.Observation, ...] = ()
     warned: tuple[catalog.Observation, ...] = ()
     observed: tuple[catalog.Observation, ...] = ()
+    held: tuple[tuple[Rule, catalog.Observation], ...] = ()
+    """Violations of enforced rules that somebody may approve."""
 
     @property
     def all(self) -> tuple[catalog.Observation, ...]:
-        return (*self.refused, *self.warned, *self.observed)
+        return (*self.refused, *(one for _, one in self.held), *self.warned, *self.observed)
 
     def rejection(self, defaults: Sequence[catalog.FilledDefault] = ()) -> Rejection | None:
         """The rejection if enforced rules are violated, which names each of those rules, and the defaults whose values
@@ -84,8 +86,8 @@ class Judgement(msgspec.Struct, frozen=True):
 ALLOWED = Judgement()
 
 
-def judge(rules: Rules, change: Change) -> Judgement:
-    """Applies all rules to a change."""
+def judge(rules: Rules, change: Change, approved: Collection[str] = ()) -> Judgement:
+    """Applies all rules to a change, except those with these names, whose violation was approved."""
     variables, before = Variables(_MAKERS, change), change.before
     suspects = rules.of(change.kind).suspects(change, variables)
     if not suspects:
@@ -93,7 +95,7 @@ def judge(rules: Rules, change: Change) -> Judgement:
     unchanged = None if before is None else Variables(_MAKERS, replace(change, after=before))
     violations: list[tuple[Rule, Violation]] = []
     for rule in suspects:
-        found = rule.violation(change, variables, unchanged)
+        found = None if rule.name in approved else rule.violation(change, variables, unchanged)
         if found is not None:
             violations.append((rule, found))
     if not violations:
@@ -101,19 +103,28 @@ def judge(rules: Rules, change: Change) -> Judgement:
     violations.sort(key=lambda one: not one[1].failed)  # the first one names the refusal in the log
     chars_max = min(catalog.MESSAGE_CHARS_MAX, RECORDED_CHARS_MAX // len(violations))
     broken: dict[str, list[catalog.Observation]] = {mode: [] for mode in MODES}
+    held = []
     for rule, found in violations:
         mode = "observe" if change.kind == "discovered" or (found.failed and rule.is_open) else rule.mode
         name = f"policy:rules/{rule.name}{FAILED if found.failed else ''}"
-        broken[mode].append(catalog.Observation(name, shortened(found.message, chars_max)))
-    return Judgement(*map(tuple, broken.values()))
+        observation = catalog.Observation(name, shortened(found.message, chars_max))
+        if rule.approve_by and mode == "enforce" and not found.failed:
+            held.append((rule, observation))
+        else:
+            broken[mode].append(observation)
+    refused, warned, observed = (tuple(broken[mode]) for mode in MODES)
+    return Judgement(refused, warned, observed, tuple(held))
 
 
-def judge_decision(state: State, command: commands.AnyCommand, decision: Decision) -> Judgement:
-    """Applies the rules of the state to a decided command. Raises RulesError for rules of a newer release."""
+def judge_decision(
+    state: State, command: commands.AnyCommand, decision: Decision, approved: Collection[str] = ()
+) -> Judgement:
+    """Applies the rules of the state to a decided command, except the approved ones. Raises RulesError for rules of a
+    newer release."""
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED
     change = _change(state, KIND_OF[type(command)], command, decision)
-    return ALLOWED if change is None else judge(_rules_of(state.cluster), change)
+    return ALLOWED if change is None else judge(_rules_of(state.cluster), change, approved)
 
 
 def filled(

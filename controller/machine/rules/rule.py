@@ -28,6 +28,8 @@ Kind = Literal["create", "grow", "alter", "delete", "reassign", "elect", "defaul
 in the target cluster, which rules only observe."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ON_BY_DEFAULT: tuple[Kind, ...] = ("create", "grow", "alter", "reassign", "defaults", "discovered")
+APPROVABLE: tuple[Kind, ...] = ("create", "grow", "alter", "delete")
+"""The changes that can wait for approval. A rule with `approve_by` and without `on` concerns the first three."""
 Mode = Literal["enforce", "warn", "observe"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 ERROR_PART_CHARS_MAX = 2000
@@ -257,6 +259,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_configs: tuple[str, ...] = ()
     check: Expression | None = None
     limit: Limit | None = None
+    approve_by: tuple[str, ...] = ()
+    """The principals (as patterns) and roles that may approve a violation; empty if nobody may."""
+    approval_expires: int = 86_400_000
+    """How long a request waits for approval, in ms."""
     written: dict[str, str] = {}
     """The keys and values as written in the rules, without name and mode."""
 
