@@ -22,7 +22,7 @@ from controller.cli.arguments import (
     suggestion,
 )
 from controller.cli.commands import COMMANDS, Parsers, later
-from controller.cli.output import FORMATS, add_output
+from controller.cli.output import FORMATS
 from controller.cli.reads import common
 from controller.cli.reads.common import event_types, topic_names
 from projections.text.names import OUTCOMES, STATUSES
@@ -34,7 +34,6 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     _register_migration(commands)
     _register_copies(commands)
     _register_quorum(commands)
-    _register_users(commands)
     _register_proofs(commands)
     _register_topics(commands)
     _register_topic(commands)
@@ -122,52 +121,6 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
         flag, what = "--bootstrap-controller", "controllers of the cluster"
         parser.add_argument(flag, type=serve.bootstrap, required=True, metavar="HOST:PORT[,…]", help=what)
         parser.add_argument("--command-config", metavar="FILE", help="librdkafka properties for TLS and login")
-
-
-_USERS = """\
-Add, list and remove users.
-
-    --data DIR                 SCRAM users in the log of a stopped service: to create the first one
-    --bootstrap HOST:PORT      SCRAM users of a running service, or of any Kafka, through the admin API
-    --file FILE                passwords (for PLAIN and HTTP) and tokens (for HTTP) in the file of `users.file`
-
-The password is read from the terminal, or from the first line of standard input. It is never an argument, because
-other users of a machine can see arguments.
-
-Exit codes: 0 done, 1 refused or no such user, 2 wrong usage or no service reached.
-"""
-MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
-"""The limits on SCRAM iterations in `controller.machine.access.requests`, a module that `--help` does not load."""
-
-
-def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("users", description=_USERS)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add = add_action(actions, "add", "add a user, or set its password")
-    add.add_argument("name", metavar="NAME", help="the user")
-    add.add_argument("--token", action="store_true", help="create a token for HTTP instead of a password; needs --file")
-    what = f"SCRAM iterations, {ITERATIONS_MIN} to {ITERATIONS_MAX}; default %(default)s"
-    within = count_within(ITERATIONS_MIN, ITERATIONS_MAX)
-    add.add_argument("--iterations", type=within, default=ITERATIONS_MIN, help=what)
-    remove = add_action(actions, "remove", "remove a user")
-    remove.add_argument("name", metavar="NAME", help="the user")
-    listing = add_action(actions, "list", "list users with their login methods, without secrets")
-    add_output(listing)
-    for each, run in ((add, "add"), (remove, "remove"), (listing, "list_")):
-        where = each.add_mutually_exclusive_group(required=True)
-        where.add_argument("--data", type=Path, metavar="DIR", help="data folder of a stopped service")
-        where.add_argument("--bootstrap", metavar="HOST:PORT", help="a running service")
-        where.add_argument("--file", type=Path, metavar="FILE", help="users file")
-        each.add_argument("--config", type=Path, metavar="FILE", help="with --data: settings file of the service")
-        each.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="with --data: one setting")
-        properties = "with --bootstrap: librdkafka properties"
-        each.add_argument("--command-config", type=Path, metavar="FILE", help=properties)
-        each.set_defaults(func=later("work.users", run))
-    what = "SASL mechanism; default %(default)s"
-    for each in (add, remove):
-        each.add_argument("--mechanism", choices=MECHANISMS, default="SCRAM-SHA-512", help=what)
 
 
 def _register_proofs(commands: Parsers[argparse.ArgumentParser]) -> None:
