@@ -20,13 +20,8 @@ from events.catalog import (
     EVENT_TYPES,
     EVENT_VERSION,
     Cause,
-    ChangeCarriedOut,
-    ChangeRejected,
     Configs,
-    CreateRejected,
-    CreateRequested,
     Event,
-    PartitionChanged,
     Recorded,
     ResourceConfigsChanged,
 )
@@ -46,15 +41,8 @@ class EventDecodeError(UserError):
         super().__init__(f"event at offset {offset}: {why}")
 
 
-IDLE = frozenset({CreateRequested, CreateRejected, ChangeRejected, ChangeCarriedOut})
-"""Events that do not change their topic; they matter to request history only."""
-OF_NO_PARTITION, OF_IDLE = -1, -2
-"""Values that `place_of` returns instead of a partition."""
-
-
 def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
-    """A struct that decodes only the fields of an event up to its topic, if any; `place` is the second value of
-    `place_of`."""
+    """A struct that decodes only the fields of an event up to its topic, if any."""
     names = kind.__struct_fields__
     fields: list[str | tuple[str, Any]] = []
     constants: dict[str, Any] = {}
@@ -62,10 +50,6 @@ def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
         fields = [*names[: names.index("topic")], ("topic", str)]
     else:
         constants["topic"] = None
-    if kind is PartitionChanged:
-        fields.append(("place", int))
-    else:
-        constants["place"] = OF_IDLE if kind in IDLE else OF_NO_PARTITION
     return msgspec.defstruct(kind.__name__, fields, namespace=constants, array_like=True, tag=True, gc=False)
 
 
@@ -92,18 +76,17 @@ def decode_event(offset: int, value: bytes) -> Recorded:
     raise _undecodable(offset, value, "")
 
 
-def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
-    """The topic of an event, None for a cluster-wide one, and the partition of a PartitionChanged: only the last such
-    event of a partition determines its state. Instead of a partition, OF_IDLE for an IDLE event, OF_NO_PARTITION for
-    any other. Takes half the time of `decode_event`, because the fields after the topic are not checked. Raises
-    EventDecodeError."""
+def topic_of(offset: int, value: bytes) -> TopicName | None:
+    """The topic of an event; None for a cluster-wide one. Takes half the time of `decode_event`, because the fields
+    after the topic are not checked. Raises EventDecodeError."""
     try:
         version, _, _, event = _beginning_decoder.decode(value)
         if version == EVENT_VERSION and event.topic is not None:
-            return event.topic, event.place
+            name: TopicName = event.topic
+            return name
     except UNREADABLE:
         pass  # the decoder of whole events has the better message
-    return getattr(decode_event(offset, value).event, "topic", None), OF_NO_PARTITION
+    return getattr(decode_event(offset, value).event, "topic", None)
 
 
 def _undecodable(offset: int, value: bytes, why: str) -> EventDecodeError:

@@ -33,7 +33,6 @@ from controller.cli.arguments import (
     add_action,
     count,
     key_value,
-    non_empty,
     point_in_time,
     with_output,
 )
@@ -56,8 +55,7 @@ SMALL_EVENTS = 2_000_000
 """For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
-_DAY_S = 86_400
-_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks", "export", "recorded_policies")
+_OF_SOME_ALONE = ("data", "from_scratch", "checks", "export", "recorded_policies")
 """Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
@@ -133,16 +131,6 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
 # --- the sub-commands
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < _DAY_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, above 0 and below {_DAY_S}")
-    return seconds
-
-
 _CHECKS = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
 _FROM_SCRATCH = _argument(
     "--from-scratch", action="store_true", help="do not start from a snapshot of topics, but from the first event"
@@ -159,8 +147,7 @@ COMMANDS: dict[str, _Command] = {
         "rebuild topics, brokers or requests as of any offset or time from the events",
         (
             _argument("--view", choices=VIEWS, default="topics", help="what to rebuild; default %(default)s"),
-            _argument("--to", metavar="DIR", help="folder to write the rows to; default: print them"),
-            _argument("--format", choices=("parquet", "json"), default="parquet", help="of --to; default %(default)s"),
+            _argument("--to", metavar="DIR", help="folder to write the rows to, as Parquet; default: print them"),
             _FROM_SCRATCH,
         ),
     ),
@@ -169,7 +156,6 @@ COMMANDS: dict[str, _Command] = {
         "compare the live state with the state rebuilt from the events",
         (
             _argument("--data", metavar="DIR", help="for a log in Kafka: the data folder of a gateway or worker"),
-            _argument("--http", metavar="HOST:PORT", help="for a log in Kafka: a running gateway"),
             _FROM_SCRATCH,
         ),
         has_at=False,
@@ -182,10 +168,6 @@ COMMANDS: dict[str, _Command] = {
     "watch": _Command(
         "watch",
         "check the same rules while events are written, until interrupted",
-        (
-            _argument("--http", metavar="HOST:PORT", help="serve alerts and metrics; port 0 takes a free one"),
-            _argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1"),
-        ),
         spark=False,
         formats=("table", "json"),
         has_at=False,
@@ -213,12 +195,6 @@ COMMANDS: dict[str, _Command] = {
             ),
             _argument("--rules", metavar="FILE", help="file of rules to try instead of the recorded ones"),
         ),
-    ),
-    "explain": _Command(
-        "rebuild.explaining",
-        "show the chain of events behind a topic or a request",
-        (_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help="a topic, or the id of a request"),),
-        spark=False,
     ),
     "sql": _Command(
         "checks.sql",
@@ -270,7 +246,7 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
     """Run a sub-command. Raises UserError and OSError."""
-    from projections.replay.log.log_ref import ends_of, open_ref, read_through
+    from projections.replay.log.log_ref import archived, ends_of, open_ref
 
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
     ends_of(ref, options.at)  # before Spark starts, like `check` below: it raises for a point in time after the end
@@ -281,9 +257,9 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
     if check is not None:
         check(ref, options)
-    archived = read_through(ref)
-    if archived is not None:
-        print(archived, file=sys.stderr)
+    from_archive = archived(ref)
+    if from_archive is not None:
+        print(from_archive, file=sys.stderr)
     run: _Run = getattr(module, f"run_{name}")
     if not command.spark or arguments.local:
         from projections.replay.runner import InProcess
@@ -295,7 +271,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     events = sum(ends_of(ref, options.at).values())
     if events <= SMALL_EVENTS and sys.stderr.isatty():
         print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
-    with _spark(name, arguments) as runner:
+    with _spark(arguments) as runner:
         return run(runner, ref, options)
 
 
@@ -314,19 +290,18 @@ def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], .
 
 
 @contextmanager
-def _spark(name: str, arguments: argparse.Namespace) -> Iterator[Runner]:
-    """A Spark session that prints its progress and is stopped at the end. Raises ReplayError for Spark's errors."""
+def _spark(arguments: argparse.Namespace) -> Iterator[Runner]:
+    """A Spark session that is stopped at the end. Raises ReplayError for Spark's errors."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from projections.replay.spark.session import OnSpark, progress, spark_session
+        from projections.replay.spark.session import OnSpark, spark_session
     except ImportError as error:
         raise MissingExtra("replay without --local", "spark", error) from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))
     try:
-        with progress(session, name):
-            yield OnSpark(session)
+        yield OnSpark(session)
     except (PySparkException, Py4JError) as error:
         raise ReplayError(message_of(error)) from error
     finally:

@@ -14,7 +14,7 @@ from itertools import groupby, islice
 
 from events import access, catalog
 from events.catalog import Recorded
-from events.codec import place_of
+from events.codec import topic_of
 from events.logs.log import shard_runs
 from events.names import ShardKey, shard_key
 from projections.queries.changes import newest_changes
@@ -100,7 +100,7 @@ def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[Sh
     for offset, value in part.log.read(start, max(start, end)):
         if offset % EVENTS_PER_PAUSE == 0:
             part.pause()
-        name, _ = place_of(offset, value)
+        name = topic_of(offset, value)
         if name is not None and shard_key(name) > after:
             keys.add(shard_key(name))
     yield from ((key, True) for key in sorted(keys))

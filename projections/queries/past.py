@@ -29,7 +29,7 @@ import msgspec
 from controller.machine.state import Topic
 from controller.store.topic_indexes import created_keys
 from events.catalog import Recorded
-from events.codec import decode_event, place_of
+from events.codec import decode_event, topic_of
 from events.logs.log import EventLog, shard_offsets, shard_runs
 from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
@@ -294,7 +294,7 @@ class Tail:
         """Read the events. Raises LogError, EventDecodeError, and the errors of `pause`."""
         last, values = self._last, self._values
         for number, (offset, value) in enumerate(log.read(self.start, self.end)):
-            key = shard_key(place_of(offset, value)[0] or "")
+            key = shard_key(topic_of(offset, value) or "")
             self._before.append(last.get(key, -1))
             last[key] = number
             values += value

@@ -34,9 +34,8 @@ class Options(NamedTuple):
     """The options of all sub-commands; each sub-command reads those that apply to it.
 
     `at` is a point in time as `projections.text.points_in_time` parses it; None is the newest event. `policies` are
-    class names for `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, or a query;
-    `view` is what to rebuild (topics, brokers or requests). `to` is the file or folder to write to, `format` its
-    format. `limit` is the number of examples to show.
+    class names for `backtest`, `settings` its `--set` pairs. `subject` is a query; `view` is what to rebuild (topics,
+    brokers or requests). `to` is the file or folder to write to. `limit` is the number of examples to show.
     """
 
     at: str | None = None
@@ -45,10 +44,11 @@ class Options(NamedTuple):
     subject: str | None = None
     view: str = "topics"
     to: str | None = None
-    format: str = "parquet"
     limit: int = 20
     all_rows: bool = False
     """True for JSON: all rows, not only `limit`."""
+    local: bool = False
+    """True without Spark."""
     more: Mapping[str, Any] = {}
     """Options of one sub-command only, by their name on the command line."""
 

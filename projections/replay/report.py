@@ -18,6 +18,7 @@ from markupsafe import Markup
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
+from events.files import replacing
 from projections.replay import report_figures
 from projections.replay.checks.checking import check
 from projections.replay.checks.history import COLUMNS, history_of
@@ -253,7 +254,11 @@ def run_report(_: object, ref: Ref, options: Options) -> Outcome:
     if an invariant is violated. Raises ReplayError."""
     output = _place(options)
     report = gather(ref, options.at)
-    _write(output, page(report))
+    try:
+        with replacing(output) as file:
+            file.write(page(report).encode())
+    except OSError as error:
+        raise ReplayError(f"--to {output} cannot be written: {error.strerror or error}") from error
     broken = [check.name for check in report.checks if check.violations]
     row = {
         "output": str(output),
@@ -262,19 +267,6 @@ def run_report(_: object, ref: Ref, options: Options) -> Outcome:
         "violations": {check.name: check.violations for check in report.checks if check.violations},
     }
     return Outcome(rows=[row], found=bool(broken), lines=list(_lines(report, broken, output)))
-
-
-def _write(output: Path, text: str) -> None:
-    """Write the page to a new file and rename it, so that a full disk leaves no partial page. Raises ReplayError."""
-    new = output.with_name(f".{output.name}.new")
-    try:
-        try:
-            new.write_text(text, encoding="utf-8")
-            new.replace(output)
-        finally:
-            new.unlink(missing_ok=True)
-    except OSError as error:
-        raise ReplayError(f"--to {output} cannot be written: {error.strerror or error}") from error
 
 
 def _lines(report: Report, broken: list[str], output: Path) -> Iterator[str]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from controller.store.snapshotting import state_keys
 from controller.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
-from events.codec import decode_event, place_of
+from events.codec import decode_event, topic_of
 from events.logs.log import read_one, shard_offsets
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapshot
 from events.names import CLUSTER_SHARD, TopicName, shard_key
@@ -176,7 +176,7 @@ def _stored(log: LogRef | KafkaTopic, part: Range | _SnapshotPart) -> Iterator[t
         return
     keys = dict[TopicName, str]()
     for offset, value in stored_events(log, part):
-        topic, _ = place_of(offset, value)
+        topic = topic_of(offset, value)
         if topic is not None:
             key = keys.get(topic)
             if key is None:

@@ -18,19 +18,15 @@ from events.catalog import (
     EVENT_VERSION,
     Cause,
     Event,
-    PartitionChanged,
     Recorded,
     ResourceConfigsChanged,
     TopicReady,
 )
 from events.codec import (
-    IDLE,
-    OF_IDLE,
-    OF_NO_PARTITION,
     EventDecodeError,
     decode_event,
     encode_event,
-    place_of,
+    topic_of,
     value_without_secrets,
     without_secrets,
 )
@@ -87,11 +83,9 @@ def test_every_event_round_trips(event: Event, at_ms: int, cause: Cause, offset:
 
 
 @given(_events, _INT64, _causes)
-def test_topic_and_partition_are_read_without_decoding_the_event(event: Event, at_ms: int, cause: Cause) -> None:
+def test_the_topic_is_read_without_decoding_the_event(event: Event, at_ms: int, cause: Cause) -> None:
     value = encode_event(at_ms, cause, event)
-    otherwise = OF_IDLE if type(event) in IDLE else OF_NO_PARTITION
-    place = event.partition if isinstance(event, PartitionChanged) else otherwise
-    assert place_of(7, value) == (getattr(event, "topic", None), place), "the topic or partition differs"
+    assert topic_of(7, value) == getattr(event, "topic", None), "the topic differs"
 
 
 @given(_events, _causes)
@@ -166,7 +160,7 @@ def test_invalid_events_are_rejected(value: bytes, why: str) -> None:
 def test_invalid_events_have_no_topic(case: str) -> None:
     value, why = REFUSED[case]
     with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}"):
-        place_of(12, value)
+        topic_of(12, value)
 
 
 ID = RequestId("q")

@@ -19,15 +19,15 @@ from pathlib import Path
 from secrets import token_hex  # noqa: TID251 - for the name of a file
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec.structs import astuple
 
 from controller.machine.apply import apply_topic
 from controller.machine.state import Topic
 from controller.store.stored_topics import decode_topic, encode_topic
 from events import catalog
-from events.codec import OF_NO_PARTITION, decode_event, place_of
+from events.codec import decode_event
 from events.external_decision import FOLLOW
 from events.names import TopicName
 from projections.replay.log.columns import PARTITION, arrow_schema
@@ -134,40 +134,11 @@ def hash_rows(shards: Iterable[Shard]) -> Iterator[Row]:
 
 
 def folded(events: Iterable[Stored]) -> Topic | None:
-    """The topic after the events of a shard.
-
-    A change of a partition overwrites the previous one. So only the last change of each partition is decoded, before
-    the next event that depends on partitions, or at the end. Events that leave a topic unchanged are not decoded. So
-    this function does not detect every damaged event; the checks of invariants decode all events.
-    """
+    """The topic after the events of a shard. Raises CannotApply, EventDecodeError."""
     topic: Topic | None = None
-    pending = dict[int, Stored]()
     for offset, value in events:
-        if offset == BEGUN:
-            topic = decode_topic([value])
-            continue
-        place = place_of(offset, value)[1]
-        if place >= 0:
-            pending[place] = offset, value
-        elif place == OF_NO_PARTITION:
-            record = decode_event(offset, value)
-            if pending and type(record.event) not in _INDEPENDENT_OF_LEADERS:
-                topic = _applied(topic, pending)
-            topic = apply_topic(topic, record)
-    return _applied(topic, pending)
-
-
-def _applied(topic: Topic | None, pending: dict[int, Stored]) -> Topic | None:
-    for offset, value in pending.values():
-        topic = apply_topic(topic, decode_event(offset, value))
-    pending.clear()
+        topic = decode_topic([value]) if offset == BEGUN else apply_topic(topic, decode_event(offset, value))
     return topic
-
-
-_INDEPENDENT_OF_LEADERS = frozenset(
-    (catalog.TopicConfigsChanged, catalog.MetadataPropagated, catalog.TopicReady, catalog.CreateAnswered)
-)
-"""Events that change other fields of a topic than leaders and ISRs, so they may be applied in any order with those."""
 
 
 def _topic_row(log_partition: int, shard: str, topic: Topic) -> Row:
@@ -264,23 +235,23 @@ def _written(runner: Runner, ref: Ref, options: Options, ends: Ends, begin: Begi
             job, schema = _FOLDS[options.view]
 
             def written(shards: Iterator[Shard]) -> Iterable[Row]:
-                return [_write(as_batches(job(shards), schema), schema, folder, options.format)]
+                return [_write(as_batches(job(shards), schema), schema, folder)]
 
             files = fold_shards(runner, ref, ends, written, WRITTEN, begin=begin)["file"].to_pylist()
         else:
             table = rebuilt(runner, ref, options.view, ends)
-            files = [_write(iter(table.to_batches()), table.schema, folder, options.format)[0]]
+            files = [_write(iter(table.to_batches()), table.schema, folder)[0]]
         check_written(folder, files, "*")
-    line = f"{options.view} as of {as_of(ends)} are in {options.to} ({options.format})"
+    line = f"{options.view} as of {as_of(ends)} are in {options.to}"
     return Outcome([{"view": options.view, **offsets_row(ends), "output": options.to}], False, [line])
 
 
-def _write(batches: Batches, schema: pa.Schema, folder: Path, kind: str) -> Row:
-    """Write a file in a format of DuckDB; returns its name."""
-    file = folder / f"part-{token_hex(8)}.{kind}"
-    with duckdb.connect() as database:
-        database.register("rebuilt", pa.RecordBatchReader.from_batches(schema, batches))
-        database.execute(f"copy rebuilt to ? (format {kind})", [str(file)])
+def _write(batches: Batches, schema: pa.Schema, folder: Path) -> Row:
+    """Write a Parquet file; returns its name."""
+    file = folder / f"part-{token_hex(8)}.parquet"
+    with pq.ParquetWriter(file, schema) as parquet:
+        for batch in batches:
+            parquet.write_batch(batch)
     return (file.name,)
 
 

@@ -11,30 +11,16 @@ import duckdb
 import msgspec
 import pyarrow as pa
 import pytest
-from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from controller.machine.apply import _TOPIC_EVENTS, _unchanged
 from controller.machine.state import DictTopics, State
 from controller.store.store import TopicStore
 from controller.store.stored_topics import TOPIC
 from events.catalog import (
-    ADOPTED_DEADLINE_MS,
-    Cause,
-    ChangeRejected,
-    CreateAnswered,
-    Event,
-    Partition,
-    PartitionChanged,
-    PartitionsAdded,
     Recorded,
-    RequestedChange,
-    RequestedPartitions,
-    TopicConfigsChanged,
     TopicCreated,
 )
-from events.codec import IDLE, decode_event
-from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
+from events.names import shard_key
 from projections.queries.query import Query
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
@@ -67,42 +53,6 @@ def test_rebuilt_topics_equal_the_state_machine_after_every_event(records: list[
 def hashes_of_shards(records: list[Recorded]) -> dict[str, str]:
     """The same hashes, by folding each shard."""
     return {shard: found for _, shard, found in hash_rows(shards_of(records))}
-
-
-def test_only_the_last_of_overwriting_partition_changes_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    cause, decoded = Cause("ReconcileTopics", RequestId("r")), list[int]()
-
-    def noted(offset: int, value: bytes) -> Recorded:
-        decoded.append(offset)
-        return decode_event(offset, value)
-
-    one = Partition((BrokerId(1), BrokerId(2)), (BrokerId(1), BrokerId(2)), BrokerId(1))
-    begun = TopicCreated(
-        RequestId("q"), TopicName("t"), TopicId(bytes(16)), (one, one), 2, (), None, (), ADOPTED_DEADLINE_MS
-    )
-    asked = RequestedChange("CreatePartitions", 3, RequestedPartitions(3, None))
-    beside: list[Event] = [
-        TopicConfigsChanged(RequestId("c"), TopicName("t"), (("a", "b"),), "User:a", None, asked),
-        CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 1),
-        ChangeRejected(RequestId("r"), TopicName("t"), 37, "no", "rule", "User:a", None, asked),
-    ]
-    events: list[Event] = [begun]
-    for epoch in range(1, 8):
-        led = replace(one, leader=BrokerId(1 + epoch % 2), leader_epoch=epoch, partition_epoch=epoch)
-        events.append(PartitionChanged(TopicName("t"), epoch // 2 % 2, one, led, ""))
-        events += beside if epoch == 5 else ()
-        if epoch == 4:
-            events.append(PartitionsAdded(RequestId("p"), TopicName("t"), 2, (one,), "User:a", None, (), asked))
-    records = [Recorded(Offset(offset), 7, cause, event) for offset, event in enumerate(events)]
-    monkeypatch.setattr("projections.replay.rebuild.rebuild.decode_event", noted)
-    assert hashes_of_shards(records) == hashes(records)
-    kinds = [type(records[offset].event) for offset in decoded]
-    assert kinds.count(PartitionChanged) == 4, "two partitions, before and after the third was added"
-    assert ChangeRejected not in kinds, "events without effect on the topic are skipped"
-
-
-def test_events_skipped_by_rebuild_do_not_change_topics() -> None:
-    assert {kind for kind, fold_ in _TOPIC_EVENTS.items() if fold_ is _unchanged} == IDLE
 
 
 def rows_of(ref: LogRef, view: str, end: int) -> list[Any]:
@@ -206,22 +156,19 @@ def test_rebuild_with_all_rows_ignores_the_limit(history: LogRef) -> None:
     assert msgspec.json.decode(msgspec.json.encode(outcome.rows)) == outcome.rows
 
 
-@pytest.mark.parametrize(
-    ("kind", "view", "with_spark"),
-    [("parquet", "topics", True), ("json", "topics", False), ("parquet", "brokers", False), ("json", "brokers", False)],
-)
+@pytest.mark.parametrize(("view", "with_spark"), [("topics", True), ("topics", False), ("brokers", False)])
 def test_a_rebuilt_view_is_written_to_a_file(
-    request: pytest.FixtureRequest, history: LogRef, tmp_path: Path, kind: str, view: str, with_spark: bool
+    request: pytest.FixtureRequest, history: LogRef, tmp_path: Path, view: str, with_spark: bool
 ) -> None:
     runner: Runner = OnSpark(request.getfixturevalue("spark")) if with_spark else InProcess()
     out = tmp_path / "it's here"
-    options = Options(view=view, to=str(out), format=kind)
-    assert f"{view} as of offset" in run_rebuild(runner, history, options).lines[0]
-    written = duckdb.read_parquet if kind == "parquet" else duckdb.read_json
+    assert f"{view} as of offset" in run_rebuild(runner, history, Options(view=view, to=str(out))).lines[0]
     key = "state_hash" if view == "topics" else "incarnation"
     with frozen_log(history.path) as log:
         expected = {row[key] for row in rows_of(history, view, log.next_offset)}
-    assert {str(row[0]) for row in written([str(file) for file in out.iterdir()]).select(key).fetchall()} == expected
+    assert {
+        str(row[0]) for row in duckdb.read_parquet([str(file) for file in out.iterdir()]).select(key).fetchall()
+    } == expected
 
 
 # --- folding
