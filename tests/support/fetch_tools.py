@@ -1,6 +1,6 @@
 """Fetch the programs that tests need and pip does not install, at pinned versions: Kafka's jars, Spark's Kafka source,
-kafkajs, Go clients; an identity provider; axe, which finds accessibility problems in pages; promtool; helm; packages for
-the other Pythons on the PATH; and from Debian a browser, for pages and the replay's report, and systemd-analyze.
+kafkajs, Go clients; an identity provider; axe, which finds accessibility problems in pages; promtool; helm; packages
+for the other Pythons on the PATH; and from Debian a browser, for pages and the replay's report, and systemd-analyze.
 
 `python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. A stamp
 file records the pins and sources of each, so a second run does nothing and a changed pin is fetched again. A missing
