@@ -1,4 +1,4 @@
-"""Finds the few rules that a change may violate, so that 50 rules cost less than a tenth of a create.
+"""Finds the few rules that a change may violate: 50 mixed rules add a third to the cost of a create, not three times.
 
 Most changes violate no rule. The rules for a kind of change are prepared once: an index by the literal beginnings of
 `topics` and `principals` finds the buckets of rules that may apply. In a bucket, one comparison for each value stands

@@ -54,7 +54,7 @@ class RulesError(UserError):
         return self
 
 
-class TopicFacts(msgspec.Struct, frozen=True):
+class TopicFacts(msgspec.Struct, frozen=True, gc=False):
     """The facts of a topic that rules check. `factors` are the different replication factors of its partitions, without
     replicas that a reassignment removes. `configs` are the explicit configs."""
 
@@ -74,7 +74,7 @@ class TopicFacts(msgspec.Struct, frozen=True):
         return self.parsed[name]
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A change of a topic, and its requester. `before` is None for a new topic, `after` for a deleted one. For a change
     of the cluster's defaults, `before` and `after` have only the configs that topics inherit."""
 

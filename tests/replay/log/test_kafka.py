@@ -150,7 +150,7 @@ def test_rebuilt_rows_name_their_log_partition(in_kafka: KafkaRef, tmp_path: Pat
     ]
     early = run_rebuild(InProcess(), in_kafka, Options(at="12"))
     assert early.lines[0].endswith(" as of offsets 12 of partition 0, 12 of partition 1")
-    to = Options(to=str(tmp_path / "out"), format="json")
+    to = Options(to=str(tmp_path / "out"))
     assert run_rebuild(InProcess(), in_kafka, to).rows[0]["offsets"] == {
         str(partition): end - 1 for partition, end in ends_of(in_kafka).items()
     }
