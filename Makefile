@@ -1,7 +1,7 @@
 # The two commands for a newcomer are `make run` and `make test`. README.md has the rest.
 
 # The oldest Python that starts: a name on the PATH may be a shim that does not.
-PYTHON ?= $(or $(shell for each in 3.11 3.12 3.13; do python$$each --version >/dev/null 2>&1 && echo python$$each && break; done),python3.11)
+PYTHON ?= $(or $(shell for each in 3.11 3.12 3.13 3.14; do python$$each --version >/dev/null 2>&1 && echo python$$each && break; done),python3.11)
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
@@ -46,7 +46,7 @@ $(ENVIRONMENT): pyproject.toml constraints.txt
 
 # Without the tools of development and Spark, so that a first look takes seconds.
 $(RUNTIME): pyproject.toml constraints.txt
-	$(call install,replay)
+	$(call install,report)
 
 # A `topicwright` to type. Another program of that name is left alone.
 COMMAND ?= $(HOME)/.local/bin/topicwright

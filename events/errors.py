@@ -11,6 +11,13 @@ class UserError(Exception):
     exit_code = 2
 
 
+class MissingExtra(UserError):
+    """A package that only an extra of Topicwright installs is missing."""
+
+    def __init__(self, subject: str, extra: str, error: ImportError) -> None:
+        super().__init__(f"{subject} needs {error.name}, which is not installed: pip install 'topicwright[{extra}]'")
+
+
 def shortened(text: str, chars_max: int) -> str:
     """The text with at most `chars_max` characters; `…` marks a truncated one."""
     return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"

@@ -1,7 +1,7 @@
 """Parses flag values and times, and prints errors with suggestions, for all modules of the command line.
 
 Times such as `5m`, `2h`, `yesterday 14:00`, `14:00`, `today` and `now` become absolute when they are parsed, in the
-terminal's time zone. Offsets, ISO-8601 times and milliseconds pass unchanged.
+terminal's time zone, as do ISO-8601 times without a zone. Offsets and milliseconds pass unchanged.
 """
 
 from __future__ import annotations
@@ -200,6 +200,8 @@ AGO = "5m, 2h or 3d (ago), yesterday 14:00, 14:00"
 _SPAN = re.compile(r"(\d{1,6})\s*(s|sec|m|min|h|d|w)(\s+ago)?")
 _UNITS = {"s": "seconds", "sec": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAY = re.compile(r"(today|yesterday)?\s*(?:(\d{1,2}):(\d\d)(?::(\d\d))?)?")
+CLOCK_SKEW = timedelta(minutes=5)
+"""Times from the service's clock may be so much in the future."""
 SPAN_MAX = timedelta(days=365 * 50)
 
 
@@ -233,9 +235,14 @@ def point_in_time(text: str) -> str:
     """Parse a point in time or an offset. Raises ArgumentTypeError."""
     from projections.text.points_in_time import InvalidPointInTime, parse_point_in_time
 
+    now = datetime.now().astimezone()  # noqa: TID251 - the terminal's zone
     try:
-        given = absolute(text, datetime.now().astimezone()) or text  # noqa: TID251 - the terminal's zone
-        parse_point_in_time(given)
+        given = absolute(text, now) or text
+        parsed = parse_point_in_time(given, is_local=True)
+        if isinstance(parsed, datetime):
+            if parsed > now + CLOCK_SKEW:
+                raise argparse.ArgumentTypeError(f"{text!r} is in the future")
+            given = _iso(parsed)
     except InvalidPointInTime as error:
         raise argparse.ArgumentTypeError(f"{error}, or {AGO}") from None
     except ValueError as error:

@@ -51,6 +51,8 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "apply": Command("ascode.flags", "create and change topics as files describe them"),
         "import": Command("ascode.flags", "print the topics of a cluster as a file for plan and apply"),
         "drift": Command("ascode.flags", "compare the topics of a cluster with files"),
+        "approve": Command("governance", "approve a request that waits for approval, so that it is done"),
+        "deny": Command("governance", "deny a request that waits for approval, or withdraw your own"),
         "users": Command("flags", "add, list and remove users"),
         "leave": Command("flags", "remove a voter from a KRaft quorum"),
         "adopt": Command("flags", "take over a running cluster from Kafka's controller"),

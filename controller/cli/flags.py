@@ -313,6 +313,7 @@ def _type(text: str) -> str:
 def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("requests", description=COMMANDS["requests"].description)
     parser.add_argument("id", nargs="?", type=non_empty, metavar="ID", help="show this request in full; default: list")
+    parser.add_argument("--pending", action="store_true", help="list the requests that wait for approval")
     parser.add_argument("--principal", metavar="NAME", help="only requests of this user, such as User:alice")
     outcomes = "only requests with this outcome of a topic: " + ", ".join(OUTCOMES)
     parser.add_argument("--outcome", choices=OUTCOMES, metavar="OUTCOME", help=outcomes)

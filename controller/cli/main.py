@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from time import tzset  # noqa: TID251 - the zone of printed times
 
 from controller.cli.arguments import Parser, with_output
 from controller.cli.commands import COMMANDS, in_groups
@@ -27,13 +28,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser("", every=True))
-    options = parser(given[0] if given else "").parse_args(given)
-    run: Callable[[argparse.Namespace], int] = options.func
-    before = os.umask(OWNER_ALONE)
+    before, zone = os.umask(OWNER_ALONE), os.environ.get("TZ")
     try:
+        if "--utc" in given:  # before the times among the flags are parsed
+            _set_zone("UTC")
+        options = parser(given[0] if given else "").parse_args(given)
+        run: Callable[[argparse.Namespace], int] = options.func
         return with_output(lambda: run(options))
     finally:
         os.umask(before)
+        _set_zone(zone)
+
+
+def _set_zone(zone: str | None) -> None:
+    if zone is None:
+        os.environ.pop("TZ", None)
+    else:
+        os.environ["TZ"] = zone
+    tzset()
 
 
 def parser(command: str = "", *, every: bool = False) -> Parser:

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import chain
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from projections.text.names import escaped
@@ -33,6 +35,8 @@ class Style(NamedTuple):
     colour: bool = False
     wide: bool = False
     """All columns, never truncated."""
+    now: datetime | None = None
+    """If given, `age` counts back from it."""
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
         """Rows under a header in aligned columns, numbers to the right. With a `width` the widest columns are truncated
@@ -47,6 +51,14 @@ class Style(NamedTuple):
             marks = ("header" if number == 0 else getattr(one, "mark", "") for one in line)
             yield (" " * _GAP).join(map(self.painted, cells, marks)).rstrip()
 
+    def age(self, at: str) -> str:
+        """A time as its age, such as `5m`, which --since and --at take; without `now`, the time."""
+        if self.now is None:
+            return at
+        seconds = max(0, round((self.now - datetime.fromisoformat(at)).total_seconds()))
+        unit, size = next((one for one in _AGES if seconds >= 2 * one[1]), ("s", 1))
+        return f"{seconds // size}{unit}"
+
     def painted(self, text: str, mark: str) -> str:
         """Text in the colour of a mark, if there are colours."""
         return painted(text, mark) if self.colour else text
@@ -58,6 +70,7 @@ def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
     what = f"{', '.join(formats)}; default %(default)s"
     group.add_argument("-o", "--output", choices=formats, default="table", metavar="FORMAT", help=what)
     group.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
+    group.add_argument("--utc", action="store_true", help="read and print times in UTC; default: the local zone")
     group.add_argument("--no-pager", action="store_true", help="do not use a pager")
 
 
@@ -67,12 +80,18 @@ def style_of(options: argparse.Namespace) -> Style:
     if not sys.stdout.isatty():
         return Style(wide=wide)
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Style(shutil.get_terminal_size().columns, colour, wide)
+    return Style(shutil.get_terminal_size().columns, colour, wide, None if wide else datetime.now(UTC))  # noqa: TID251
 
 
-def show(options: argparse.Namespace, answer: object, lines: Lines, names: Callable[[], Iterable[object]]) -> int:
-    """Print an answer in the format of the options: `lines` for people, `names` one per line for scripts. Returns the
-    exit code 0."""
+def show(
+    options: argparse.Namespace,
+    answer: object,
+    lines: Lines,
+    names: Callable[[], Iterable[object]],
+    as_of: str = "",
+) -> int:
+    """Print an answer in the format of the options: `lines` for people, `names` one per line for scripts. An answer
+    from the past begins with its point in time, `as_of`. Returns the exit code 0."""
     match options.output:
         case "json":
             show_lines(options, [as_json(answer)])
@@ -82,7 +101,8 @@ def show(options: argparse.Namespace, answer: object, lines: Lines, names: Calla
             show_lines(options, map(str, names()))
         case _:
             style = style_of(options)
-            show_lines(options, (harmless(line, style.colour) for line in lines(style)))
+            past = [f"State{as_of}:"] if as_of and options.at is not None else []
+            show_lines(options, (harmless(line, style.colour) for line in chain(past, lines(style))))
     return 0
 
 
@@ -128,8 +148,9 @@ def _pager(is_paged: bool) -> Iterator[IO[str]]:
                     pager.wait()
 
 
+_AGES = (("d", 86_400), ("h", 3600), ("m", 60))
 COLUMN_MIN = 8
-"""No column becomes narrower."""
+"""No column becomes narrower. The first, which identifies the row, is truncated only beyond half of the terminal."""
 _GAP = 2
 _CODES = {"good": "32", "warning": "33", "bad": "31", "header": "1", "dim": "2"}
 
@@ -155,14 +176,28 @@ _OWN_COLOUR = re.compile(rf"\x1b\[(?:{'|'.join(_CODES.values())}|0)m")
 
 
 def harmless(line: str, colour: bool = False) -> str:
-    """Escape control characters and text-direction marks in a line: the text may come from any client (a client id, a
-    message). With `colour` the colour codes of `painted` are not escaped."""
+    """A line for people: times are local, without a zone. Control characters and text-direction marks are escaped: the
+    text may come from any client (a client id, a message); with `colour` the colour codes of `painted` are not."""
     colours = [*_OWN_COLOUR.finditer(line)] if colour else []
     parts, at = [], 0
     for one in colours:
         parts += [escaped(line[at : one.start()]), one[0]]
         at = one.end()
-    return "".join([*parts, escaped(line[at:])])
+    return _TIME.sub(_local, "".join([*parts, escaped(line[at:])]))
+
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z(  )?")
+
+
+def _local(found: re.Match[str]) -> str:
+    """A UTC time in the terminal's zone; in a column it remains as wide."""
+    try:
+        at = datetime.fromisoformat(f"{found[1]}+00:00").astimezone()
+    except (ValueError, OverflowError):
+        return found[0]
+    if not at.utcoffset():
+        return found[0]
+    return at.isoformat(timespec="milliseconds")[:23] + ("   " if found[2] else "")
 
 
 def width_of(text: str) -> int:
@@ -186,8 +221,10 @@ def _cell(text: str, width: int, to_the_right: bool) -> str:
 def _fit(widths: list[int], width: int) -> None:
     over = sum(widths) + _GAP * (len(widths) - 1) - width
     while over > 0:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        others = sorted(widths)[-2] if len(widths) > 1 else 0
+        columns = range(len(widths))
+        which = [n for n in columns if widths[n] > (COLUMN_MIN if n else width // 2)] or columns
+        widest = max(which, key=widths.__getitem__)
+        others = max((widths[n] for n in which if n != widest), default=COLUMN_MIN)
         step = min(over, max(1, widths[widest] - max(others, COLUMN_MIN)), widths[widest] - COLUMN_MIN)
         if step <= 0:
             return

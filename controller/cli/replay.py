@@ -39,6 +39,7 @@ from controller.cli.arguments import (
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
 from controller.cli.output import Style, add_output, show
+from events.errors import MissingExtra
 from projections.replay.outcome import ReplayError, message_of
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     try:
         module = import_module(f"projections.replay.{command.module}")
     except ImportError as error:
-        raise _no_spark(error) from error
+        raise MissingExtra(f"replay {name}", "report", error) from error
     check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
     if check is not None:
         check(ref, options)
@@ -288,13 +289,6 @@ def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], .
         raise ReplayError(f"--kafka-properties {arguments.kafka_properties} {error}") from None
 
 
-def _no_spark(error: ImportError) -> ReplayError:
-    """The error for a package that is not installed: Spark, or one that `--local` needs too."""
-    module = (error.name or "").partition(".")[0]
-    what = "Spark" if module in ("pyspark", "py4j", "") else module
-    return ReplayError(f"replay needs {what}: install topicwright[replay], or make env ({error})")
-
-
 @contextmanager
 def _spark(arguments: argparse.Namespace) -> Iterator[Runner]:
     """A Spark session that is stopped at the end. Raises ReplayError for Spark's errors."""
@@ -304,7 +298,7 @@ def _spark(arguments: argparse.Namespace) -> Iterator[Runner]:
 
         from projections.replay.spark.session import OnSpark, spark_session
     except ImportError as error:
-        raise _no_spark(error) from error
+        raise MissingExtra("replay without --local", "spark", error) from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))
     try:
         yield OnSpark(session)

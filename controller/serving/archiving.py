@@ -233,12 +233,6 @@ def archive_store(settings: ServeSettings, partition: int | None = None) -> Arch
     if url is None:
         return None
     try:
-        import pyarrow  # noqa: F401  # archives are written and read with it
-    except ImportError as error:
-        raise SettingsError(
-            f"setting log.archive.url needs {error.name}, which is not installed: pip install 'topicwright[replay]'"
-        ) from None
-    try:
         open_store(url)
         return open_store(url if partition is None else within(url, f"partition-{partition:05}"))
     except BadArchiveUrl as error:

@@ -20,7 +20,7 @@ KINDS: tuple[type, ...] = (
 CHANGES = tuple(kind.__name__ for kind in KINDS)
 """The types of events that somebody caused. Changes of brokers, leaders and ISRs are not among them."""
 AFTER_CHANGE = 3
-"""The rules that a change breaks are in one of so many events after it, in the same decision."""
+"""The rules that a change breaks, and its approval, are in one of so many events after it, in the same decision."""
 
 
 def changes_page(
@@ -51,4 +51,6 @@ def _change(part: Query, record: Recorded) -> RecordedChangeView:
     observed = (one for one in followed if isinstance(one, catalog.RulesObserved))
     subject = [getattr(record.event, name, None) for name in ("request_id", "topic")]
     same = (one for one in observed if [one.request_id, one.topic] == subject)
-    return change_view(record, next(same, None), part.partition)
+    decided = (one for one in followed if isinstance(one, catalog.ApprovalDecided) and one.outcome == "approved")
+    approvers = (one.principal for one in decided if [one.reason, one.name] == subject)
+    return change_view(record, next(same, None), next(approvers, ""), part.partition)

@@ -193,7 +193,7 @@ class Query:
             whys.append(f"it was created {again}at offset {created.offset} ({iso(created.at_ms)})")
         if not whys and rejected is not None:
             at_ms, refusal = rejected
-            newest = f"its newest create request was refused at {iso(at_ms)} by {refusal.rule}: {refusal.message}"
+            newest = f"its newest create request was rejected at {iso(at_ms)} by {refusal.rule}: {refusal.message}"
             return NoTopic(f"no topic {name!r} was ever created; {newest}")
         if not whys:
             return NoTopic(f"no topic {name!r} was ever created")

@@ -40,8 +40,8 @@ PointInTime = Offset | datetime
 """An offset, or a time with its zone."""
 
 
-def parse_point_in_time(text: str) -> PointInTime:
-    """Parse a point in time. Raises InvalidPointInTime."""
+def parse_point_in_time(text: str, *, is_local: bool = False) -> PointInTime:
+    """Parse a point in time; without a zone it is UTC, or with `is_local` this machine's. Raises InvalidPointInTime."""
     word = text.strip()
     try:
         if word.isascii() and word.isdigit():
@@ -49,6 +49,8 @@ def parse_point_in_time(text: str) -> PointInTime:
         if word.endswith("ms") and word[:-2].isascii() and word[:-2].isdigit():
             return datetime.fromtimestamp(int(word[:-2]) / 1000, UTC)
         point_in_time = datetime.fromisoformat(_LOST_PLUS.sub(r"+\1", word) if "T" in word else word)
+        if is_local:
+            return point_in_time.astimezone()
     except (ValueError, OverflowError, OSError):
         raise InvalidPointInTime(f"{text[:TEXT_SHOWN_MAX]!r} is not a valid point in time: use {SYNTAX}") from None
     return point_in_time if point_in_time.tzinfo is not None else point_in_time.replace(tzinfo=UTC)

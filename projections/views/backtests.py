@@ -86,7 +86,7 @@ class BacktestGroupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BacktestView(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of a text of rules on `requests` requests from a point in time on: it would have refused `refused` of
+    """The effect of a text of rules on `requests` requests from a point in time on: it would have rejected `refused` of
     those that were done, from `principals` principals.
 
     `groups` are ordered by change, the largest first; if `more`, there are further groups or requests than listed.
@@ -105,7 +105,7 @@ class BacktestView(msgspec.Struct, frozen=True, kw_only=True):
         """One sentence about the refused requests."""
         requests, principals = many(self.refused, "request"), many(self.principals, "principal")
         of = f" of {principals}" if self.refused else ""
-        return f"would have refused {requests}{of}; tried {many(self.requests, 'request')} since {self.since}"
+        return f"would have rejected {requests}{of}; tried {many(self.requests, 'request')} since {self.since}"
 
 
 class RedecidedRequestView(msgspec.Struct, frozen=True):

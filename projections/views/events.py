@@ -57,7 +57,8 @@ class ValueView(msgspec.Struct, frozen=True):
 class RecordedChangeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change of a topic, a config, a rule or a permission, with its principal (empty if no client requested it) and
     request (empty if none is recorded). `values` are present if the event has the values before. `rules` are those
-    that the change breaks in the modes `warn` and `observe`, and those that filled its defaults."""
+    that the change breaks in the modes `warn` and `observe`, and those that filled its defaults. `approved_by` is
+    absent if the change did not wait for approval."""
 
     offset: int
     at: str
@@ -71,6 +72,7 @@ class RecordedChangeView(msgspec.Struct, frozen=True, kw_only=True, omit_default
     request_id: str
     values: tuple[ValueView, ...]
     rules: tuple[str, ...]
+    approved_by: str = ""
     partition: int | None = None
 
 
@@ -138,7 +140,7 @@ class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def change_view(
-    record: Recorded, observed: catalog.RulesObserved | None, partition: int | None = None
+    record: Recorded, observed: catalog.RulesObserved | None, approved_by: str, partition: int | None = None
 ) -> RecordedChangeView:
     """A change; `observed` has the rules that were recorded with it."""
     event: Any = record.event
@@ -157,6 +159,7 @@ def change_view(
         request_id=getattr(event, "request_id", ""),
         values=tuple(ValueView(*one) for one in changed_values(event)),
         rules=tuple(dict.fromkeys(one.rule for one in noted)),
+        approved_by=approved_by,
         partition=partition,
     )
 

@@ -44,7 +44,7 @@ async def test_topic_create_and_topic_delete(run: Run) -> None:
         assert out.startswith("pay.orders is created: 2 partitions, factor 3\n  retention.ms=5\n\nPARTITION  LEADER")
         code, out, err = await topic("create")
         assert (code, err) == (1, "")
-        assert out.startswith("pay.orders is refused: Topic 'pay.orders' already exists.")
+        assert out.startswith("pay.orders is rejected: Topic 'pay.orders' already exists.")
         code, out, _ = await topic("create", "-o", "json")
         assert (code, json.loads(out)["rule"]) == (1, "validation:exists")
         before = one.log.durable_offset - 1

@@ -42,7 +42,7 @@ def test_rejected_and_answered_events_are_merged_into_one_line(offline: Run) -> 
     lines = offline("events", "--topic", "u").out.splitlines()
     refused = [line for line in lines if "already exists" in line]
     assert len(refused) == 1
-    assert re.search(r"is refused with TOPIC_ALREADY_EXISTS .* \(answered after \d+ ms\)$", refused[0])
+    assert re.search(r"is rejected with TOPIC_ALREADY_EXISTS .* \(answered after \d+ ms\)$", refused[0])
     wide = offline("events", "--topic", "u", "-o", "wide").out
     assert wide.count("already exists") == 2
 
@@ -172,13 +172,13 @@ def test_event_columns_are_aligned() -> None:
 
 def refusal(offset: int, kind: str, **fields: Any) -> EventView:
     known = {"topic": "t", "request_id": "r", "error_code": 36, "message": "it is there"}
-    return event(offset, kind, "CreateTopic", f"t is refused: {known['message']}", **{**known, **fields})
+    return event(offset, kind, "CreateTopic", f"t is rejected: {known['message']}", **{**known, **fields})
 
 
 def test_rejected_and_answered_events_merge_only_for_one_request() -> None:
     rejected, answered = refusal(1, "CreateRejected", rule="x"), refusal(2, "CreateAnswered", waited_ms=7)
     (line,) = joined([rejected, answered])
-    assert (line.place, line.text) == ("1", "t is refused: it is there (answered after 7 ms)")
+    assert (line.place, line.text) == ("1", "t is rejected: it is there (answered after 7 ms)")
     assert line.request == "r"
     other = refusal(2, "CreateAnswered", waited_ms=7, request_id="s")
     assert list(joined([rejected, other])) == [line_of(rejected), line_of(other)]
@@ -250,7 +250,7 @@ def test_requests_are_listed_newest_first_with_filters(offline: Run) -> None:
     ids = offline("requests", "-o", "name").out.splitlines()
     assert ids == [one["request_id"] for one in listed]
     header, *rows = columns(offline("requests").out)
-    assert header == ["REQUEST", "TIME", "BY", "API", "TOPICS", "OUTCOME", "REFUSED", "BY"]
+    assert header == ["REQUEST", "TIME", "BY", "API", "TOPICS", "OUTCOME", "RULE"]
     assert [row[0] for row in rows] == ids
     rejected = json.loads(offline("requests", "--outcome", "rejected", "--json").out)["requests"]
     assert [(one["topics"], one["rules"]) for one in rejected] == [(["u"], ["validation:exists"])]
@@ -260,7 +260,7 @@ def test_requests_are_listed_newest_first_with_filters(offline: Run) -> None:
     assert shown.startswith(f"request {by_rule[0]}: HTTP by User:ANONYMOUS")
     assert "TOPIC_ALREADY_EXISTS" in shown
     assert offline("requests", "--limit", 1, "-o", "name").out.split() == ids[:1]
-    assert offline("requests", "--since", "2099-01-01").out.startswith("No request matches")
+    assert "in the future" in offline("requests", "--since", "2099-01-01").err
 
 
 @pytest.mark.parametrize(
@@ -284,12 +284,12 @@ def test_explain_prints_a_topic_and_a_request(offline: Run) -> None:
     assert first.startswith("topic u: ready, 2 partitions, created 20")
     assert (blank, header.split()) == ("", ["OFFSET", "TIME", "AFTER", "WHAT"])
     assert "requests by HTTP to create u with 2 partitions, the default factor" in steps[0]
-    assert "is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists" in outcome.out
+    assert "is rejected with TOPIC_ALREADY_EXISTS (36) by validation:exists" in outcome.out
     request = json.loads(offline("topics", "u", "--json").out)["created_by"]["request_id"]
     assert offline("explain", request).out.startswith(f"u created; request {request}: HTTP by User:ANONYMOUS")
     assert json.loads(offline("explain", request, "--json").out)["kind"] == "request"
     first = steps[0].split()[0]
-    assert len(offline("explain", "u", "--at", first).out.splitlines()) == 4, "a single step"
+    assert len(offline("explain", "u", "--at", first).out.splitlines()) == 5, "a single step"
 
 
 def test_a_long_explanation_marks_omitted_steps() -> None:
@@ -333,7 +333,7 @@ def test_changes_are_printed_newest_first_with_principal_and_request(offline: Ru
     assert re.search(r"TopicDeleted +v +\S+ +User:ANONYMOUS \(.*\) deletes v$", lines[0])
     assert [line.split()[3] for line in offline("changes", "[uv]").out.splitlines()[1:]] == ["v", "u", "v"]
     assert len(offline("changes", "--principal", "User:A*", "--limit", 2).out.splitlines()) == 3
-    assert offline("changes", "--since", "2999-01-01").out.startswith("Nothing was changed as of offset")
+    assert offline("changes", "--since", "now").out == "Nothing was changed.\n"
     shown = json.loads(offline("changes", "u", "--json").out)
     assert [one["type"] for one in shown["changes"]] == ["TopicCreated"]
     assert offline("explain", shown["changes"][0]["request_id"]).code == 0

@@ -6,8 +6,10 @@ import argparse
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -49,10 +51,51 @@ def test_relative_times_become_absolute(row: str) -> None:
     assert absolute(text, NOW) == (expected or None)
 
 
-@pytest.mark.parametrize("text", ["24:00", "9:60", "today 23:59:60", "999999d", "99999w"])
+@pytest.mark.parametrize("text", ["24:00", "9:60", "today 23:59:60", "999999d", "99999w", "2999-01-01"])
 def test_invalid_times_are_rejected(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         point_in_time(text)
+
+
+@pytest.mark.parametrize(
+    ("zone", "words", "shown", "local"),
+    [
+        ("America/New_York", (), "2023-11-14T17:13:20.010", "2023-11-14T17:13:21"),
+        ("America/New_York", ("--utc",), "2023-11-14T22:13:20.010Z", "2023-11-14T22:13:21"),
+        ("UTC", (), "2023-11-14T22:13:20.010Z", "2023-11-14T22:13:21"),
+    ],
+)
+def test_times_are_local_or_utc_in_input_and_output(
+    zone: str, words: tuple[str, ...], shown: str, local: str, day: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    on_day = ("--data", day, *words)
+    assert f"{shown}  " in run("events", *on_day).out.splitlines()[1]
+    known = {run("topics", "--at", at, *on_day).out.splitlines()[0] for at in (local, "2023-11-14T22:13:21Z")}
+    assert len(known) == 1
+    assert known.pop().endswith("Z:") == shown.endswith("Z")
+    assert os.environ["TZ"] == zone
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_ages_and_whole_request_ids_on_a_terminal_of_80_columns(stopped: Path) -> None:
+    requests, topics, brokers = on_terminal(
+        *(
+            ((words, "--data", str(stopped)), {"PAGER": "cat", "NO_COLOR": "1"})
+            for words in ("requests", "topics", "brokers")
+        )
+    )
+    header, newest, *_ = requests.splitlines()
+    assert header.split() == ["REQUEST", "TIME", "BY", "TOPICS", "OUTCOME", "RULE"]
+    assert re.match(r"\S+-\d+-[0-9a-f]{10}  \d+[smhd]  ", newest), "a whole id, and the age"
+    assert re.search(r" \d+[smhd] ", topics.splitlines()[1])
+    assert re.search(r" \d+[smhd] ", brokers.splitlines()[1])
+    assert max(map(len, (requests + topics + brokers).splitlines())) <= 80
+    for at, age in (("13:28:50", "90s"), ("13:28:00", "2m"), ("11:00:00", "2h"), ("13:30:21", "0s")):
+        assert Style(now=NOW).age(f"2026-07-17T{at}.005Z") == age
+    assert Style(now=NOW).age("2026-07-10T13:30:20.005Z") == "7d"
 
 
 ROWS = [("a", 1, "ready"), ("long-name-of-a-topic", 100, "under-replicated (3 of 100)")]

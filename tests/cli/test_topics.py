@@ -66,7 +66,7 @@ def test_topics_are_printed_as_of_an_offset_or_time(offline: Run) -> None:
     listed = json.loads(offline("topics", "--at", born["offset"], "--json").out)
     assert [topic["name"] for topic in listed["topics"]] == ["a.t", "v"]
     before = offline("topics", "--at", "2001-01-01")
-    assert (before.code, before.out) == (0, "There are no topics before the first event.\n")
+    assert (before.code, before.out) == (0, "State before the first event:\nThere are no topics.\n")
 
 
 def test_topics_are_filtered_by_pattern_status_and_principal(offline: Run) -> None:
@@ -79,7 +79,7 @@ def test_topics_are_filtered_by_pattern_status_and_principal(offline: Run) -> No
     assert names("--status", "offline") == []
     assert names("--principal", "User:ANON*") == ["a.t", "u"]
     assert names("--principal", "User:bob") == []
-    assert offline("topics", "z*").out.startswith("There are no topics that match as of offset ")
+    assert offline("topics", "z*").out.startswith("There are no topics that match.")
 
 
 def test_topic_and_event_pages_are_concatenated(offline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_topic_create_dry_run_prints_replicas_or_the_refusal(offline: Run, stopp
     assert [part["partition"] for part in again["partitions"]] == [0, 1]
     refused = offline("topic", "create", "u", "--dry-run", "--replication-factor", 2)
     assert refused.code == 1
-    assert refused.out.startswith("u would be refused: Topic 'u' already exists.")
+    assert refused.out.startswith("u would be rejected: Topic 'u' already exists.")
     assert refused.out.endswith("(TOPIC_ALREADY_EXISTS, by validation:exists)\n")
     odd = offline("topic", "create", "new", "--dry-run", "--partitions", -7)
     assert odd.code == 1
@@ -111,7 +111,7 @@ async def test_policies_of_a_dry_run(run: Run, tmp_path: Path) -> None:
         refused = await asyncio.to_thread(run, "topic", "create", "t", "--dry-run", "--http", f"127.0.0.1:{one.port}")
     log.close()
     assert refused.code == 1
-    assert refused.out == "t would be refused: t has no owner (POLICY_VIOLATION, by policy:tests.Owned/owner)\n"
+    assert refused.out == "t would be rejected: t has no owner (POLICY_VIOLATION, by policy:tests.Owned/owner)\n"
     without_policy = await asyncio.to_thread(run, "topic", "create", "t", "--dry-run", "--data", tmp_path / "data")
     assert without_policy.code == 0
     assert "policies were not called, because the service is stopped" in without_policy.out
@@ -143,9 +143,10 @@ def _partition(name: str) -> int:
 def test_topics_of_all_log_partitions_are_listed(folder: Path, printed: Printed) -> None:
     topics = ("topics", "--data", folder)
     assert [topic["name"] for topic in json.loads(printed(*topics, "--json"))["topics"]] == NAMES
-    shown = printed(*topics, "--at", "2099-01-01")
+    shown = printed(*topics, "--at", "now")
+    assert shown.startswith("State as of ")
     assert all(name in shown for name in NAMES)
-    as_of = json.loads(printed(*topics, "--json", "--at", "2099-01-01"))["as_of"]
+    as_of = json.loads(printed(*topics, "--json", "--at", "now"))["as_of"]
     assert as_of["offset"] + 1 == sum(as_of["ends"]) == len(_events(folder, printed))
     assert NAMES[3] in printed(*topics, NAMES[3])
     as_of = json.loads(printed(*topics, NAMES[3], "--json", "--at", "7"))["as_of"]
@@ -181,7 +182,7 @@ events --from 2                    | 2 give partition or topic too
 events --partition 3               | 2 there is no partition 3; allowed are 0 to 2
 explain {NAMES[5]}                 | 0 topic {NAMES[5]}:
 topic create another --dry-run     | 0 another would be created
-topic create {NAMES[5]} --dry-run  | 1 would be refused
+topic create {NAMES[5]} --dry-run  | 1 would be rejected
 prove 2                            | 2 partition: each partition has its own tree: name one, 0 to 2
 """
 

@@ -22,7 +22,7 @@ DEMO_STEPS = (
     r"On the service at 127\.0\.0\.1:\d+",
     r"demo\.orders is created: 3 partitions, factor 3",
     r"all wait for broker 3, fenced since",
-    r"demo\.refunds is refused: .* \(INVALID_REPLICATION_FACTOR, by validation:live-brokers\)",
+    r"demo\.refunds is rejected: .* \(INVALID_REPLICATION_FACTOR, by validation:live-brokers\)",
     r"healthy, as of offset",
     r"because broker 3 is live \(started\)",
     r"no topic 'demo\.refunds' was ever created",

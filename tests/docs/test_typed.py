@@ -117,7 +117,7 @@ EXPECTED = {
     "topicwright topic create pay.refunds --partitions 3 --dry-run": r"^pay\.refunds would be created: 3 partitions",
     "topicwright topic create pay.refunds --partitions 3 --config retention.ms=86400000": r"^pay\.refunds is created",
     "topicwright topics pay.orders": r"^pay\.orders: ready,.*partitions  6, factor 3",
-    "topicwright topics --at 5m": r"^There are no topics before the first event",
+    "topicwright topics --at 5m": r"^State before the first event:\nThere are no topics",
     "topicwright diff 1h": r"pay\.orders +created",
     "topicwright requests": r"^REQUEST .*pay\.orders",
     "topicwright events --topic pay.orders": r"CreateRequested +pay\.orders",

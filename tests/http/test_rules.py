@@ -225,7 +225,7 @@ async def test_the_form_tests_backtests_and_applies_rules(stored: Service) -> No
     tested = await send(stored, "/policies", 200, **given, do="test")
     assert "2 rules, 0 defaults; 0 of 1 examples hold" in text_of(tested.text)
     tried = text_of((await send(stored, "/policies", 200, **given, do="backtest")).text)
-    assert "would have refused 4 requests of 1 principal; tried 5 requests since 2" in tried
+    assert "would have rejected 4 requests of 1 principal; tried 5 requests since 2" in tried
     assert "rule 'keep': topics <b>stay</b>" in tried
     assert (await send(stored, "/policies", 303, **given, do="apply")).headers["location"] == "/policies"
     assert (await stored.get("/v1/policies"))["version"]["text"] == SMALL, "with the line ends of a file"

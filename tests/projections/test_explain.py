@@ -12,7 +12,16 @@ from hypothesis import given as drawn
 
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack, RulesApplied, RulesObserved
+from events.catalog import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    HistorySkipped,
+    MetadataAdopted,
+    MetadataHandedBack,
+    RulesApplied,
+    RulesObserved,
+)
 from events.names import RequestId, TopicName
 from projections.queries import explain as module
 from projections.queries import overviews
@@ -59,7 +68,7 @@ retention.ms=5, waiting up to 1000 ms
 11 +1 ConfirmMetadata q: t: answered in 1 ms: success
 12 +2 CreateTopic again: User:alice (table) requests by CreateTopics v7 to create t with 1 partition, factor 1, \
 not waiting
-13 +2 CreateTopic again: t is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists: Topic 't' already exists. \
+13 +2 CreateTopic again: t is rejected with TOPIC_ALREADY_EXISTS (36) by validation:exists: Topic 't' already exists. \
 It was created at 2023-11-14T22:13:20.008Z and is ready.
 14 +2 CreateTopic again: t: answered in 0 ms: TOPIC_ALREADY_EXISTS (36): Topic 't' already exists. \
 It was created at 2023-11-14T22:13:20.008Z and is ready.
@@ -72,7 +81,7 @@ It was created at 2023-11-14T22:13:20.008Z and is ready.
 21 +9 CreatePartitions more: User:alice (table) raises t from 1 to 3 partitions; replicas 1: [1,4,2,-1], 2: [4,2,1,-1]
 22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t: \
 cleanup.policy unset -> delete,compact, retention.ms 5 -> 7
-23 +11 CreatePartitions less: User:alice (table) requests a change of t (to have 1 partition), but is refused with \
+23 +11 CreatePartitions less: User:alice (table) requests a change of t (to have 1 partition), but is rejected with \
 INVALID_PARTITIONS (37) by validation:partitions: The topic t currently has 3 partition(s); 1 would not be an increase.
 24 +12 DeleteTopic end: User:bob (table) deletes t
 """
@@ -128,7 +137,7 @@ def test_explain_prefers_a_topic_over_a_request_of_the_same_name() -> None:
 
 def test_explain_covers_a_rejected_topic_name() -> None:
     chain = explain(questions_of(story("1 2 3\ncreate t 0x1").log), "t")
-    assert "no topic 't' was ever created; its newest create request was refused at 2023" in chain.summary
+    assert "no topic 't' was ever created; its newest create request was rejected at 2023" in chain.summary
     assert "by validation:partitions: Number of partitions was set to an invalid non-positive value." in chain.summary
     assert len(chain.steps) == 3
 
@@ -159,6 +168,7 @@ def test_every_event_type_has_a_distinct_text() -> None:
         *story(LIFE).log,
         *history("cluster"),
         *history("signed"),
+        *(one for one in golden.history("approvals") if isinstance(one.event, ApprovalRequested | ApprovalDecided)),
         *(one for one in golden.history("rules") if isinstance(one.event, RulesApplied | RulesObserved)),
         *(one for one in golden.history("followed") if isinstance(one.event, HistorySkipped)),
         *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),

@@ -133,7 +133,7 @@ WORDS = [
     ("quotas user:held/controller_mutation_rate=-", "quotas of user held: no controller_mutation_rate"),
     (
         "refusals 4711",
-        "User:bob is refused Metadata, Describe on Topic:t, 4711 times "
+        "User:bob is rejected for Metadata, Describe on Topic:t, 4711 times "
         "with TOPIC_AUTHORIZATION_FAILED (29) by authorizer",
     ),
     ("refusals 1", "Describe on Topic:t, once with"),
@@ -149,5 +149,5 @@ def test_access_event_texts(step: str, words: str) -> None:
 def test_a_refusal_text_without_the_authorizer_has_no_operation() -> None:
     event = RequestsRefused("User:bob", None, "", "CreateTopics", "", "Topic:t", 44, "policy:x", 3, 1)
     assert (
-        event_text(event) == "User:bob is refused CreateTopics, Topic:t, 3 times with POLICY_VIOLATION (44) by policy:x"
+        event_text(event) == "User:bob is rejected for CreateTopics, Topic:t, 3 times with POLICY_VIOLATION (44) by policy:x"
     )

@@ -18,7 +18,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.generate import Generator
-from controller.cli import replay
 from controller.cli.replay import COMMANDS
 from controller.store.stored_topics import TOPIC
 from events.logs.log import read_one
@@ -86,29 +85,40 @@ def test_local_replays_of_an_events_topic_equal_spark(spark: SparkSession, in_ka
         assert here == outcome(OnSpark(spark), name, in_kafka, Options())
 
 
-@pytest.mark.parametrize(
-    ("module", "named"), [("pyarrow.compute", "pyarrow"), ("pyspark.sql", "Spark"), ("py4j", "Spark")]
-)
-def test_a_missing_replay_dependency_is_named(module: str, named: str) -> None:
-    error = replay._no_spark(ModuleNotFoundError(f"No module named '{module}'", name=module))
-    assert str(error).startswith(f"replay needs {named}: install topicwright[replay]")
-
-
 BLOCKED = """
 import json, sys
 
 class NotInstalled:
     def find_spec(self, name, *_):
-        if name.partition(".")[0] in ("pyspark", "py4j", "pandas", "plotly"):
+        if name.partition(".")[0] in ("faust", "mcp", "pandas", "plotly", "py4j", "pyspark"):
             raise ModuleNotFoundError(name=name)
 
 sys.meta_path.insert(0, NotInstalled())
 from controller.cli import main
 for words in json.loads(sys.argv[1]):
     code = main.main(words)
-    if code not in (0, 1):
+    if code not in (0, 1, 2):
         sys.exit(f"{words}: {code}")
 """
+
+
+def _without_extras(commands: list[list[str]]) -> tuple[int, str]:
+    """The exit code and the errors of a process that runs these commands without the packages of all extras."""
+    argv, env = [sys.executable, "-c", BLOCKED, json.dumps(commands)], {**os.environ, "JAVA_HOME": "/nowhere"}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, env=env)
+    return done.returncode, done.stderr
+
+
+def test_a_missing_extra_is_named(history: LogRef, tmp_path: Path) -> None:
+    for extra, missing, *words in (
+        ("spark", "py4j", "replay", "invariants", history.text),
+        ("report", "plotly", "replay", "report", history.text, "--to", str(tmp_path / "report.html")),
+        ("mcp", "mcp", "mcp"),
+        ("faust", "faust", "worker", "--bootstrap", "127.0.0.1:1", "--data", str(tmp_path / "worker")),
+    ):
+        code, printed = _without_extras([words])
+        assert code == 0, printed
+        assert f" needs {missing}, which is not installed: pip install 'topicwright[{extra}]'" in printed, words
 
 
 def test_local_replay_requires_neither_spark_nor_pandas(history: LogRef, tmp_path: Path) -> None:
@@ -120,10 +130,7 @@ def test_local_replay_requires_neither_spark_nor_pandas(history: LogRef, tmp_pat
             words += ["--to", str(tmp_path / name)] if name in ("export", "views") else []
             commands.append(words)
     commands.append(["replay", "sql", history.text, "select count(*) from topic_lives"])
-    env = {**os.environ, "JAVA_HOME": "/nowhere"}
-    argv = [sys.executable, "-c", BLOCKED, json.dumps(commands)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, env=env)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert _without_extras(commands) == (0, "")
 
 
 def test_a_generated_log_passes_every_invariant(tmp_path: Path) -> None:

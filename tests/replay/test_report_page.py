@@ -233,7 +233,7 @@ def test_report_page_renders_an_empty_log(browser: Chrome, tmp_path: Path) -> No
     show(browser, report, tmp_path)
     assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
     assert texts(browser, "#waits p") == ["No topic was complete yet; 2 wait or were deleted before."]
-    assert texts(browser, "#refusals p") == ["Nothing was refused."]
+    assert texts(browser, "#refusals p") == ["Nothing was rejected."]
     assert texts(browser, "#brokers p") == ["No broker has registered."]
     assert texts(browser, "#invariants p") == ["All 1 hold."]
     assert texts(browser, ".tile.good b") == ["0"]

@@ -1,9 +1,9 @@
 """Pins of all packages with hashes: `python -m tests.support.pins` rewrites constraints.txt from pyproject.toml.
 
-Each section of the file has the packages that its use needs in addition to the sections before it. `uv` (`pip install
-uv`) resolves the packages. Existing pins stay: delete a line to get the newest version. Hashes are those of wheels for
-CPython 3.11, 3.12 and 3.13 on Linux (glibc) and macOS, on x86-64 and ARM. The file has no URLs, so any index with the
-same files works.
+Each section of the file has the packages that its use needs in addition to the sections before it. `uv` resolves the
+packages. Existing pins stay: delete a line to get the newest version. Hashes are those of wheels for each of `PYTHONS`
+on each of `PLATFORMS`. A package without a wheel for a platform that does not need it has a marker. The file has no
+URLs, so any index with the same files works.
 
 Tests run Topicwright on this Python and on the other supported ones on the PATH. `python -m tests.support.fetch_tools`
 installs its runtime packages for each into `.cache/python/3.N`, with the hashes of constraints.txt. Packages for
@@ -24,12 +24,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from tests.support.tools import CACHE, ROOT
 
-SECTION = "# replay"
+SECTION = "# report"
 """The runtime packages are pinned before this line."""
 
 
@@ -63,20 +64,24 @@ def install(minor: int, into: Path) -> None:
 
 
 CONSTRAINTS, PROJECT = ROOT / "constraints.txt", ROOT / "pyproject.toml"
-SECTIONS = ("build", "run", "replay", "dev")
+SECTIONS = ("build", "run", "faust", "report", "spark", "dev")
 """Build requirements, runtime dependencies, and the extras. Makefile and Dockerfile split the file at these names."""
-PYTHONS = (11, 12, 13)
+PYTHONS = (11, 12, 13, 14)
 """The supported minor versions of Python 3."""
+PLATFORMS = {
+    ("linux", "x86_64"): re.compile(r"any|(many)?linux.*_x86_64"),
+    ("linux", "aarch64"): re.compile(r"any|(many)?linux.*_aarch64"),
+    ("darwin", "arm64"): re.compile(r"any|macosx.*_(arm64|universal2)"),
+}
+"""The supported platforms (`sys.platform` and machine), with the tags of their wheels. Linux means glibc."""
 HEADER = "# Written by `python -m tests.support.pins`, which says how. `make env` installs these files and no others."
-OTHER_PLATFORMS = re.compile(r"== '(win32|emscripten)'")
-PLATFORM = re.compile(r"any|(manylinux|linux|macosx).*_(x86_64|aarch64|arm64|universal2)")
 
 
-def fits(file: str, minor: int) -> bool:
-    """True if pip may choose this wheel for CPython 3.`minor` on a supported platform."""
+def fits(file: str, minor: int, platform: tuple[str, str]) -> bool:
+    """True if pip may choose this wheel for CPython 3.`minor` on a platform."""
     own = f"cp3{minor}"
     return any(
-        PLATFORM.fullmatch(tag.platform)
+        PLATFORMS[platform].fullmatch(tag.platform)
         and (
             tag.interpreter in ("py3", f"py3{minor}")
             or (tag.interpreter == own and tag.abi in (own, "abi3", "none"))
@@ -86,28 +91,49 @@ def fits(file: str, minor: int) -> bool:
     )
 
 
-def _pin(package: dict[str, Any]) -> str:
-    """The requirements line of a package: with its wheels, or its source if it has none (pyspark). Raises SystemExit if
-    wheels are missing for a supported Python."""
-    wheels = package.get("wheels", ())
-    by_python = {minor: [one for one in wheels if fits(one["url"].rpartition("/")[2], minor)] for minor in PYTHONS}
-    missing = [f"3.{minor}" for minor, of_python in by_python.items() if wheels and not of_python]
+def _needs(marker: str, minor: int, platform: tuple[str, str]) -> bool:
+    """True if the marker holds for CPython 3.`minor` on a platform."""
+    python = {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.9", "os_name": "posix"}
+    system = {"sys_platform": platform[0], "platform_machine": platform[1], "platform_system": platform[0].title()}
+    return not marker or Marker(marker).evaluate({**python, **system})
+
+
+def _pin(package: dict[str, Any]) -> str | None:
+    """The requirements line of a package: with its wheels, or its source if it has none (pyspark); None if no platform
+    needs it. Raises SystemExit if a wheel is missing for a supported Python on a platform that needs the package."""
+    name, marker, wheels = package["name"], package.get("marker", ""), package.get("wheels", ())
+    places = [(minor, platform) for minor in PYTHONS for platform in PLATFORMS]
+    found = {each: [one for one in wheels if fits(one["url"].rpartition("/")[2], *each)] for each in places}
+    needed = [each for each in places if _needs(marker, *each)]
+    without = [each for each in places if wheels and not found[each]]
+    missing = [f"3.{minor} on {' '.join(platform)}" for minor, platform in without if (minor, platform) in needed]
     if missing:
-        raise SystemExit(f"{package['name']} {package['version']} has no wheel for Python {', '.join(missing)}")
-    files = [one for of_python in by_python.values() for one in of_python] if wheels else [package["sdist"]]
-    hashes = sorted({file["hashes"]["sha256"] for file in files})
-    return " ".join([f"{package['name']}=={package['version']}", *(f"--hash=sha256:{each}" for each in hashes)])
+        raise SystemExit(f"{name} {package['version']} has no wheel for Python {', '.join(missing)}")
+    files = [one for each in found.values() for one in each] if wheels else [package["sdist"]]
+    hashes = [f"--hash=sha256:{each}" for each in sorted({file["hashes"]["sha256"] for file in files})]
+    only = [f"; {marker}"] if without else []
+    return " ".join([f"{name}=={package['version']}", *only, *hashes]) if needed else None
 
 
 def _locked_requirements(needed: Path, extras: tuple[str, ...], pinned: Path) -> dict[str, str]:
     """Package name → line, for the packages of `needed` and their dependencies on the supported platforms."""
     with tempfile.TemporaryDirectory() as folder:
         lock = Path(folder, "pylock.toml")
-        words = ["uv", "pip", "compile", "--quiet", "--universal", "--python-version=3.11", f"--constraints={pinned}"]
+        words = [
+            sys.executable,
+            "-m",
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--universal",
+            "--python-version=3.11",
+            f"--constraints={pinned}",
+        ]
         words += [f"--extra={extra}" for extra in extras]
         subprocess.run([*words, f"--output-file={lock}", str(needed)], check=True, cwd=ROOT)
         packages = tomllib.loads(lock.read_text())["packages"]
-    return {each["name"]: _pin(each) for each in packages if not OTHER_PLATFORMS.search(each.get("marker", ""))}
+    return {each["name"]: line for each in packages if (line := _pin(each)) is not None}
 
 
 def sections() -> dict[str, dict[str, str]]:
@@ -138,7 +164,9 @@ def main() -> None:
         found = {
             "build": _locked_requirements(builds, (), pinned),
             "run": _locked_requirements(PROJECT, (), pinned),
-            "replay": _locked_requirements(PROJECT, ("replay",), pinned),
+            "faust": _locked_requirements(PROJECT, ("faust",), pinned),
+            "report": _locked_requirements(PROJECT, ("faust", "report"), pinned),
+            "spark": _locked_requirements(PROJECT, ("faust", "report", "spark"), pinned),
             "dev": _locked_requirements(PROJECT, ("dev",), pinned),
         }
     lines, before = [HEADER], set[str]()

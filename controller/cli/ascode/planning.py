@@ -225,7 +225,7 @@ def _plan_of(options: argparse.Namespace, backend: Backend) -> Plan:
 def _show(options: argparse.Namespace, made: Plan, what: str = "Plan") -> None:
     def text(style: Style) -> Iterator[str]:
         yield from lines(made.changes, style)
-        refused = f"; {len(made.refused)} refused" if made.refused else ""
+        refused = f"; {len(made.refused)} rejected" if made.refused else ""
         topics = {(one.request.type, one.name) for one in made.changes if not one.is_refused}
         verbs = _DONE if what == "Applied" else _TO_DO
         counts = ", ".join(f"{sum(kind == each for each, _ in topics)} {verb}" for kind, verb in verbs.items())
@@ -260,7 +260,7 @@ def apply(options: argparse.Namespace, backend: Backend) -> int:
     made = _plan_of(options, backend) if options.plan is None else _saved(options.plan, backend)
     if made.refused:
         shown = "\n".join(lines(made.refused, Style()))
-        raise Negative(f"nothing is applied, because {len(made.refused)} changes would be refused:\n{shown}")
+        raise Negative(f"nothing is applied, because {len(made.refused)} changes would be rejected:\n{shown}")
     backend.agent = agent_of(made.set)
     done = Plan(tuple(with_outcomes(backend, made.changes, dry_run=False)), made.set)
     _show(options, done, "Applied")
@@ -303,7 +303,7 @@ def _described(topic: TopicSummary) -> dict[str, Any]:
 
 
 def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
-    """Each change with its replicas, and why it would be refused."""
+    """Each change with its replicas, and why it would be rejected."""
     for one in changes:
         sign, mark, what = _summary(one)
         yield style.painted(f"{sign} {one.name}: {what}  ({one.where})", mark)
@@ -314,7 +314,7 @@ def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
         answer = one.outcome
         if one.is_refused:
             by = f", by {answer.rule}" if answer.rule else ""
-            yield style.painted(f"    refused: {answer.message} ({answer.error}{by})", "bad")
+            yield style.painted(f"    rejected: {answer.message} ({answer.error}{by})", "bad")
         elif answer.message:
             yield f"    {answer.message}"
 

@@ -53,8 +53,7 @@ def brokers(options: argparse.Namespace, backend: Backend) -> int:
         answer = replace(answer, brokers=found)
     view = {"brokers": answer.brokers, "live": answer.live, "as_of": answer.as_of}
     ids = (one.broker_id for one in answer.brokers)
-    is_past = options.at is not None
-    return show(options, view, lambda style: _broker_lines(answer, style, is_past=is_past), lambda: ids)
+    return show(options, view, lambda style: _broker_lines(answer, style), lambda: ids, when(answer.as_of))
 
 
 def settings(options: argparse.Namespace, backend: Backend) -> int:
@@ -192,23 +191,21 @@ def _examples(one: overviews.TopicsWhatIfView) -> str:
     )
 
 
-def _broker_lines(answer: BrokersView, style: Style, *, is_past: bool) -> Iterator[str]:
+def _broker_lines(answer: BrokersView, style: Style) -> Iterator[str]:
     if not answer.brokers:
-        yield f"There are no brokers{when(answer.as_of)}."
+        yield "There are no brokers."
         return
-    if is_past:
-        yield f"State{when(answer.as_of)}:"
     more = ("EPOCH", "REGISTERED", "INCARNATION") if style.wide else ()
     header = ("BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS", *more)
-    yield from style.table(header, (_broker_row(one, style.wide) for one in answer.brokers))
+    yield from style.table(header, (_broker_row(one, style) for one in answer.brokers))
 
 
-def _broker_row(one: BrokerView, wide: bool) -> tuple[object, ...]:
+def _broker_row(one: BrokerView, style: Style) -> tuple[object, ...]:
     cordoned = ", cordoned" if one.cordoned else ""
     state = Marked(f"fenced{cordoned}", "bad") if one.fenced else Marked(f"live{cordoned}", "good")
     listeners = ",".join(f"{each.name}://{each.host}:{each.port}" for each in one.endpoints) or "-"
-    row = (one.broker_id, state, one.changed_at, one.reason, one.rack or "-", listeners)
-    return (*row, one.broker_epoch, one.registered_at, one.incarnation) if wide else row
+    row = (one.broker_id, state, style.age(one.changed_at), one.reason, one.rack or "-", listeners)
+    return (*row, one.broker_epoch, one.registered_at, one.incarnation) if style.wide else row
 
 
 # --- rules
@@ -223,13 +220,19 @@ def show_rules(options: argparse.Namespace, backend: Backend) -> int:
         show_lines(options, (answer.version.text if answer.version else "").splitlines())
         return DONE
     view = {"version": answer.version, "rules": answer.rules, "as_of": answer.as_of}
-    return show(options, view, lambda style: _rule_lines(answer, style), lambda: (one.name for one in answer.rules))
+    return show(
+        options,
+        view,
+        lambda style: _rule_lines(answer, style),
+        lambda: (one.name for one in answer.rules),
+        answer.as_of,
+    )
 
 
 def _rule_lines(answer: overviews.PoliciesView, style: Style) -> Iterator[str]:
     version = answer.version
     if version is None:
-        yield f"No rules were applied{when(answer.as_of)}."
+        yield "No rules were applied."
         return
     yield f"Version {version.number}, applied {version.applied_at} by {version.principal}, sha256 {version.sha256[:12]}"
     if not answer.rules:

@@ -28,7 +28,6 @@ from projections.text.points_in_time import parse_point_in_time
 from projections.text.wording import many
 from projections.views.events import EventsView, EventView, RecordedChangesView, RecordedChangeView
 from projections.views.lines import place, when
-from projections.views.view import AsOfView
 
 JOINED_AT_LEAST = 4
 """The minimum number of consecutive partition changes that become one line."""
@@ -237,14 +236,19 @@ def changes(options: argparse.Namespace, backend: Backend) -> int:
             break
     del found[options.limit :]
     answer, offsets = {"changes": found, "as_of": page.as_of}, (place(one.partition, one.offset) for one in found)
-    return show(options, answer, lambda style: _change_lines(found, page.as_of, style), lambda: offsets)
+    return show(options, answer, lambda style: _change_lines(found, style), lambda: offsets, when(page.as_of))
 
 
-def _change_lines(found: list[RecordedChangeView], as_of: AsOfView, style: Style) -> Iterator[str]:
+def _change_lines(found: list[RecordedChangeView], style: Style) -> Iterator[str]:
     if not found:
-        yield f"Nothing was changed{when(as_of)}."
+        yield "Nothing was changed."
         return
-    texts = (one.text + (f"; breaks {', '.join(one.rules)}" if one.rules else "") for one in found)
+    texts = (
+        one.text
+        + (f"; breaks {', '.join(one.rules)}" if one.rules else "")
+        + (f"; approved by {one.approved_by}" if one.approved_by else "")
+        for one in found
+    )
     each = (
         Line(place(one.partition, one.offset), one.at, one.type, one.topic or "-", one.request_id or "-", text)
         for one, text in zip(found, texts, strict=True)

@@ -1,7 +1,7 @@
 """`topicwright topics`, `explain`, `topic` and `requests`: list, print and explain topics and requests; create and
 delete topics, alter configs, add partitions.
 
-Exit codes of `topic`: 0 done; 1 refused, or no such topic; 2 wrong usage, or no service reached.
+Exit codes of `topic`: 0 done; 1 rejected, or no such topic; 2 wrong usage, or no service reached.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from controller.cli.arguments import DONE, NEGATIVE, suggestion
 from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
+from controller.cli.reads.governance import pending
 from controller.machine.configs.topic_configs import LABEL, without_labels
 from events.errors import UserError
 from projections.text.names import is_pattern
@@ -32,7 +33,6 @@ from projections.views.topics import (
     TopicsView,
     TopicView,
 )
-from projections.views.view import AsOfView
 
 
 def topics(options: argparse.Namespace, backend: Backend) -> int:
@@ -45,10 +45,7 @@ def topics(options: argparse.Namespace, backend: Backend) -> int:
     matching = [one for one in found if _matches(options, one)]
     which = " that match" if found else ""
     answer, names = {"topics": matching, "as_of": as_of}, (one.name for one in matching)
-    is_past = options.at is not None
-    return show(
-        options, answer, lambda style: _topic_lines(matching, as_of, style, which, is_past=is_past), lambda: names
-    )
+    return show(options, answer, lambda style: _topic_lines(matching, style, which), lambda: names, lines.when(as_of))
 
 
 def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
@@ -68,7 +65,13 @@ def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
 
 def explain(options: argparse.Namespace, backend: Backend) -> int:
     chain = backend.get(ExplanationView, "/explain", options.subject, at=options.at)
-    return show(options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple)
+    return show(
+        options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple, _at(options)
+    )
+
+
+def _at(options: argparse.Namespace) -> str:
+    return f" as of {'offset ' if str(options.at).isdigit() else ''}{options.at}"
 
 
 def _create(options: argparse.Namespace, backend: Backend) -> int:
@@ -172,7 +175,7 @@ def _patch(options: argparse.Namespace, backend: Backend, body: dict[str, object
 
 
 _CHANGES: Final = {
-    "create": (_create, "is refused"),
+    "create": (_create, "is rejected"),
     "recreate": (_recreate, "is not recreated"),
     "delete": (_delete, "is not deleted"),
     "alter": (_alter, "is not changed"),
@@ -182,14 +185,14 @@ _CHANGES: Final = {
 
 
 def change(options: argparse.Namespace, backend: Backend) -> int:
-    """Run a change; if it is refused, print why and return 1."""
+    """Run a change; if it is rejected, print why and return 1."""
     run, what = _CHANGES[options.action]
     try:
         return run(options, backend)
     except Refusal as refusal:
         if refusal.status >= 500 or (refusal.status == 404 and not refusal.error.rule):
             raise
-        what = "would be refused" if getattr(options, "dry_run", False) else what
+        what = "would be rejected" if getattr(options, "dry_run", False) else what
         line = f"{options.name} {what}: {refusal}"
         show(options, refusal.error, lambda _: [line], lambda: [options.name])
         return NEGATIVE
@@ -198,11 +201,15 @@ def change(options: argparse.Namespace, backend: Backend) -> int:
 def requests(options: argparse.Namespace, backend: Backend) -> int:
     names = ("principal", "outcome", "rule", "api", "host")
     filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}
+    if options.pending:
+        if options.id is not None or any(one is not None for one in (*filters.values(), options.at)):
+            raise common.Misuse("--pending lists all requests that wait now: give no ID, no filter and no --at")
+        return pending(options, backend)
     if options.id is not None:
         if any(one is not None for one in filters.values()):
             raise common.Misuse("filters apply to the list, so they cannot be used with the ID of a request")
         request = backend.get(RequestView, "/requests", options.id, at=options.at)
-        show(options, request, lambda style: _one_request(request, style), lambda: [request.request_id])
+        show(options, request, lambda style: _one_request(request, style), lambda: [request.request_id], _at(options))
         return DONE
     filters |= {"at": options.at}
     found: list[RequestSummary] = []
@@ -213,7 +220,7 @@ def requests(options: argparse.Namespace, backend: Backend) -> int:
             break
     del found[options.limit :]
     answer, ids = {"requests": found, "as_of": page.as_of}, (one.request_id for one in found if not one.counted)
-    return show(options, answer, lambda style: _request_lines(found, page.as_of, style, more), lambda: ids)
+    return show(options, answer, lambda style: _request_lines(found, style, more), lambda: ids, lines.when(page.as_of))
 
 
 # --- text
@@ -222,37 +229,39 @@ def requests(options: argparse.Namespace, backend: Backend) -> int:
 TOPICS_MAX = 3
 
 
-def _topic_lines(
-    summaries: Sequence[TopicSummary], as_of: AsOfView, style: Style, which: str = "", *, is_past: bool = False
-) -> Iterator[str]:
+def _topic_lines(summaries: Sequence[TopicSummary], style: Style, which: str = "") -> Iterator[str]:
     """A list of topics; `which` completes the sentence that is printed if there are none."""
     if not summaries:
-        yield f"There are no topics{which}{lines.when(as_of)}."
+        yield f"There are no topics{which}."
         return
-    if is_past:
-        yield f"State{lines.when(as_of)}:"
     header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "OWNER")
     if style.wide:
-        yield from style.table((*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), map(_wide_topic, summaries))
+        yield from style.table(
+            (*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), (_wide_topic(one, style) for one in summaries)
+        )
         return
-    yield from style.table(header, map(_topic_row, summaries))
+    yield from style.table(header, (_topic_row(one, style) for one in summaries))
 
 
-def _topic_row(one: TopicSummary) -> tuple[object, ...]:
+def _user(principal: str, style: Style) -> str:
+    return principal if style.now is None else principal.removeprefix("User:")
+
+
+def _topic_row(one: TopicSummary, style: Style) -> tuple[object, ...]:
     return (
         one.name,
         one.num_partitions,
         one.replication_factor,
         Marked(lines.status(one), lines.mark(one.status)),
-        one.created_at,
-        one.labels.get("owner") or (f"created by {one.created_by.principal}" if one.created_by else "?"),
+        style.age(one.created_at),
+        one.labels.get("owner") or (f"created by {_user(one.created_by.principal, style)}" if one.created_by else "?"),
     )
 
 
-def _wide_topic(one: TopicSummary) -> tuple[object, ...]:
+def _wide_topic(one: TopicSummary, style: Style) -> tuple[object, ...]:
     configs = ",".join(f"{name}={value}" for name, value in sorted(one.configs.items())) or "-"
     request = one.created_by.request_id if one.created_by else "?"
-    return (*_topic_row(one), one.topic_id, one.ready_at or "-", request, configs)
+    return (*_topic_row(one, style), one.topic_id, one.ready_at or "-", request, configs)
 
 
 def _one_topic(one: TopicView, style: Style) -> Iterator[str]:
@@ -309,17 +318,17 @@ def _partition_lines(all_partitions: Sequence[PartitionView], style: Style) -> I
     yield from style.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
 
 
-def _request_lines(found: Sequence[RequestSummary], as_of: AsOfView, style: Style, more: bool) -> Iterator[str]:
+def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) -> Iterator[str]:
     """A list of requests; `more` means that older ones exist."""
     if not found:
-        yield f"No request matches{lines.when(as_of)}."
+        yield "No request matches."
         return
+    is_brief = style.now is not None
     rows = (
         (
             "-" if one.counted else one.request_id,
-            one.requested_at,
-            client_text(one.principal, one.client_id),
-            one.api,
+            style.age(one.requested_at),
+            *((_user(one.principal, style),) if is_brief else (client_text(one.principal, one.client_id), one.api)),
             _topics(one, style.wide),
             Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes)),
             ",".join(one.rules) or "-",
@@ -328,7 +337,8 @@ def _request_lines(found: Sequence[RequestSummary], as_of: AsOfView, style: Styl
         for one in found
     )
     more_columns = ("HOST", "OFFSET") if style.wide else ()
-    yield from style.table(("REQUEST", "TIME", "BY", "API", "TOPICS", "OUTCOME", "REFUSED BY", *more_columns), rows)
+    api = () if is_brief else ("API",)
+    yield from style.table(("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *more_columns), rows)
     if more and style.width is not None:
         yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
 

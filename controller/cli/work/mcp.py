@@ -17,7 +17,7 @@ from controller.cli.arguments import DONE, point_in_time
 from controller.cli.backend import Backend
 from controller.cli.reads import common
 from controller.release import RELEASE
-from events.errors import UserError
+from events.errors import MissingExtra, UserError
 from projections.text.names import escaped
 
 TOOLS: Final = {
@@ -51,7 +51,7 @@ def serve(options: argparse.Namespace, backend: Backend) -> int:
         from mcp.server import Server
         from mcp.server.stdio import stdio_server
     except ImportError as error:
-        raise UserError(f"mcp needs a package: install topicwright[mcp] ({error})") from None
+        raise MissingExtra("mcp", "mcp", error) from None
     document = backend.document()
     hints = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
     tools = [types.Tool(name=name, annotations=hints, **described(document, name)) for name in TOOLS]

@@ -109,7 +109,7 @@ class Frame:
             self.spans,
             ("other events", "", [max(0, one) for one in others]),
             ("changes", "good", [one.changes for one in self.spans]),
-            ("refused", "bad", [one.refused for one in self.spans]),
+            ("rejected", "bad", [one.refused for one in self.spans]),
         )
 
     def chart(self, spans: Sequence[SpanView], *series: Series) -> Markup:

@@ -50,7 +50,7 @@ CHART_SPANS: Final = 60
 PHASES = {
     "CreateRequested": "requested",
     "TopicCreated": "decided: created",
-    "CreateRejected": "decided: refused",
+    "CreateRejected": "decided: rejected",
     "MetadataPropagated": "propagated",
     "PartitionChanged": "partition changed",
     "TopicReady": "ready",

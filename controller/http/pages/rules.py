@@ -1,5 +1,6 @@
 """The page of rules and policies: versions and their changes, refusals, and a form that tests, backtests and applies a
 text of rules, as `controller.http.rules` does. A refused text stays in the form, with the error next to it.
+Also the page of the requests that wait for approval.
 """
 
 from __future__ import annotations
@@ -7,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import unified_diff
 from types import MappingProxyType
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 from litestar import Response, get, post
 from litestar.di import NamedDependency
-from litestar.params import QueryParameter
+from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 
 from controller.http import reads, rules
 from controller.http.errors import HttpRequest, Refused, answer_error, invalid
 from controller.http.pages.handlers import EMPTY_FORM, checked_form
-from controller.http.pages.site import FOLLOW, Site
+from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.query_threads import TooBusy
 from controller.http.requests import At, body_of
+from projections.views.approvals import HeldRequestsView
 from projections.views.backtests import BacktestView, RulesTestView
 from projections.views.events import EventsView, EventView
 from projections.views.overviews import PoliciesView
@@ -127,3 +130,24 @@ def _changes(versions: list[EventView], number: int | None) -> Iterable[str] | N
         return None
     before, after = texts[number - 1].splitlines(), texts[number].splitlines()
     return unified_diff(before, after, f"version {number - 1}", f"version {number}", lineterm="")
+
+
+@page("/approvals", rules.approvals, "approvals.html")
+async def waiting(site: Site, request: HttpRequest, found: HeldRequestsView) -> dict[str, Any]:
+    follow = FOLLOW if site.allows(request, "Describe") else ""
+    return {"command": ("requests", "--pending"), "follow": follow, "held": found.requests}
+
+
+@post("/approvals/{request_id:str}")
+async def decide(request_id: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Redirect:
+    filled = await checked_form(request, site)
+    match filled.get("do"):
+        case "approve":
+            done = await site.call(rules.approve, request, request_id=request_id)
+            return Redirect(f"/requests/{quote(done.request_id, safe='')}", status_code=303)
+        case "deny":
+            body = body_of({"because": filled.get("because", "")}, rules.DenyBody)
+            await site.call(rules.deny, request, request_id=request_id, content=body)
+            return Redirect(f"/requests/{quote(request_id, safe='')}", status_code=303)
+        case other:
+            raise invalid(f"do: {other!r} is not approve or deny")

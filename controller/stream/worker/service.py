@@ -31,6 +31,7 @@ from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.kafka.connections import ClusterUnreachable, Security
+from controller.machine.rules.reading import refuse_approval
 from controller.release import RELEASE
 from controller.serving.archiving import archive_store, head_signer
 from controller.serving.client_listeners import Address, hosts_of, is_open
@@ -61,6 +62,7 @@ from controller.stream.worker.owner_tasks import (
 )
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
+from events.errors import MissingExtra
 
 if TYPE_CHECKING:
     from controller.stream.worker.driver_faust import FaustDriver
@@ -198,6 +200,7 @@ class Worker:
         self._signer = head_signer(settings)
         self._policies = policy_runner(settings, metrics)
         self._rules = rules_of_file(settings)
+        refuse_approval(self._rules or "")
         self._folder = lock_folder(options.data)
         decisions = settings.log_level in ("debug", "info")
         self._reports = Reports(self._log, write_lines, metrics, decisions=decisions)
@@ -342,9 +345,14 @@ class Worker:
 async def work(options: WorkerOptions) -> int:
     """Run a worker until SIGTERM or SIGINT; returns the exit code.
 
-    Raises SettingsError, FolderLocked, PolicyLoadError, and OSError for an unavailable HTTP address. Any other error
-    ends the process.
+    Raises SettingsError, MissingExtra, FolderLocked, PolicyLoadError, and OSError for an unavailable HTTP address. Any
+    other error ends the process.
     """
+    if options.driver == "faust":
+        try:
+            import faust  # noqa: F401  # before the worker joins the group
+        except ImportError as error:
+            raise MissingExtra("--driver faust", "faust", error) from error
     worker = Worker(options)
     await worker.listen()
     try:

@@ -211,7 +211,7 @@ class Bucket:
     def _guarded(self, call: Callable[[Any, str], _T]) -> _T:
         """Call with the filesystem and the path in it, connecting first if necessary. Raises ArchiveAway,
         FileNotFoundError."""
-        import pyarrow as pa  # optional without an archive
+        import pyarrow as pa  # takes long to load, and is not needed without an archive
         from pyarrow import fs
 
         try:

@@ -59,13 +59,8 @@ class WholeLog:
     def archive(self) -> Archive:
         """The events below `start_offset`. Raises LogError."""
         if self._archive is None:
-            try:
-                from events.logs.archive.archive import Archive  # needs pyarrow, which is optional without an archive
-            except ImportError as error:
-                raise log.LogError(
-                    f"{self.path}: its events below {self.start_offset} are archived, and reading them takes "
-                    f"{error.name}, which is not installed: pip install 'topicwright[replay]'"
-                ) from None
+            from events.logs.archive.archive import Archive  # loads pyarrow
+
             self._archive = Archive(self)
         return self._archive
 

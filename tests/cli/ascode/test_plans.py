@@ -79,11 +79,11 @@ def test_a_plan_shows_the_rule_that_refuses_and_apply_then_changes_nothing(
         file = write(tmp_path, {"a": {}, "b": {"partitions": 30}})
         planned = run("plan", file)
         assert planned.code == 1
-        assert "Plan: 1 to create, 0 to change, 0 to delete; 1 refused." in planned.out
+        assert "Plan: 1 to create, 0 to change, 0 to delete; 1 rejected." in planned.out
         assert "(POLICY_VIOLATION, by policy:rules/small)" in planned.out
         applied = run("apply", file)
         assert applied.code == 1
-        assert "nothing is applied, because 1 changes would be refused" in applied.err
+        assert "nothing is applied, because 1 changes would be rejected" in applied.err
         assert fetch(server.http, "/v1/topics/a")[0] == 404
     finally:
         fetch(server.http, "/v1/rules", {"text": ""})
@@ -117,7 +117,7 @@ def test_a_saved_plan_is_applied_exactly_or_says_what_changed_since(
     assert (late.code, late.out) == (1, "")
     assert f"1 changes of {saved} have another result now, so nothing is applied: make a new plan" in late.err
     assert "planned, and now:\n+ b: 2 partitions" in late.err
-    assert "refused: Topic 'b' already exists." in late.err
+    assert "rejected: Topic 'b' already exists." in late.err
     assert run("topic", "delete", "b").code == 0
     assert run("apply", "--plan", saved).out.endswith("Applied: 2 created, 0 changed, 0 deleted.\n")
     again = run("apply", "--plan", saved)

@@ -23,6 +23,7 @@ PAGES = (
     "/topics/pay.orders",
     f"/topics/{LONG}",
     "/requests",
+    "/approvals",
     "/brokers",
     "/brokers/2",
     "/quorum",
@@ -141,7 +142,7 @@ BAD_INPUT = (
     ("/diff?from=soon", 400, "is not a valid point in time"),
     ("/explain/nothing", 404, "no topic and no request 'nothing' is in the log"),
     ("/topics?at=1970-01-01", 200, "before the first event"),
-    ("/?at=1970-01-01", 200, "Nothing was refused"),
+    ("/?at=1970-01-01", 200, "Nothing was rejected"),
     ("/quorum?at=5", 400, "at: unknown query parameter; this path takes none"),
     ("/?at=2999-01-01", 200, "As of 2999-01-01"),
 )
@@ -186,9 +187,9 @@ async def test_create_form(judged: Service) -> None:
     made = await judged.get("/v1/topics/pay.new")
     assert (made["num_partitions"], made["configs"]) == (4, {"retention.ms": "5"})
     again = text_of((await send(judged, "/topics", 409, **fields, do="create")).text)
-    assert "It was refused: TOPIC_ALREADY_EXISTS" in again
+    assert "It was rejected: TOPIC_ALREADY_EXISTS" in again
     refused = text_of((await send(judged, "/topics", 200, name="orphan", do="dry-run")).text)
-    assert "It would be refused: POLICY_VIOLATION orphan has no owner" in refused
+    assert "It would be rejected: POLICY_VIOLATION orphan has no owner" in refused
     assert "policy:tests.Owned/owner" in refused
 
 

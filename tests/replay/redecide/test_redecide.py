@@ -19,6 +19,7 @@ from controller.machine.partitions import placement
 from controller.machine.state import Counts
 from controller.release import RELEASE as THIS_RELEASE
 from events.catalog import (
+    ApprovalDecided,
     BrokerUnfenced,
     ChangeRejected,
     CreateAnswered,
@@ -299,6 +300,18 @@ def test_redecide_skips_decisions_of_another_controller() -> None:
     log = golden.history(golden.FOLLOWED)
     assert {"PartitionsAdded", "TopicConfigsChanged"} <= {type(one.event).__name__ for one in log}
     assert requests_of(log) == []
+
+
+def test_held_and_approved_requests_are_decided_again() -> None:
+    log = golden.history("approvals")
+    assert not [one for request in requests_in(log) if (one := difference(request, RELEASE)) is not None]
+    log = [replace(one, event=denied(one.event)) if isinstance(one.event, ApprovalDecided) else one for one in log]
+    found = [difference(request, RELEASE) for request in requests_in(log)]
+    assert [one.now[:14] for one in found if one is not None] == ["CreateRejected", "ChangeRejected"]
+
+
+def denied(event: ApprovalDecided) -> ApprovalDecided:
+    return replace(event, outcome="denied")
 
 
 LIMITS = """
