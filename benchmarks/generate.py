@@ -48,6 +48,8 @@ EVENTS_PER_COMMIT = 5_000
 SYNC_EVERY_COMMITS = 20
 INCIDENTS_BEFORE_TOPICS = 300
 HOT = "hot.spot"
+PARTITIONS_AT_ONCE = 10_000
+"""The most partitions that one request may create."""
 SETTINGS = (
     ("create.topic.policy.class.name", "rules.Owned"),
     ("default.replication.factor", "3"),
@@ -82,7 +84,10 @@ class Generator:
         """Write about `events` events with `topics` topics, and close the log."""
         self._begin()
         if self._skewed:
-            self._create(HOT, partitions=self._partitions)
+            self._create(HOT, partitions=min(self._partitions, PARTITIONS_AT_ONCE))
+            for count in range(2 * PARTITIONS_AT_ONCE, self._partitions + 1, PARTITIONS_AT_ONCE):
+                more = CreatePartitions(topic=TopicName(HOT), count=count, principal="User:ops", **self._stamp("more"))
+                self._put(more)
         for number in range(topics):
             self._create_some(number)
             if number < INCIDENTS_BEFORE_TOPICS and number % 100 == 99:
