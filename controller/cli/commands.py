@@ -34,6 +34,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     "read": {
         "status": Command("flags", "show what is wrong, since when, the cause, and what resolves it"),
         "whatif": Command("flags", "show the health after a change, such as the loss of a broker"),
+        "risks": Command("governance", "list the topics that would lose records or stop producers, or have no owner"),
         "topics": Command("flags", "list topics, or show one, now or in the past"),
         "events": Command("flags", "list the events of the log, or follow it"),
         "explain": Command("flags", "explain the history of a topic, or the result of a request"),
@@ -71,6 +72,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "check": Command("serve", "validate settings and rules files without a server, for example in CI"),
     },
     "set up": {
+        "notify": Command("governance", "send refusals, approvals, offline partitions and more to a webhook"),
         "mcp": Command("flags", "serve status, explain, changes and more to assistants, read-only, over stdio (MCP)"),
         "context": Command("context", "name the services that commands read and change"),
         "completion": Command("context", "print the script that completes commands in bash, zsh or fish"),

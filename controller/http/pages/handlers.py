@@ -27,6 +27,7 @@ from controller.machine.configs.topic_configs import BY_NAME
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
 from events.logs.tree_heads import Head
+from projections.queries.risks import RISKS, RisksView
 from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
@@ -100,6 +101,11 @@ async def topics(site: Site, request: HttpRequest, found: TopicsView, given: dic
         "statuses": STATUSES,
         "some_hidden": not sees_all,
     }
+
+
+@page("/risks", topic_lists.risks, "risks.html")
+async def risks(found: RisksView) -> dict[str, Any]:
+    return {"command": ("risks",), "found": found, "meanings": RISKS}
 
 
 @get(["/topics/{name:str}", "/topics/{name:str}/configs"])

@@ -22,10 +22,10 @@ from controller.http.pages.handlers import EMPTY_FORM, checked_form
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.query_threads import TooBusy
 from controller.http.requests import At, body_of
-from projections.views.approvals import HeldRequestsView
 from projections.views.backtests import BacktestView, RulesTestView
 from projections.views.events import EventsView, EventView
 from projections.views.overviews import PoliciesView
+from projections.views.requests import HeldRequestsView
 from projections.views.view import ProblemView
 
 _Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RulesBody)

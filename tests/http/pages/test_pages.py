@@ -29,6 +29,7 @@ PAGES = (
     "/quorum",
     "/events",
     "/policies",
+    "/risks",
     "/changes",
     "/changes?topic=pay.*",
     "/diff",
