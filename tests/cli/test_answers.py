@@ -167,9 +167,8 @@ def test_usage_errors(line: str, run: Run, tmp_path: Path, monkeypatch: pytest.M
     outcome = run(*("" if word == "EMPTY" else word for word in arguments.split()))
     assert (outcome.code, outcome.out) == (2, "")
     assert message in outcome.err
-    assert outcome.err.startswith(
-        ("usage: topicwright " + (arguments.split()[0] if not arguments.startswith("topcs") else ""), "topicwright: ")
-    )
+    assert outcome.err.startswith("topicwright")
+    assert len(outcome.err.splitlines()) <= 2, "no usage of many lines"
     assert not list(tmp_path.iterdir()), "no file is created"
 
 

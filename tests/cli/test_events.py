@@ -259,6 +259,12 @@ def test_requests_are_listed_newest_first_with_filters(offline: Run) -> None:
     shown = offline("requests", by_rule[0]).out
     assert shown.startswith(f"request {by_rule[0]}: HTTP by User:ANONYMOUS")
     assert "TOPIC_ALREADY_EXISTS" in shown
+    assert offline("requests", "--principal", "ANONYMOUS", "--rule", "exists", "-o", "name").out.split() == by_rule
+    assert offline("requests", "--principal", "ANON*", "--rule", "*exi*", "-o", "name").out.split() == by_rule
+    assert offline("requests", "--principal", "User:a*").out == "No request matches.\n"
+    assert "'Http' is not HTTP or an API of Kafka" in offline("requests", "--api", "Http").err
+    assert len(offline("requests", "--api", "H*", "--host", "127.*", "-o", "name").out.split()) == len(ids)
+    assert "'local' is not an IP address, or a pattern of one" in offline("requests", "--host", "local").err
     assert offline("requests", "--limit", 1, "-o", "name").out.split() == ids[:1]
     assert "in the future" in offline("requests", "--since", "2099-01-01").err
 
@@ -327,6 +333,8 @@ def test_brokers_and_settings_are_printed_now_and_at_an_offset(offline: Run) -> 
 
 
 def test_changes_are_printed_newest_first_with_principal_and_request(offline: Run) -> None:
+    by_pattern = offline("events", "--topic", "[uv]", "--type", "TopicCreated").out.splitlines()
+    assert [line.split()[3] for line in by_pattern[1:]] == ["v", "u"]
     code, out, _ = offline("changes")
     header, *lines = out.splitlines()
     assert (code, header.split()) == (0, ["OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", "WHAT"])

@@ -24,6 +24,7 @@ from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.backend import Backend
 from controller.cli.output import Style, as_json, as_yaml, harmless, show, show_lines, style_of
 from controller.cli.reads import common
+from projections.text.names import is_pattern
 from projections.text.points_in_time import parse_point_in_time
 from projections.text.wording import many
 from projections.views.events import EventsView, EventView, RecordedChangesView, RecordedChangeView
@@ -215,7 +216,8 @@ NO_REQUEST: Final = (
 
 def events(options: argparse.Namespace, backend: Backend) -> int:
     kind = options.type[0] if options.type is not None and len(options.type) == 1 and not options.follow else None
-    which = {"topic": options.topic, "request": options.request, "partition": options.partition}
+    topic = None if is_pattern(options.topic) else options.topic
+    which = {"topic": topic, "request": options.request, "partition": options.partition}
     which |= {"type": kind, "at": options.until}
     found = _chosen(options, backend, which)
     first = next(found, None)
@@ -299,6 +301,7 @@ def _filter(options: argparse.Namespace) -> Callable[[EventView], bool]:
         return (
             (since_ms is None or event.at_ms >= since_ms)
             and (options.type is None or event.type in options.type)
+            and (options.topic is None or fnmatchcase(str(event.fields.get("topic", "")), options.topic))
             and (options.principal is None or fnmatchcase(str(event.fields.get("principal", "")), options.principal))
         )
 
@@ -318,7 +321,7 @@ def _nothing_found(options: argparse.Namespace, backend: Backend) -> int:
             return print_error(NO_REQUEST.format(options.request), NEGATIVE)
         if options.topic is not None:
             return print_error(f"request {options.request!r} has no event of topic {options.topic!r}", NEGATIVE)
-    elif options.topic is not None and not _page(backend, {"topic": options.topic}).events:
+    elif not (options.topic is None or is_pattern(options.topic) or _page(backend, {"topic": options.topic}).events):
         return print_error(f"no event of topic {options.topic!r} is in the log", NEGATIVE)
     if options.output in ("table", "wide"):
         show_lines(options, ["No event matches."], paged=False)

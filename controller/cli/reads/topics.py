@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Final
+from time import monotonic, sleep  # noqa: TID251 - how long somebody at a terminal waits
+from typing import Any, Final
 from urllib.parse import quote
 
-from controller.cli.arguments import DONE, NEGATIVE, suggestion
+from controller.cli.arguments import DONE, NEGATIVE, print_error, suggestion
 from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
+from controller.cli.reads.common import TOPIC_COLUMNS
 from controller.machine.configs.topic_configs import LABEL, without_labels
 from events.errors import UserError
 from projections.text.names import is_pattern
@@ -33,6 +35,9 @@ from projections.views.topics import (
     TopicView,
 )
 
+WAIT_S = 0.25
+"""The interval of `topic wait`."""
+
 
 def topics(options: argparse.Namespace, backend: Backend) -> int:
     if options.name is not None and not is_pattern(options.name):
@@ -42,6 +47,9 @@ def topics(options: argparse.Namespace, backend: Backend) -> int:
     pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at))
     found, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
     matching = [one for one in found if _matches(options, one)]
+    if options.sort_by is not None:
+        column = TOPIC_COLUMNS.index(options.sort_by)
+        matching.sort(key=lambda one: _topic_row(one, Style())[column])
     which = " that match" if found else ""
     answer, names = {"topics": matching, "as_of": as_of}, (one.name for one in matching)
     return show(options, answer, lambda style: _topic_lines(matching, style, which), lambda: names, lines.when(as_of))
@@ -121,7 +129,11 @@ def _before_deletion(name: str, backend: Backend) -> str:
 def _delete(options: argparse.Namespace, backend: Backend) -> int:
     deleted = backend.send("DELETE", "/topics", DeletedView, options.name)
     line = f"{deleted.name} is deleted, in request {deleted.request_id}; `topicwright explain` shows its history"
-    return show(options, deleted, lambda _: [line], lambda: [deleted.name])
+    return _done(options, deleted, line)
+
+
+def _done(options: argparse.Namespace, answer: object, *text: str) -> int:
+    return show(options, answer, lambda _: text, lambda: [options.name])
 
 
 def _alter(options: argparse.Namespace, backend: Backend) -> int:
@@ -170,10 +182,29 @@ def _patch(options: argparse.Namespace, backend: Backend, body: dict[str, object
         values = changed(before.configs.items(), after.configs.items()) + changed(*counts)
         changes = [f"  {name}: {unset(old)} -> {unset(new)}" for name, old, new in values] or ["  nothing"]
     heading = f"{after.name} {'would change' if after.validate_only else 'is changed'}:"
-    return show(options, after, lambda _: [heading, *changes], lambda: [after.name])
+    return _done(options, after, heading, *changes)
+
+
+def _wait(options: argparse.Namespace, backend: Backend) -> int:
+    """Wait until a topic has a status, or is deleted. Returns 1 after the timeout, and prints the cause."""
+    until_s = monotonic() + options.timeout_ms / 1000
+    while True:
+        try:
+            status: str = backend.get(TopicView, "/topics", options.name).status
+        except Refusal as refusal:
+            if refusal.status != 404 or options.status != "deleted":
+                raise
+            status = "deleted"
+        if status == options.status:
+            return _done(options, {"status": status}, f"{options.name} is {status}")
+        if monotonic() >= until_s:
+            why = backend.get(ExplanationView, "/explain", options.name).summary
+            return print_error(f"{options.name} is not {options.status} after {options.timeout_ms} ms: {why}", NEGATIVE)
+        sleep(WAIT_S)
 
 
 _CHANGES: Final = {
+    "wait": (_wait, ""),
     "create": (_create, "is rejected"),
     "recreate": (_recreate, "is not recreated"),
     "delete": (_delete, "is not deleted"),
@@ -193,7 +224,7 @@ def change(options: argparse.Namespace, backend: Backend) -> int:
             raise
         what = "would be rejected" if getattr(options, "dry_run", False) else what
         line = f"{options.name} {what}: {refusal}"
-        show(options, refusal.error, lambda _: [line], lambda: [options.name])
+        _done(options, refusal.error, line)
         return NEGATIVE
 
 
@@ -229,7 +260,7 @@ def _topic_lines(summaries: Sequence[TopicSummary], style: Style, which: str = "
     if not summaries:
         yield f"There are no topics{which}."
         return
-    header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "OWNER")
+    header = tuple(map(str.upper, TOPIC_COLUMNS))
     if style.wide:
         yield from style.table(
             (*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), (_wide_topic(one, style) for one in summaries)
@@ -242,7 +273,7 @@ def _user(principal: str, style: Style) -> str:
     return principal if style.now is None else principal.removeprefix("User:")
 
 
-def _topic_row(one: TopicSummary, style: Style) -> tuple[object, ...]:
+def _topic_row(one: TopicSummary, style: Style) -> tuple[Any, ...]:
     return (
         one.name,
         one.num_partitions,
