@@ -153,6 +153,11 @@ def completed_by(action: argparse.Action, completer: Callable[..., Iterable[str]
     action.completer = completer  # type: ignore[attr-defined]
 
 
+OTHER_TOOLS: Final = {"list": "topics", "get": "topics", "describe": "topics NAME", "version": "--version"}
+"""Commands of other tools."""
+CHOICES_SHOWN_MAX: Final = 12
+
+
 class Parser(argparse.ArgumentParser):
     """argparse without abbreviated flags. Errors come from the sub-command's parser, with its usage and suggestions."""
 
@@ -175,8 +180,9 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(one) for one in action.choices]
-        hint = suggestion(str(value), choices)
-        listed = "" if hint and len(choices) > 8 else f"; allowed: {', '.join(choices)}"
+        other = OTHER_TOOLS.get(str(value), "")
+        hint = f"; did you mean `topicwright {other}`?" if other else suggestion(str(value), choices)
+        listed = "" if hint or len(choices) > CHOICES_SHOWN_MAX else f"; allowed: {', '.join(choices)}"
         raise argparse.ArgumentError(action, f"unknown value {value!r}{hint}{listed}")
 
     def error(self, message: str) -> NoReturn:
@@ -189,11 +195,13 @@ def add_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: st
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The end of a message that suggests a known word; "" if none is close."""
+    """The end of a message that suggests known words that contain the word, or a close one; "" if there is none."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, 1, 0.6)
-    return f"; did you mean {near[0]}?" if near else ""
+    known = list(known)
+    near = [one for one in known if len(word) > 3 and word.lower() in one.lower()][:3]
+    near = near or get_close_matches(word, known, 1, 0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def event_types(**_: Any) -> Iterable[str]:

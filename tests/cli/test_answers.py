@@ -136,6 +136,10 @@ events --type TopicCreate              | argument --type: 'TopicCreate' is not a
 events --follow --tail 3                | --follow does not end, so it cannot be used with --until or --tail
 events --from 3 --since 1h              | give either --from or --since
 events --tail 0                         | argument --tail: '0' is not a number from 1 to 100000
+list                                    | unknown value 'list'; did you mean `topicwright topics`?
+version                                 | unknown value 'version'; did you mean `topicwright --version`?
+topic describe                          | did you mean `topicwright topics NAME`?
+events --type Created                   | 'Created' is not an event type; did you mean AclsCreated or TopicCreated?
 topcs                                   | unknown value 'topcs'; did you mean topics?
 topics --http here                      | argument --http: 'here' is not [https://]HOST:PORT with a port from 1 to 65535
 topics --http h:0                       | argument --http: 'h:0' is not [https://]HOST:PORT with a port from 1 to 65535

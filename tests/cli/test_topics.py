@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from controller.stream.log.partition import PartitionState
 from events.logs.events_topic import partition_of
 from events.names import shard_key
 from tests.cli.commands import Outcome, Printed, Run, columns, open_log
-from tests.http.service import POLICY, Judge, owned, service
+from tests.http.service import POLICY, Judge, Rules, owned, service
 from tests.stream.log.records import Writing, create, joined
 
 
@@ -80,6 +81,30 @@ def test_topics_are_filtered_by_pattern_status_and_principal(offline: Run) -> No
     assert names("--principal", "User:ANON*") == ["a.t", "u"]
     assert names("--principal", "User:bob") == []
     assert offline("topics", "z*").out.startswith("There are no topics that match.")
+
+
+async def test_errors_of_topics_name_what_is_meant(run: Run) -> None:
+    async with service(authorizer=Rules(lambda _, operation, *__: operation != "Create")) as one:
+        denied = await asyncio.to_thread(run, "topic", "create", "t", "--http", f"127.0.0.1:{one.port}")
+    assert denied.out == (
+        "t is rejected: Authorization failed. (TOPIC_AUTHORIZATION_FAILED, by authorizer); "
+        "this login needs Create on Topic:t\n"
+    )
+    async with service() as one:
+        at = ("--http", f"127.0.0.1:{one.port}")
+        for name in ("pay.orders", "old"):
+            await one.create(name, num_partitions=1)
+        await one.request("DELETE", "/v1/topics/old")
+        again = await asyncio.to_thread(run, "topic", "delete", "old", *at)
+        assert re.search(r"old is not deleted: .*: it was deleted at offset \d+ .* by User:ANONYMOUS", again.out)
+        near = await asyncio.to_thread(run, "topics", "pay.ordrs", *at)
+        assert near.err.endswith("; did you mean pay.orders?\n")
+        late = await asyncio.to_thread(run, "diff", "now", "1h", *at)
+        assert "FROM is later than TO: give 20" in late.err
+        assert "type: 'Created' is unknown; use AclsCreated or TopicCreated" in str(
+            await one.get("/v1/events", 400, type="Created")
+        )
+        assert "limit: must be a whole number" in str(await one.get("/v1/events", 400, limit="abc"))
 
 
 def test_topics_are_sorted_by_a_column(offline: Run) -> None:

@@ -90,6 +90,8 @@ def settings(options: argparse.Namespace, backend: Backend) -> int:
 def diff(options: argparse.Namespace, backend: Backend) -> int:
     span = {"from": options.before, "to": options.after, "limit": common.PAGE}
     found = list(common.pages(backend, overviews.DifferenceView, "/diff", **span))
+    if (found[0].before.partition, found[0].after.offset) < (found[0].after.partition, found[0].before.offset):
+        raise common.Misuse(f"FROM is later than TO: give {options.after} {options.before}")
     first, topics = found[0], [one for page in found for one in page.topics]
     answer = {"topics": topics, "cluster": first.cluster, "before": first.before, "after": first.after}
     show(options, answer, lambda style: _difference_lines(first, topics, style), lambda: (one.name for one in topics))
