@@ -40,7 +40,7 @@ class Pattern:
 
     def is_found_in(self, name: str) -> bool:
         """True if the pattern matches some part of a name."""
-        return self._compiled.search(name) is not None
+        return self._compiled.search(name.encode()) is not None  # spares a search for offsets
 
     def groups_of(self, name: str) -> tuple[str, ...] | None:
         """Returns the whole name and then the text of each group, empty for a group that matches nothing. Returns None

@@ -306,6 +306,8 @@ Event = (
     | FeaturesChanged
     | SettingsChanged
     | RulesApplied
+    | ApprovalRequested
+    | ApprovalDecided
     | access.ScramCredentialSet
     | access.ScramCredentialRemoved
     | access.LoginSecretDrawn

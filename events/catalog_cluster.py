@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from events.names import BrokerId, RequestId
-from events.values import BrokerDetails, Configs, Endpoint, Fact, are_cordoned
+from typing import Literal
+
+from events.names import BrokerId, RequestId, TopicName
+from events.values import BrokerDetails, Configs, Endpoint, Fact, RequestedChange, are_cordoned
 
 
 class BrokerRegistered(Fact, frozen=True, tag=True):
@@ -188,6 +190,42 @@ class RulesApplied(Fact, frozen=True, tag=True):
     client_id: str | None
     host: str = ""
     """The client's address; empty without a client."""
+
+
+class ApprovalRule(Fact, frozen=True):
+    """A rule that holds a request: its name, and the principals (as patterns) and roles that may approve."""
+
+    name: str
+    approve_by: tuple[str, ...]
+
+
+class ApprovalRequested(Fact, frozen=True, tag=True):
+    """Rules hold a request for one topic: it was refused, and is decided again once somebody approves it."""
+
+    request_id: RequestId
+    name: TopicName
+    """The topic."""
+    principal: str
+    client_id: str | None
+    request: RequestedChange
+    rules: tuple[ApprovalRule, ...]
+    """The approver must be listed by each of them."""
+    expires_at_ms: int
+
+
+class ApprovalDecided(Fact, frozen=True, tag=True):
+    """A held request is no longer held: it was approved and done, denied, or has expired."""
+
+    request_id: RequestId
+    name: TopicName
+    """The topic."""
+    outcome: Literal["approved", "denied", "expired"]
+    reason: str
+    """The reason of a denial, or the id of the request that did what was approved."""
+    principal: str
+    """The approver; empty for an expiry."""
+    client_id: str | None = None
+    host: str = ""
 
 
 class SettingsChanged(Fact, frozen=True, tag=True):

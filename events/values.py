@@ -168,13 +168,23 @@ class RequestedConfigs(Fact, frozen=True, tag="configs"):
     """The verdict of the policies; None without a policy."""
 
 
+class RequestedCreation(Fact, frozen=True, tag="creation"):
+    """The creation of a topic, in a request that waits for approval; see `CreateRequested`."""
+
+    topic_id: TopicId
+    num_partitions: int
+    replication_factor: int
+    assignments: tuple[Assignment, ...]
+    configs: tuple[tuple[str, str | None], ...]
+
+
 class RequestedChange(Fact, frozen=True):
     """A change request for a topic: together with its event, every input of the decision."""
 
     api: str
     """`CreatePartitions`, `DeleteTopics`, `AlterConfigs`, `IncrementalAlterConfigs` or `HTTP`."""
     api_version: int
-    change: RequestedPartitions | RequestedDeletion | RequestedConfigs
+    change: RequestedPartitions | RequestedDeletion | RequestedConfigs | RequestedCreation
     duplicate: bool = False
     """The request named the topic more than once."""
     denied: int = 0

@@ -57,8 +57,6 @@ ROLES: Final[dict[str, dict[ResourceType, frozenset[Operation]]]] = {
     "admin": dict.fromkeys(get_args(ResourceType), _EVERYTHING),
 }
 """The operations that each role may do, by type of resource. ClusterAction is for brokers and controllers."""
-APPROVING_ROLES: Final = frozenset({"approver", "admin"})
-"""The roles that may approve or deny requests that a rule holds for approval."""
 _EVERYBODY: Final = "User:*"
 _ALLOWED_BY: Final = {operation: frozenset({codes.ALL, operation}) for operation in OPERATION_CODES.values()} | {
     codes.DESCRIBE: frozenset({codes.ALL, codes.DESCRIBE, codes.READ, codes.WRITE, codes.DELETE, codes.ALTER}),

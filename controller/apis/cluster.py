@@ -1,5 +1,6 @@
 """The handlers of ApiVersions (KIP-35), of DescribeCluster for brokers (KIP-700) and controllers (KIP-919), and of
-ListPartitionReassignments without KRaft; `tables` and `kraft.listener` give them to listeners.
+ListPartitionReassignments, DescribeQuorum and UpdateFeatures without KRaft; `tables` and `kraft.listener` give them to
+listeners.
 
 ApiVersions lists the listener's handlers, and checks that the client reached the expected cluster and node
 (KIP-1242)."""
@@ -12,16 +13,19 @@ from typing import Final
 
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, RequestContext
-from controller.kafka.messages import APIS, ApiKey, cluster
-from controller.kafka.messages.message import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS, OPERATIONS_OMITTED
+from controller.kafka.messages import APIS, ApiKey, cluster, quorum
+from controller.kafka.messages.message import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS, OPERATIONS_OMITTED, Listener
 from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
-from controller.quorum.features import FeatureRange
+from controller.quorum.features import METADATA_VERSION_MAX, FeatureRange, features_at
 from controller.quorum.raft.consensus import Consensus
+from controller.quorum.raft.role import the_partition, topics_of
 from events.errors import CLIENT_TEXT_MAX, shortened
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """Allowed names and versions of client software (KIP-511)."""
+NEWEST: Final = features_at(METADATA_VERSION_MAX)
+"""The finalized features of simulated brokers: always the newest levels."""
 NO_NODE: Final = -1
 """The node id of a request that expects no particular node."""
 
@@ -126,18 +130,54 @@ def list_partition_reassignments(
     return ListPartitionReassignmentsResponse()
 
 
+def describe_quorum(
+    api: ControllerApi, context: RequestContext, request: quorum.DescribeQuorumRequest
+) -> quorum.DescribeQuorumResponse:
+    """Answer DescribeQuorum without KRaft: this process is the only voter, and its log the event log."""
+    if not api.grants(context, "Describe"):
+        return quorum.DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if the_partition(request.topics) is None:
+        return quorum.DescribeQuorumResponse(error_code=ErrorCode.INVALID_REQUEST)
+    end, now_ms = api.controller.status().events_durable, api.controller.now_ms()
+    voter = quorum.QuorumReplica(
+        replica_id=api.node_id, log_end_offset=end, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms
+    )
+    part = quorum.DescribeQuorumPartitionResult(leader_id=api.node_id, high_watermark=end, current_voters=(voter,))
+    at = Listener(name=api.advertised.name, host=api.advertised.host, port=api.advertised.port)
+    node = quorum.QuorumNode(node_id=api.node_id, listeners=(at,))
+    return quorum.DescribeQuorumResponse(topics=topics_of(part), nodes=(node,))
+
+
+def update_features(
+    api: ControllerApi, context: RequestContext, request: cluster.UpdateFeaturesRequest
+) -> cluster.UpdateFeaturesResponse:
+    """Answer UpdateFeatures without KRaft: simulated brokers always have the newest levels (`NEWEST`), so any other
+    level is refused."""
+    if not api.grants(context, "Alter"):
+        return cluster.UpdateFeaturesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    levels = dict(NEWEST)
+    for update in request.feature_updates:
+        level = levels.get(update.feature)
+        if update.max_version_level != level:
+            only = "it is unknown" if level is None else f"simulated brokers have level {level}, which cannot change"
+            message = f"Invalid update version {update.max_version_level} for feature {update.feature}: {only}."
+            return cluster.UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message)
+    results = tuple(cluster.UpdatableFeatureResult(feature=each.feature) for each in request.feature_updates)
+    return cluster.UpdateFeaturesResponse(results=results)
+
+
 def describe_controllers(
-    api: ControllerApi, quorum: Consensus, context: RequestContext, request: cluster.DescribeClusterRequest
+    api: ControllerApi, consensus: Consensus, context: RequestContext, request: cluster.DescribeClusterRequest
 ) -> cluster.DescribeClusterResponse:
     """Answer DescribeCluster for clients with `bootstrap.controllers` (KIP-919): voters' endpoints and leader."""
     if request.endpoint_type != CONTROLLER_ENDPOINTS:
         return _wrong_endpoint_type(request.endpoint_type, CONTROLLER_ENDPOINTS)
-    places = ((each.id, *quorum.address_of(each)) for each in quorum.voters)
+    places = ((each.id, *consensus.address_of(each)) for each in consensus.voters)
     wants_operations = request.include_cluster_authorized_operations
     return cluster.DescribeClusterResponse(
         endpoint_type=CONTROLLER_ENDPOINTS,
         cluster_id=api.cluster_id,
-        controller_id=quorum.leader_id,
+        controller_id=consensus.leader_id,
         brokers=tuple(cluster.DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
         cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
     )

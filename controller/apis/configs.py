@@ -25,16 +25,19 @@ from controller.kafka.messages import configs as messages
 from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
 from controller.machine.configs.changes import check_resources
-from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, GroupConfig
+from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS, GroupConfig
 from controller.machine.configs.values import ConfigType
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym, described_configs
 from controller.machine.errors import ErrorCode, Rejection
+from controller.store.store import topic_slices
 from events.catalog import ConfigOp
 from events.names import TopicName
 
 RESOURCES_PER_SLICE = 20
 REJECTIONS_PER_SLICE = 200  # one error message may name all brokers
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+_ALTERABLE = frozenset({BROKER, CLIENT_METRICS, GROUP})
+"""The resource types, in addition to topics, whose configs can be altered."""
 
 
 async def describe_configs(
@@ -99,6 +102,8 @@ def _entries(api: ControllerApi, context: RequestContext, kind: int, name: str) 
         return entries_of_loggers(api, name)
     if kind == GROUP:
         return _entries_of_group(api, name)
+    if kind == CLIENT_METRICS:
+        return _entries_of_client_metrics(api, name)
     return Rejection(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}", "validation:configs")
 
 
@@ -159,12 +164,12 @@ class _Alteration(NamedTuple):
 
 
 async def alter_configs(
-    api: ControllerApi, others: frozenset[int], context: RequestContext, request: messages.AlterConfigsRequest
+    api: ControllerApi, context: RequestContext, request: messages.AlterConfigsRequest
 ) -> messages.AlterConfigsResponse:
     """Answers AlterConfigs, which replaces all configs of a resource, and IncrementalAlterConfigs, which changes some.
 
-    Resources are topics and the resource types `others`. Each is rejected here or becomes a command; the results are in
-    the order of the request. The only operation of AlterConfigs is SET (0).
+    Resources are topics, brokers, groups and client metrics. Each is rejected here or becomes a command; the results
+    are in the order of the request. The only operation of AlterConfigs is SET (0).
     """
     alterations = [
         _Alteration(
@@ -172,7 +177,7 @@ async def alter_configs(
         )
         for r in request.resources
     ]
-    checked = check_resources([(one.kind, one.name) for one in alterations], others)
+    checked = check_resources([(one.kind, one.name) for one in alterations], _ALTERABLE)
     rejections: list[Rejection | None] = []
     for part in slices(list(zip(alterations, checked, strict=True)), REJECTIONS_PER_SLICE):
         if rejections:  # a short request is submitted at once, before later pipelined requests
@@ -228,6 +233,46 @@ def _command(
         validate_only=validate_only,
         denied=denied,
     )
+
+
+def _entries_of_client_metrics(api: ControllerApi, name: str) -> list[ConfigEntry] | Rejection:
+    """The configs of a client metrics subscription, which need not exist."""
+    if not name:
+        message = "Client metrics subscription name must not be empty"
+        return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:configs")
+    own = dict(api.cluster.configs_of(CLIENT_METRICS, name))
+    entries = []
+    for row in CLIENT_METRICS_CONFIGS.values():
+        of_own = ConfigSource.CLIENT_METRICS_CONFIG if row.name in own else ConfigSource.DEFAULT_CONFIG
+        entries.append(ConfigEntry(row.name, own.get(row.name, row.default), of_own, ConfigType(row.kind), "", ()))
+    return entries
+
+
+async def list_config_resources(
+    api: ControllerApi, context: RequestContext, request: messages.ListConfigResourcesRequest
+) -> messages.ListConfigResourcesResponse:
+    """Answer ListConfigResources (KIP-1142): the names of the resources of some types, of all types without any.
+    Version 0 lists client metrics."""
+    if not api.grants(context, "DescribeConfigs"):
+        return messages.ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    every = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+    kinds = frozenset(request.resource_types or every if context.api_version else (CLIENT_METRICS,))
+    if not kinds <= set(every):
+        return messages.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    named = [(kind, name) for kind, name in api.cluster.resource_configs if kind in kinds - {BROKER}]
+    named += [(kind, str(id_)) for kind in kinds & {BROKER, BROKER_LOGGER} for id_ in api.cluster.brokers]
+    if TOPIC in kinds:
+        for some in topic_slices(lambda: api.store):
+            named += [(TOPIC, topic.name) for topic in some if api.knows(topic)]
+            await asyncio.sleep(0)
+    resources = await in_turns(
+        api,
+        context,
+        named,
+        REJECTIONS_PER_SLICE,
+        lambda part: [messages.ConfigResource(resource_type=kind, resource_name=name) for kind, name in part],
+    )
+    return messages.ListConfigResourcesResponse(config_resources=resources)
 
 
 def _entries_of_group(api: ControllerApi, name: str) -> list[ConfigEntry] | Rejection:

@@ -1,23 +1,27 @@
-"""The handlers of Produce, and of APIs that read offsets, groups and log directories, for listeners with simulated
-brokers (`tables`). They answer like an empty Kafka cluster.
+"""The handlers of Produce, and of APIs that read offsets, groups, transactions and log directories, for listeners with
+simulated brokers (`tables`). They answer like an empty Kafka cluster, so that consoles work.
 
-Topicwright stores no records: Produce is rejected, every partition begins and ends at offset 0, and there are no
-groups. Each node coordinates every group; joining a group and committing offsets are not offered."""
+Topicwright stores no records: Produce is rejected, every partition begins and ends at offset 0, and there are no groups
+and no transactions. Each node coordinates every group; joining a group and committing offsets are not offered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Disconnect, Handler, RequestContext
-from controller.kafka.messages import ApiKey, clients
+from controller.kafka.messages import APIS, ApiKey, clients
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 
 PER_SLICE = 200
+LOG_DIR: Final = "simulated"
+"""The log directory of a simulated broker."""
 GROUP = 0
 """The key type of a group."""
 SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -32,8 +36,11 @@ def reads(api: ControllerApi) -> dict[int, Handler]:
         ApiKey.LIST_OFFSETS: partial(list_offsets, api),
         ApiKey.OFFSET_FETCH: partial(offset_fetch, api),
         ApiKey.FIND_COORDINATOR: partial(find_coordinator, api),
-        ApiKey.DESCRIBE_GROUPS: partial(describe_groups, api),
+        **dict.fromkeys(_DESCRIBED, partial(describe_groups, api)),
         ApiKey.LIST_GROUPS: list_groups,
+        ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers, api),
+        ApiKey.DESCRIBE_TRANSACTIONS: partial(describe_transactions, api),
+        ApiKey.LIST_TRANSACTIONS: list_transactions,
         ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, api),
     }
 
@@ -128,19 +135,84 @@ async def find_coordinator(
     return clients.FindCoordinatorResponse(error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port)
 
 
-async def describe_groups(
-    api: ControllerApi, context: RequestContext, request: clients.DescribeGroupsRequest
-) -> clients.DescribeGroupsResponse:
-    """Answer DescribeGroups: every group is dead. From version 6 a dead group has an error code (KIP-1043)."""
+_DESCRIBED: Final[Mapping[int, tuple[str, Callable[[Any], Any]]]] = {
+    ApiKey.DESCRIBE_GROUPS: ("groups", lambda id_: clients.DescribedGroup(group_id=id_, group_state="Dead")),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids", lambda id_: clients.ConsumerDescribedGroup(group_id=id_)),
+    ApiKey.SHARE_GROUP_DESCRIBE: ("group_ids", lambda id_: clients.ShareDescribedGroup(group_id=id_)),
+    ApiKey.STREAMS_GROUP_DESCRIBE: ("group_ids", lambda id_: clients.StreamsDescribedGroup(group_id=id_)),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
+        "groups",
+        lambda group: clients.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id),
+    ),
+}
+"""For each API that describes groups: the field of the request with the groups, and the result for one of them, without
+an error. The field of the response is `groups`."""
 
-    def results(requested: Sequence[str]) -> Iterator[clients.DescribedGroup]:
-        for group in requested:
-            code, message = _denial(api, context, group), None
-            if not code and context.api_version >= 6:
-                code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found."
-            yield clients.DescribedGroup(group_id=group, group_state="Dead", error_code=code, error_message=message)
 
-    return clients.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, PER_SLICE, results))
+async def describe_groups(api: ControllerApi, context: RequestContext, request: Any) -> Any:
+    """Answer an API of `_DESCRIBED`: every group is missing. Before version 6 of DescribeGroups a missing group is dead
+    and has no error code (KIP-1043). One without offsets has none either."""
+    field, described = _DESCRIBED[context.api_key]
+    is_dead = context.api_key == ApiKey.DESCRIBE_GROUPS and context.api_version < 6
+    has_code = not is_dead and context.api_key != ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
+
+    def results(requested: Sequence[Any]) -> Iterator[Any]:
+        for one in map(described, requested):
+            code, message = _denial(api, context, one.group_id), None
+            if not code and has_code:
+                code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {one.group_id} not found."
+            yield replace(one, error_code=code, error_message=message)
+
+    groups = await in_turns(api, context, getattr(request, field), PER_SLICE, results)
+    return APIS[context.api_key].response(groups=groups)
+
+
+async def describe_transactions(
+    api: ControllerApi, context: RequestContext, request: clients.DescribeTransactionsRequest
+) -> clients.DescribeTransactionsResponse:
+    def results(ids: Sequence[str]) -> Iterator[clients.DescribedTransaction]:
+        for id_ in ids:
+            yield clients.DescribedTransaction(transactional_id=id_, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+
+    states = await in_turns(api, context, request.transactional_ids, PER_SLICE, results)
+    return clients.DescribeTransactionsResponse(transaction_states=states)
+
+
+async def describe_producers(
+    api: ControllerApi, context: RequestContext, request: clients.DescribeProducersRequest
+) -> clients.DescribeProducersResponse:
+    """Answer DescribeProducers: no partition has producers."""
+
+    def results(requested: Sequence[clients.DescribeProducersTopic]) -> Iterator[clients.DescribeProducersTopicResult]:
+        for each in requested:
+            denied = not api.grants(context, "Read", each.name)
+            topic = None if denied else api.topic(each.name)
+            missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            count = 0 if topic is None else len(topic.partitions)
+            yield clients.DescribeProducersTopicResult(
+                name=each.name,
+                partitions=tuple(
+                    clients.DescribeProducersPartitionResult(
+                        partition_index=index, error_code=0 if 0 <= index < count else missing
+                    )
+                    for index in each.partition_indexes
+                ),
+            )
+
+    return clients.DescribeProducersResponse(topics=await in_turns(api, context, request.topics, PER_SLICE, results))
+
+
+TRANSACTION_STATES: Final = frozenset(
+    f"{prefix}{end}" for prefix in ("Prepare", "Complete") for end in ("Abort", "Commit")
+) | {"Dead", "Empty", "Ongoing", "PrepareEpochFence"}
+"""The states of a transaction by which Kafka filters."""
+
+
+def list_transactions(
+    context: RequestContext, request: clients.ListTransactionsRequest
+) -> clients.ListTransactionsResponse:
+    unknown = tuple(each for each in request.state_filters if each not in TRANSACTION_STATES)
+    return clients.ListTransactionsResponse(unknown_state_filters=unknown)
 
 
 def list_groups(context: RequestContext, request: clients.ListGroupsRequest) -> clients.ListGroupsResponse:
@@ -150,8 +222,10 @@ def list_groups(context: RequestContext, request: clients.ListGroupsRequest) -> 
 def describe_log_dirs(
     api: ControllerApi, context: RequestContext, request: clients.DescribeLogDirsRequest
 ) -> clients.DescribeLogDirsResponse:
-    may = api.grants(context, "Describe")
-    return clients.DescribeLogDirsResponse(error_code=0 if may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    """Answer DescribeLogDirs: one directory without replicas. Java's client takes no directory for a denial."""
+    if not api.grants(context, "Describe"):
+        return clients.DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return clients.DescribeLogDirsResponse(results=(clients.DescribeLogDirsResult(log_dir=LOG_DIR),))
 
 
 REJECTED_PARTITIONS_MAX: Final = 10_000

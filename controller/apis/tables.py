@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from controller.apis import access, cluster, configs, records, topics
-from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
+from controller.apis.cluster import NEWEST, finalized_keys, supported_features, with_api_versions
 from controller.apis.forwarding import forwarding_rows, metadata_then_close, produce_closes, to_broker, to_brokers
+from controller.apis.kraft.partitions import elect_leaders
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
 from controller.apis.topics import describe_topic_partitions
@@ -21,9 +22,7 @@ from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.sasl_gate import UNEXPECTED_SASL
-from controller.machine.configs.groups import GROUPS
-from controller.machine.state import BROKERS
-from controller.quorum.features import METADATA_VERSION_MAX, SUPPORTED, features_at
+from controller.quorum.features import SUPPORTED
 from events.names import BrokerId
 
 HandlerTable = Mapping[int, ApiHandler]
@@ -35,8 +34,7 @@ _ELEMENTS_MAX: Mapping[int, int] = {
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: 400_000,
 }
 """The most array elements in a request, for APIs whose limit is not `ELEMENTS_MAX`."""
-_NEWEST = 0, finalized_keys(features_at(METADATA_VERSION_MAX))
-"""The finalized features of simulated brokers: always the newest levels."""
+_FINALIZED = 0, finalized_keys(NEWEST)
 _ACCESS = (
     ApiKey.CREATE_ACLS,
     ApiKey.DESCRIBE_ACLS,
@@ -52,6 +50,7 @@ _LISTS = frozenset(
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.LIST_CONFIG_RESOURCES,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
@@ -60,21 +59,24 @@ _LISTS = frozenset(
 
 def controller_listener(api: ControllerApi) -> HandlerTable:
     """The controller's own listener."""
-    handlers = {**_read_handlers(api), **records.reads(api), **administration(api)}
+    handlers: dict[int, Handler] = {
+        **_simulated_reads(api),
+        **administration(api),
+        ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
+        ApiKey.UPDATE_FEATURES: partial(cluster.update_features, api),
+    }
     return _listener(handlers, api.is_expected_node)
 
 
-def administration(
-    api: ControllerApi, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset({BROKERS, GROUPS})
-) -> dict[int, Handler]:
+def administration(api: ControllerApi, create_ms_max: int | None = None) -> dict[int, Handler]:
     """The handlers of APIs that change something or describe SCRAM credentials. `create_ms_max` caps the timeout of
-    CreateTopics. `other_configs` are the resource types, in addition to topics, whose configs can be altered."""
+    CreateTopics."""
     changes: dict[ApiKey, Handler] = {
         ApiKey.CREATE_TOPICS: partial(topics.create_topics, api, create_ms_max),
         ApiKey.DELETE_TOPICS: partial(topics.delete_topics, api),
         ApiKey.CREATE_PARTITIONS: partial(topics.create_partitions, api),
-        ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
+        ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.alter_configs, api),
         ApiKey.CREATE_ACLS: partial(access.create_acls, api),
         ApiKey.DELETE_ACLS: partial(access.delete_acls, api),
         ApiKey.ALTER_CLIENT_QUOTAS: partial(access.alter_client_quotas, api),
@@ -124,7 +126,7 @@ def cluster_listener(
 
 def broker_listener(api: ControllerApi, broker_id: int) -> HandlerTable:
     """A simulated broker's listener."""
-    handlers = {**_read_handlers(api), **records.reads(api), **NOT_CONTROLLER_HANDLERS}
+    handlers = {**_simulated_reads(api), **NOT_CONTROLLER_HANDLERS}
     return _listener(handlers, _at_broker(api, broker_id))
 
 
@@ -144,6 +146,16 @@ def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
     }
 
 
+def _simulated_reads(api: ControllerApi) -> dict[int, Handler]:
+    """The handlers of reads for listeners with simulated brokers."""
+    return {
+        **_read_handlers(api),
+        **records.reads(api),
+        ApiKey.DESCRIBE_QUORUM: partial(cluster.describe_quorum, api),
+        ApiKey.LIST_CONFIG_RESOURCES: partial(configs.list_config_resources, api),
+    }
+
+
 def _listener(handlers: Mapping[int, Handler], is_expected_node: Callable[[str, int], bool]) -> HandlerTable:
     """A table of these handlers, SASL, Produce and ApiVersions, for which `is_expected_node` checks the ids."""
     table = rows({**handlers, **UNEXPECTED_SASL})
@@ -151,7 +163,7 @@ def _listener(handlers: Mapping[int, Handler], is_expected_node: Callable[[str, 
     return with_api_versions(
         table,
         supported_features=supported_features(SUPPORTED),
-        finalized=lambda: _NEWEST,
+        finalized=lambda: _FINALIZED,
         is_expected_node=is_expected_node,
     )
 

@@ -52,6 +52,8 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "apply": Command("ascode.flags", "create and change topics as files describe them"),
         "import": Command("ascode.flags", "print the topics of a cluster as a file for plan and apply"),
         "drift": Command("ascode.flags", "compare the topics of a cluster with files"),
+        "approve": Command("governance", "approve a request that waits for approval, so that it is done"),
+        "deny": Command("governance", "deny a request that waits for approval, or withdraw your own"),
         "users": Command("flags", "add, list and remove users"),
         "leave": Command("serve", "remove a voter from a KRaft quorum"),
         "adopt": Command("flags", "take over a running cluster from Kafka's controller"),
@@ -79,8 +81,9 @@ _SAMPLES: Final = """\
 NAME: pay.orders; NAME|PATTERN: 'pay.*'; TOPIC|REQUEST: pay.orders; REQUEST|TOPIC|OFFSET: pay.orders; USER: alice; \
 ID: 1; N: 12; MS: 5000; LABEL=VALUE: owner=payments; CONTEXT: prod; FROM: 2h; VERSION|FILE: 3; SHELL: bash; \
 FILE: rules.toml; PATH: topics/; DIR: folder; LOG: topicwright-data; URL: s3://bucket/topicwright; \
-CHANGE: lose-broker 3; QUERY: 'show tables'; HOST:PORT: localhost:8080; HOST:PORT[,…]: localhost:9092; \
-METADATA_DIR: /var/lib/kafka/metadata; BROKER_METADATA_DIR: broker-1/metadata; PROOF|DIR|URL|HOST:PORT: proof.json"""
+CHANGE: lose-broker 3; QUERY: 'show tables'; TEXT: 'agreed with ann'; HOST:PORT: localhost:8080; \
+HOST:PORT[,…]: localhost:9092; METADATA_DIR: /var/lib/kafka; \
+BROKER_METADATA_DIR: broker-1/metadata; PROOF|DIR|URL|HOST:PORT: proof.json"""
 """A value of each kind of argument, for the examples in the help."""
 _MORE: Final = {
     "serve": "--brokers simulated:5",
@@ -112,7 +115,7 @@ def add_examples(parser: argparse.ArgumentParser) -> None:
                 add_examples(each)
                 parser.epilog = each.epilog
         elif action.required and action.nargs != "*":
-            words += [*action.option_strings[:1], samples[str(action.metavar)]]
+            words += [*action.option_strings[:1], samples.get(str(action.metavar), str(action.metavar))]
     words.append(_MORE.get(parser.prog.partition(" ")[2], ""))
     parser.epilog = parser.epilog or f"Example: {' '.join(words).strip()}"
 

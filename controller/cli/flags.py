@@ -286,6 +286,7 @@ def _add_limit(parser: argparse.ArgumentParser, things: str) -> None:
 def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("requests", description=COMMANDS["requests"].description)
     parser.add_argument("id", nargs="?", type=non_empty, metavar="ID", help="show this request in full; default: list")
+    parser.add_argument("--pending", action="store_true", help="list the requests that wait for approval")
     common.add_filter(parser, "--principal", "only requests of this user")
     outcomes = "only requests with this outcome of a topic: " + ", ".join(OUTCOMES)
     parser.add_argument("--outcome", choices=OUTCOMES, metavar="OUTCOME", help=outcomes)

@@ -33,7 +33,6 @@ from controller.cli.arguments import (
     add_action,
     count,
     key_value,
-    non_empty,
     point_in_time,
     with_output,
 )
@@ -56,7 +55,7 @@ SMALL_EVENTS = 2_000_000
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
-_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks", "export", "recorded_policies")
+_OF_SOME_ALONE = ("every", "data", "from_scratch", "checks", "export", "recorded_policies")
 """Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
@@ -168,7 +167,6 @@ COMMANDS: dict[str, _Command] = {
         "compare the live state with the state rebuilt from the events",
         (
             _argument("--data", metavar="DIR", help="for a log in Kafka: the data folder of a gateway or worker"),
-            _argument("--http", metavar="HOST:PORT", help="for a log in Kafka: a running gateway"),
             _FROM_SCRATCH,
         ),
         has_at=False,
@@ -181,10 +179,7 @@ COMMANDS: dict[str, _Command] = {
     "watch": _Command(
         "watch",
         "check the same rules while events are written, until interrupted",
-        (
-            _argument("--http", metavar="HOST:PORT", help="serve alerts and metrics; port 0 takes a free one"),
-            _argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1"),
-        ),
+        (_argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1"),),
         spark=False,
         formats=("table", "json"),
         has_at=False,
@@ -212,12 +207,6 @@ COMMANDS: dict[str, _Command] = {
             ),
             _argument("--rules", metavar="FILE", help="file of rules to try instead of the recorded ones"),
         ),
-    ),
-    "explain": _Command(
-        "rebuild.explaining",
-        "show the chain of events behind a topic or a request",
-        (_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help="a topic, or the id of a request"),),
-        spark=False,
     ),
     "sql": _Command(
         "checks.sql",
@@ -269,7 +258,7 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
     """Run a sub-command. Raises UserError and OSError."""
-    from projections.replay.log.log_ref import ends_of, open_ref, read_through
+    from projections.replay.log.log_ref import archived, ends_of, open_ref
 
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
     ends_of(ref, options.at)  # before Spark starts, like `check` below: it raises for a point in time after the end
@@ -280,9 +269,9 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
     if check is not None:
         check(ref, options)
-    archived = read_through(ref)
-    if archived is not None:
-        print(archived, file=sys.stderr)
+    from_archive = archived(ref)
+    if from_archive is not None:
+        print(from_archive, file=sys.stderr)
     run: _Run = getattr(module, f"run_{name}")
     if not command.spark or arguments.local:
         from projections.replay.runner import InProcess
@@ -294,7 +283,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     events = sum(ends_of(ref, options.at).values())
     if events <= SMALL_EVENTS and sys.stderr.isatty():
         print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
-    with _spark(name, arguments) as runner:
+    with _spark(arguments) as runner:
         return run(runner, ref, options)
 
 
@@ -320,19 +309,18 @@ def _no_spark(error: ImportError) -> ReplayError:
 
 
 @contextmanager
-def _spark(name: str, arguments: argparse.Namespace) -> Iterator[Runner]:
-    """A Spark session that prints its progress and is stopped at the end. Raises ReplayError for Spark's errors."""
+def _spark(arguments: argparse.Namespace) -> Iterator[Runner]:
+    """A Spark session that is stopped at the end. Raises ReplayError for Spark's errors."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from projections.replay.spark.session import OnSpark, progress, spark_session
+        from projections.replay.spark.session import OnSpark, spark_session
     except ImportError as error:
         raise _no_spark(error) from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))
     try:
-        with progress(session, name):
-            yield OnSpark(session)
+        yield OnSpark(session)
     except (PySparkException, Py4JError) as error:
         raise ReplayError(message_of(error)) from error
     finally:

@@ -172,9 +172,10 @@ class Decider:
 
 def _size(decision: Decision) -> int:
     """The size of a decision in events and new partitions; for a dry run, the partitions in its answers."""
-    if not decision.events:
-        return sum([1 if answer.topic is None else len(answer.topic.partitions) for answer in decision.answers])
     size = len(decision.events)
+    if not size:
+        for answer in decision.answers:
+            size += 1 if answer.topic is None else len(answer.topic.partitions)
     for event in decision.events:
         if type(event) in _WITH_PARTITIONS:
             size += len(event.partitions)  # type: ignore[union-attr]

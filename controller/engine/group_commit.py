@@ -36,7 +36,7 @@ from controller.engine.decider import Decider, Faults, Limits, restamped, with_v
 from controller.engine.reports import Reports
 from controller.engine.requests import Inbox, PendingRequest, Replies, Stamps
 from controller.engine.storage import Flush, Storage
-from controller.engine.tasks import Background, Deadlines, Reconciler
+from controller.engine.tasks import ApprovalExpiry, Background, Deadlines, Reconciler
 from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AnyCommand, ChangeSettings, ClientCommand, ExpireRequest, TopicCommand
 from controller.machine.configs.changes import BY_CONTROLLER
@@ -113,6 +113,7 @@ class Controller:
         self._deadlines = Deadlines(self)
         """Deadlines of creates that were pending at the start, at a leader change, or when the log failed."""
         self._reconciler = Reconciler(self)
+        self._approvals = ApprovalExpiry(self)
 
     # --- start and stop
 
@@ -136,6 +137,7 @@ class Controller:
             self.submit_internal(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
         self.apply_rules_file(self._rules_file)
         self._deadlines.begin(self.state.waiting)
+        self._approvals.begin()
         self._deciding.set()
 
     async def _read_rules(self) -> None:
@@ -173,6 +175,7 @@ class Controller:
         if self._task is not None:
             await self._task
         self._deadlines.stop()
+        self._approvals.stop()
         self.replies.abandon_all()
         await self._end_background()
         await self.reports.close_policies(self._policies)
@@ -331,7 +334,7 @@ class Controller:
         for answer in decided.answers:
             self.replies.resolve(answer)
         if decided.records:
-            publish(decided.records, self.reports, self.brokers, self._reconciler)
+            publish(decided.records, self.reports, self.brokers, self._reconciler, self._approvals)
 
     async def _storage_failed(self, error: LogError) -> None:
         """Answer all requests in flight, then wait until the log can be written again."""

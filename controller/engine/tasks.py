@@ -1,7 +1,8 @@
-"""Background tasks of the process that decides for a log: deadlines of pending creates, and reconciling topics.
+"""Background tasks of the process that decides for a log: deadlines of requests, and reconciling topics.
 
 Deadlines are those of pending creates that have no client connection in this process. When one passes, an ExpireRequest
 command is submitted. Pending creates are part of the state, so the next owner of the state also has their deadlines.
+So are requests that wait for approval, until they expire.
 
 Reconciling. A broker event concerns every topic. One decision for all topics would delay all other commands. A sweep
 therefore walks through the topics in slices, submits ReconcileTopics for topics that need changes, and continues when
@@ -20,13 +21,14 @@ from contextlib import suppress
 from typing import Any
 
 from controller.brokers.port import CommandSink, EventTypes, stamp
+from controller.machine.commands.access import ExpireApprovals
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.changes import Reconciliation
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from controller.store.store import Part, parts_of, topic_slices
 from events import catalog
-from events.catalog import CreateAnswered, Recorded, TopicCreated
+from events.catalog import ApprovalDecided, ApprovalRequested, CreateAnswered, Recorded, TopicCreated
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard_key
 
@@ -75,6 +77,38 @@ class Deadlines:
 
         timer = asyncio.get_running_loop().call_later((deadline_ms - self._sink.now_ms(0)) / 1000, expire)
         self._timers.add(timer)
+
+
+class ApprovalExpiry:
+    """Submits ExpireApprovals to `sink`, the controller of one log, when a request that waits for approval expires."""
+
+    handles: EventTypes = frozenset({ApprovalRequested, ApprovalDecided})
+
+    def __init__(self, sink: CommandSink) -> None:
+        self._sink = sink
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Wait for the request that expires first; one that has expired is due at once."""
+        self.stop()
+        held = self._sink.store.durable_cluster.held.values()
+        if held:
+            first_ms = min(one.expires_at_ms for one in held)
+            after_s = (first_ms - self._sink.now_ms(0)) / 1000
+            self._timer = asyncio.get_running_loop().call_later(after_s, self._expire, first_ms)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self, due_ms: int) -> None:
+        self._sink.submit_internal(
+            ExpireApprovals(request_id=self._sink.new_request_id("approvals"), at_ms=self._sink.now_ms(due_ms))
+        )
 
 
 class Background:

@@ -27,13 +27,14 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from litestar.utils import normalize_path
 
 from controller.brokers.simulated import SimulatedBrokers
+from controller.http import approvals, reads, rules, topics, writes
 from controller.http import metrics as health
-from controller.http import reads, rules, topics, writes
 from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED, Changes
 from controller.http.errors import PROBLEM, HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
 from controller.http.gate import Authenticated, Hosts, Logins, host_check
 from controller.http.metrics import OPEN_PATHS, Metrics
+from controller.http.pages import approvals as approvals_page
 from controller.http.pages import frame
 from controller.http.pages import handlers as page_handlers
 from controller.http.pages import rules as rules_page
@@ -241,7 +242,7 @@ def build_worker_app(why_not: health.WhyNot, archive_error: health.WhyNot, metri
 @cache
 def _routes(has_simulated_brokers: bool, names: tuple[str, ...]) -> Litestar:
     """The routes of a controller or gateway, which all services of a process share: building them takes 0.1 s."""
-    handlers = _handlers(writes, rules, topics, reads)
+    handlers = _handlers(writes, rules, approvals, topics, reads)
     if not has_simulated_brokers:
         handlers = [each for each in handlers if each not in writes.OF_SIMULATED_BROKERS]
     description = "Create topics, and see why every topic is as it is, now and in the past."
@@ -277,7 +278,7 @@ def _litestar(versioned: Sequence[HTTPRouteHandler], names: tuple[str, ...], tit
     """The routes, given the names of the objects that `_with_parts` provides."""
     routes: list[HTTPRouteHandler | Router] = [describe, *_handlers(health), Router("/v1", route_handlers=versioned)]
     if "site" in names:
-        pages = _handlers(frame, page_handlers, rules_page)
+        pages = _handlers(frame, page_handlers, rules_page, approvals_page)
         routes.append(Router("/", route_handlers=pages, include_in_schema=False))
     return Litestar(
         route_handlers=routes,

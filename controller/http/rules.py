@@ -25,7 +25,7 @@ from controller.http.query_threads import TooBusy
 from controller.http.requests import takes
 from controller.machine.commands.access import ApplyRules
 from controller.machine.errors import ErrorCode
-from controller.machine.rules.reading import new_rules
+from controller.machine.rules.reading import new_rules, refuse_approval
 from controller.machine.rules.rule import RulesError
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.events import starts
@@ -116,11 +116,13 @@ async def _answer(reader: Reader, task: bytes) -> bytes:
     raise refused(500, ErrorCode.UNKNOWN_SERVER_ERROR, "the trial failed; the service's log has the cause")
 
 
-async def check_text(text: str) -> None:
-    """Raise Refused for invalid rules."""
+async def check_text(text: str, *, can_wait: bool = True) -> None:
+    """Raise Refused for invalid rules, and unless requests `can_wait` for approval, for rules that need that."""
     try:  # in a thread, because it may take seconds; deciding finds the result in the cache, but no error
         if text:
             await asyncio.to_thread(new_rules, text)
+        if not can_wait:
+            refuse_approval(text)
     except RulesError as error:
         raise refused(400, ErrorCode.INVALID_CONFIG, str(error)) from None
 
@@ -180,7 +182,7 @@ async def apply_rules(reader: _Reader, content: NamedDependency[RulesBody]) -> R
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
     reader.require(operation="Alter")
     caller, controller = reader.caller, reader.api.controller
-    await check_text(content.text)
+    await check_text(content.text, can_wait=reader.api.decides_here)
     command = ApplyRules(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),

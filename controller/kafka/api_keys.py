@@ -70,16 +70,24 @@ class ApiKey(enum.IntEnum):
     ENVELOPE = 58, 0, 0, "cluster"
     FETCH_SNAPSHOT = 59, 0, 1, "quorum"
     DESCRIBE_CLUSTER = 60, 0, 2, "cluster"
+    DESCRIBE_PRODUCERS = 61, 0, 0, "clients"
     BROKER_REGISTRATION = 62, 0, 4, "cluster"
     BROKER_HEARTBEAT = 63, 0, 2, "cluster"
     UNREGISTER_BROKER = 64, 0, 0, "cluster"
+    DESCRIBE_TRANSACTIONS = 65, 0, 0, "clients"
+    LIST_TRANSACTIONS = 66, 0, 2, "clients"
     ALLOCATE_PRODUCER_IDS = 67, 0, 0, "cluster"
+    CONSUMER_GROUP_DESCRIBE = 69, 0, 1, "clients"
     CONTROLLER_REGISTRATION = 70, 0, 0, "cluster"
     ASSIGN_REPLICAS_TO_DIRS = 73, 0, 0, "cluster"
+    LIST_CONFIG_RESOURCES = 74, 0, 1, "configs"
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, "topics"
+    SHARE_GROUP_DESCRIBE = 77, 1, 1, "clients"
     ADD_RAFT_VOTER = 80, 0, 1, "quorum"
     REMOVE_RAFT_VOTER = 81, 0, 0, "quorum"
     UPDATE_RAFT_VOTER = 82, 0, 0, "quorum"
+    STREAMS_GROUP_DESCRIBE = 89, 0, 0, "clients"
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90, 0, 1, "clients"
     UNREGISTER_CONTROLLER = 94, 0, 0, "cluster"
 
     @property
@@ -93,6 +101,7 @@ _ASSIGN_REPLICAS: Final = {
     "TopicData": "AssignReplicasTopic",
     "PartitionData": "AssignReplicasPartition",
 }
+_GROUP_ENTITIES: Final = ("Assignment", "DescribedGroup", "Endpoint", "Member", "TopicPartitions")
 _QUORUM_RESULTS: Final = {"TopicData": "QuorumTopicResult", "PartitionData": "QuorumPartitionResult"}
 RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     "FetchResponse": {"PartitionData": "FetchPartitionData", "SnapshotId": "FetchSnapshotId"},
@@ -137,6 +146,16 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "AssignReplicasToDirsRequest": _ASSIGN_REPLICAS,
     "AssignReplicasToDirsResponse": _ASSIGN_REPLICAS,
+    "DescribeProducersRequest": {"TopicRequest": "DescribeProducersTopic"},
+    "DescribeProducersResponse": {
+        "PartitionResponse": "DescribeProducersPartitionResult",
+        "TopicResponse": "DescribeProducersTopicResult",
+    },
+    "DescribeTransactionsResponse": {"TopicData": "TransactionTopic", "TransactionState": "DescribedTransaction"},
+    **{
+        f"{kind}GroupDescribeResponse": {name: f"{kind}{name}" for name in _GROUP_ENTITIES}
+        for kind in ("Consumer", "Share", "Streams")
+    },
     "DescribeTopicPartitionsResponse": {
         "DescribeTopicPartitionsResponseTopic": "MetadataResponseTopic",
         "DescribeTopicPartitionsResponsePartition": "MetadataResponsePartition",

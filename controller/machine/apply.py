@@ -103,6 +103,11 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
         case catalog.RulesApplied() as e:
             from_file = e.sha256 if e.is_file else "" if cluster.rules is None else cluster.rules.file_sha256
             return replace(cluster, rules=RulesVersion(e.number, e.text, e.sha256, e.principal, from_file))
+        case catalog.ApprovalRequested() | catalog.ApprovalDecided() as e:
+            key, requested = (e.request_id, e.name), isinstance(e, catalog.ApprovalRequested)
+            if (key in cluster.held) is requested:
+                raise CannotApply(record, f"the request is {'already' if requested else 'not'} held")
+            return replace(cluster, held=changed_entry(cluster.held, key, e if requested else None))
         case catalog.SettingsChanged() as e:
             return replace(cluster.with_settings(e.settings), release=e.release)
         case _:

@@ -14,7 +14,7 @@ happens until the command has the result of a dry run there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from controller.machine.commands import access, commands
 from controller.machine.configs import changes
 from controller.machine.decision import NOTHING, Decision
 from controller.machine.partitions import requests
-from controller.machine.rules import judging
+from controller.machine.rules import approval, judging
 from controller.machine.rules.rule import RulesError
 from controller.machine.state import State
 from events.access import LoginSecretDrawn
@@ -37,30 +37,43 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
     refused = topics.labels_refused(state, command)
     if refused is not None:
         return refused
+    if getattr(command, "approval", None) is not None:
+        assert isinstance(command, commands.TopicCommand), "other commands cannot be approved"
+        return approval.approve(state, command, lambda approved: _decided(state, command, approved))
+    return _decided(state, command, ())
+
+
+def _decided(state: State, command: Any, approved: Sequence[str]) -> Decision:
     if state.cluster.rules is None or type(command) not in judging.KIND_OF:
         return _DECIDERS[type(command)](state, command)
-    return _by_rules(state, command)
+    return _by_rules(state, command, approved)
 
 
-def _by_rules(state: State, command: Any) -> Decision:
-    """Decides on a change with the defaults that the rules fill in, then checks the result against the rules."""
+def _by_rules(state: State, command: Any, approved: Sequence[str]) -> Decision:
+    """Decides on a change with the defaults that the rules fill in, then checks the result against the rules, except
+    the approved ones."""
     given = command
     defaults: tuple[FilledDefault, ...] = ()
     try:
         if isinstance(command, commands.CreateTopic):
             command, defaults = judging.filled(state, command)
         decision = _DECIDERS[type(command)](state, command)
-        judgement = judging.judge_decision(state, command, decision)
+        judgement = judging.judge_decision(state, command, decision, approved)
     except RulesError as error:  # a newer release has applied rules that this release cannot read
         if not isinstance(command, commands.TopicCommand):  # DiscoverTopic, which rules only observe and never refuse
             return _DECIDERS[type(command)](state, command)
         unread = Observation("policy:rules", f"the rules cannot be read: {error}")
         judgement, decision = judging.Judgement((unread,)), Decision()
-    rejection = judgement.rejection(defaults)
+    rejection, held = judgement.rejection(defaults), None
+    if rejection is None and judgement.held:
+        rejection, held = approval.hold(state, given, judgement.held)
     if rejection is not None:
         decision = topics.rejected(command, rejection)
+    if held is not None:  # the refusal is recorded in any case
+        decision = replace(decision, refusal=None)
+    waits = () if held is None else (held,)
     if not (defaults or judgement.warned or judgement.observed):
-        return decision
+        return replace(decision, events=(*decision.events, *waits)) if waits else decision
     kind, noted = judging.KIND_OF[type(command)], (judgement.warned, judgement.observed, defaults)
     observed = RulesObserved(command.request_id, command.topic, kind, *noted, getattr(command, "principal", ""))
     if observed.warned and rejection is None:
@@ -70,7 +83,7 @@ def _by_rules(state: State, command: Any) -> Decision:
     if defaults and events:  # the request stays recorded as the client sent it
         assert isinstance(events[0], CreateRequested), "a decision on a create begins with the request"
         events = (topics.requested(given, events[0].deadline_ms), *events[1:])
-    return replace(decision, events=(*events, observed) if events else ())
+    return replace(decision, events=(*events, observed, *waits) if events else ())
 
 
 _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
@@ -104,6 +117,8 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.ChangeSettings: observing.change_settings,
     commands.RecordHead: lambda state, command: Decision((command.head,)),
     access.ApplyRules: judging.apply_rules,
+    access.DenyRequest: approval.deny,
+    access.ExpireApprovals: approval.expire,
     access.CreateAcls: of_access.create_acls,
     access.DeleteAcls: of_access.delete_acls,
     access.AlterClientQuotas: of_access.alter_client_quotas,

@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr, replace
 from controller.machine.access.acls import Acls
 from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
 from events.access import QuotaEntity
-from events.catalog import Configs, Endpoint, Partition, QuorumEpochBegun, SupportedFeature
+from events.catalog import ApprovalRequested, Configs, Endpoint, Partition, QuorumEpochBegun, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 from events.values import are_cordoned
 
@@ -219,6 +219,8 @@ class Cluster(msgspec.Struct, frozen=True):
     """The current leader of the metadata quorum; None without KRaft brokers."""
     rules: RulesVersion | None = None
     """The effective rules for changes of topics; None until some were applied."""
+    held: Mapping[tuple[RequestId, TopicName], ApprovalRequested] = msgspec.field(default_factory=dict)
+    """The requests that wait for approval, by request id and topic."""
     login_secret: bytes = b""
     """The secret for fake credentials, from `LoginSecretDrawn`; empty until it is drawn."""
 

@@ -26,7 +26,14 @@ from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.names import BrokerId, Offset, shard_key
-from events.values import RequestedChange, RequestedConfigs, RequestedDeletion, RequestedPartitions
+from events.values import (
+    Configs,
+    RequestedChange,
+    RequestedConfigs,
+    RequestedCreation,
+    RequestedDeletion,
+    RequestedPartitions,
+)
 
 ELECTED_AT_ONCE_MAX = 1_000
 """A config change elects leaders in the same decision for topics of up to this many partitions."""
@@ -83,22 +90,26 @@ def _created(cluster: Cluster, command: commands.CreateTopic) -> Decision:
     partitions = _planned_partitions(cluster, command)
     configs = explicit_configs(command.configs) if command.configs else ()
     name, request_id, at_ms = command.topic, command.request_id, command.at_ms
+    if command.validate_only:
+        return Decision((), (Answer(request_id, name, 0, topic=_planned(command, partitions, configs)),))
     deadline_ms = at_ms + max(0, command.timeout_ms)
     facts = (command.topic_id, partitions, len(partitions[0].replicas), configs)
     created = catalog.TopicCreated(
         request_id, name, *facts, command.verdict, cluster.live, deadline_ms, cluster.cordoned, command.principal
     )
-    if command.timeout_ms > 0 and not command.validate_only:
+    if command.timeout_ms > 0:
         return Decision((requested(command, deadline_ms), created))
-    topic = Topic(name, command.topic_id, partitions, configs, at_ms, Offset(-1))  # the creation is not in the log yet
-    if command.validate_only:
-        return Decision((), (Answer(request_id, name, 0, topic=topic),))
     code = ErrorCode.REQUEST_TIMED_OUT
     message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(
         (requested(command, deadline_ms), created, catalog.CreateAnswered(request_id, name, int(code), message, 0)),
-        (Answer(request_id, name, code, message, topic=topic),),
+        (Answer(request_id, name, code, message, topic=_planned(command, partitions, configs)),),
     )
+
+
+def _planned(command: commands.CreateTopic, partitions: tuple[catalog.Partition, ...], configs: Configs) -> Topic:
+    """The topic as an answer shows it, before its creation is in the log."""
+    return Topic(command.topic, command.topic_id, partitions, configs, command.at_ms, Offset(-1))
 
 
 def _planned_partitions(cluster: Cluster, command: commands.CreateTopic) -> tuple[catalog.Partition, ...]:
@@ -158,7 +169,7 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
     event = catalog.PartitionsAdded(
-        command.request_id, topic.name, first, partitions, *who, cluster.live, _details(command), cluster.cordoned
+        command.request_id, topic.name, first, partitions, *who, cluster.live, details_of(command), cluster.cordoned
     )
     return Decision((event,), _immediate_answer(answer, cluster))
 
@@ -179,7 +190,7 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
     if command.validate_only:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
-    deleted = catalog.TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, _details(command))
+    deleted = catalog.TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details_of(command))
     message = "The topic was deleted before it was complete."
     gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms, deleted)
     return Decision(gone.events, (*_immediate_answer(answer, state.cluster), *gone.answers))
@@ -214,7 +225,9 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
     if command.validate_only or configs == topic.configs:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
-    event = catalog.TopicConfigsChanged(command.request_id, topic.name, configs, *who, _details(command), topic.configs)
+    event = catalog.TopicConfigsChanged(
+        command.request_id, topic.name, configs, *who, details_of(command), topic.configs
+    )
     return Decision((event, *_elections(altered, state.cluster)), _immediate_answer(answer, state.cluster))
 
 
@@ -254,15 +267,21 @@ def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
     return () if cluster.settings.has_target_cluster else (answer,)
 
 
-def _details(command: commands.CreatePartitions | commands.DeleteTopic | commands.AlterTopicConfigs) -> RequestedChange:
-    change: RequestedPartitions | RequestedDeletion | RequestedConfigs
+def details_of(command: commands.TopicCommand) -> RequestedChange:
+    """The request as an event about a change has it."""
+    change: RequestedPartitions | RequestedDeletion | RequestedConfigs | RequestedCreation
     match command:
+        case commands.CreateTopic():
+            counts = command.num_partitions, command.replication_factor
+            change = RequestedCreation(command.topic_id, *counts, command.assignments, command.configs)
         case commands.CreatePartitions():
             change = RequestedPartitions(command.count, command.assignments)
         case commands.DeleteTopic():
             change = RequestedDeletion(command.topic_id)
         case commands.AlterTopicConfigs():
             change = RequestedConfigs(command.ops, command.incremental, command.verdict)
+        case _:
+            raise TypeError(f"events do not have the request of {type(command).__name__}")
     request = (command.api, command.api_version, change, command.duplicate, command.denied, command.host)
     return RequestedChange(*request, command.elsewhere)
 
@@ -291,7 +310,7 @@ def _events_of_rejection(command: commands.TopicCommand, rejection: Rejection) -
             yield catalog.CreateRejected(command.request_id, command.topic, code, message, rule, command.verdict)
             yield catalog.CreateAnswered(command.request_id, command.topic, code, message, 0)
         case commands.CreatePartitions() | commands.DeleteTopic() | commands.AlterTopicConfigs():
-            who = (command.principal, command.client_id, _details(command))
+            who = (command.principal, command.client_id, details_of(command))
             yield catalog.ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
 
 

@@ -13,6 +13,7 @@ The first byte of a key is its kind:
     n GROUP               counts of topics and partitions: of all (no GROUP), of a creator, of a prefix of names
     c                     the cluster: settings and brokers (`store`)
     l                     the rules for changes of topics, up to 256 KiB; no key before there were any
+    e REQUEST NUL TOPIC   a request for a topic that waits for approval
     u USER NUL MECHANISM  the SCRAM credential of a user
     a ENTRY               an ACL entry (MessagePack of `events.access.Acl`); empty value
     q ENTITY              the quotas of an entity (MessagePack of its types and names, and of keys and values)
@@ -21,9 +22,9 @@ The first byte of a key is its kind:
     p …                   the archived ranges (`events.logs.archive.manifest`)
     k                     over Kafka, the position of a partition in the events topic (`controller.stream.log`)
 
-INVERTED is 2^64 - 1 - offset, of eight bytes: scans run forwards only, so the newest comes first. Rules, credentials,
-ACLs and quotas have one key each, so that a commit writes only the changed ones; `put_access` and `stored_access` write
-and read them for `store`.
+INVERTED is 2^64 - 1 - offset, of eight bytes: scans run forwards only, so the newest comes first. Rules, held
+requests, credentials, ACLs and quotas have one key each, so that a commit writes only the changed ones; `put_access`
+and `stored_access` write and read them for `store`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from controller.machine.access.acls import Acls, acl_changes
 from controller.machine.access.bucket_map import differing
 from controller.machine.state import Cluster, RulesVersion, ScramCredential
 from events.access import Acl, QuotaEntity
+from events.catalog import ApprovalRequested
 from events.logs.log import EventLog, StateKeys
 from events.names import ShardKey
 
@@ -71,11 +73,12 @@ def offset_at_end(key: bytes) -> int:
     return _LAST - int.from_bytes(key[-8:], "big")
 
 
-RULES, SCRAM, ACL, QUOTA = b"l", b"u", b"a", b"q"
+RULES, HELD, SCRAM, ACL, QUOTA = b"l", b"e", b"u", b"a", b"q"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_rules = msgspec.msgpack.Decoder(RulesVersion).decode
 _decode_credential = msgspec.msgpack.Decoder(ScramCredential).decode
+_decode_held = msgspec.msgpack.Decoder(ApprovalRequested).decode
 _decode_acl = msgspec.msgpack.Decoder(Acl).decode
 _decode_entity = msgspec.msgpack.Decoder(QuotaEntity).decode
 _decode_values = msgspec.msgpack.Decoder(tuple[tuple[str, float], ...]).decode
@@ -95,15 +98,18 @@ def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
         _put_values(puts, lambda entity: QUOTA + _encode(entity), before.quotas, after.quotas)
     if after.scram is not before.scram:
         _put_values(puts, lambda user: SCRAM + "\0".join(user).encode(), before.scram, after.scram)
+    if after.held is not before.held:
+        _put_values(puts, lambda request: HELD + "\0".join(request).encode(), before.held, after.held)
 
 
 def stored_access(log: EventLog, cluster: Cluster) -> Cluster:
-    """The cluster with the stored rules, credentials, ACLs and quotas."""
+    """The cluster with the stored rules, held requests, credentials, ACLs and quotas."""
     rules = log.get(RULES)
     return replace(
         cluster,
         rules=None if rules is None else _decode_rules(rules),
         scram={_user_and_mechanism(key): _decode_credential(value) for key, value in log.scan(SCRAM)},
+        held={(one.request_id, one.name): one for one in (_decode_held(value) for _, value in log.scan(HELD))},
         acls=Acls().with_all(_decode_acl(key[1:]) for key, _ in log.scan(ACL)),
         quotas={_decode_entity(key[1:]): _decode_values(value) for key, value in log.scan(QUOTA)},
     )

@@ -25,7 +25,7 @@ from contextlib import closing
 from itertools import pairwise
 
 from controller.machine.apply import apply
-from controller.store.keys import ACL, QUOTA, RULES, SCRAM, Puts
+from controller.store.keys import ACL, HELD, QUOTA, RULES, SCRAM, Puts
 from controller.store.store import CLUSTER, WAITING, TopicStore
 from controller.store.stored_topics import TOPIC, is_creation_key
 from events.catalog import Cause
@@ -206,7 +206,7 @@ def missing(offsets: Sequence[int], end: int, apart: int) -> list[int]:
     return [at for start, stop in pairwise([0, *offsets, end]) for at in range(start + apart, stop - apart + 1, apart)]
 
 
-SNAPSHOT_KINDS = tuple(sorted((ACL, CLUSTER, QUOTA, RULES, SCRAM, TOPIC, WAITING)))
+SNAPSHOT_KINDS = tuple(sorted((ACL, CLUSTER, HELD, QUOTA, RULES, SCRAM, TOPIC, WAITING)))
 """The kinds of state keys in a snapshot, in order; all others can be derived."""
 EVENTS_PER_COMMIT = 500
 PARTITIONS_CACHED = 25_000

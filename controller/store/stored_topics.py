@@ -116,8 +116,9 @@ class TopicCache:
 
     def get(self, key: ShardKey) -> Topic | None:
         topic = self._topics.get(key)
-        with suppress(KeyError):  # not there, or dropped by another thread
-            self._topics.move_to_end(key)
+        if topic is not None:
+            with suppress(KeyError):  # another thread may have dropped it
+                self._topics.move_to_end(key)
         return topic
 
     def put(self, key: ShardKey, topic: Topic) -> None:

@@ -1,4 +1,4 @@
-"""An `EventLog` in memory, for tests, simulations, and excerpts of logs (`projections.replay.rebuild.explaining`)."""
+"""An `EventLog` in memory, for tests and simulations."""
 
 from __future__ import annotations
 

@@ -150,10 +150,13 @@ def check_export(ref: Ref, options: Options) -> None:
     if "export" not in options.more:
         return
     folder = Path(options.more["export"])
-    if not isinstance(ref, KafkaRef):
-        read_note(folder)
-    elif (folder / NOTE).exists():
+    if isinstance(ref, KafkaRef) and (folder / NOTE).exists():
         raise ReplayError(f"{folder} is an export of a data directory: export {ref.text} to another folder")
+    for place, (partition,) in _places(ref, folder, ends_of(ref)).items():
+        note = read_note(place)
+        if note is not None:
+            with _log_end(ref, partition) as log:
+                _continued(log, note, place, ref)
 
 
 def export(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> dict[Path, tuple[int, Note]]:
@@ -162,10 +165,14 @@ def export(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> dict[Path, tup
 
     Raises ReplayError if a folder holds something else, an export of another log, or one with other columns.
     """
+    return {place: _add_events(runner, ref, place, some) for place, some in _places(ref, folder, ends).items()}
+
+
+def _places(ref: Ref, folder: Path, ends: Ends) -> dict[Path, Ends]:
+    """The folder of each log partition, with its end."""
     if isinstance(ref, LogRef):
-        return {folder: _add_events(runner, ref, folder, ends)}
-    places = {partition: folder / f"{PARTITION}{partition:05}" for partition, end in ends.items() if end}
-    return {place: _add_events(runner, ref, place, {partition: ends[partition]}) for partition, place in places.items()}
+        return {folder: ends}
+    return {folder / f"{PARTITION}{partition:05}": {partition: end} for partition, end in ends.items() if end}
 
 
 def _add_events(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> tuple[int, Note]:

@@ -49,6 +49,8 @@ class Options(NamedTuple):
     limit: int = 20
     all_rows: bool = False
     """True for JSON: all rows, not only `limit`."""
+    local: bool = False
+    """True without Spark."""
     more: Mapping[str, Any] = {}
     """Options of one sub-command only, by their name on the command line."""
 

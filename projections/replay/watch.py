@@ -1,7 +1,6 @@
 """Checks the invariants continuously while a service writes: a violation becomes an alert within seconds.
 
-So a fault of the controller, or of its disk, is reported when it happens. Alerts go to stdout, one line each; `--http`
-serves the newest alerts at `/alerts` and counts for Prometheus at `/metrics`.
+So a fault of the controller, or of its disk, is reported when it happens. Alerts go to stdout, one line each.
 
 Method. The watch polls the log (`followed`), from its first event on. The checks are those of `invariants`: new events
 are checked together with the earlier events of the topics that they concern, and with all broker and settings events.
@@ -20,19 +19,15 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from events.codec import decode_event
 from events.logs.events_topic import PartitionReader
@@ -41,7 +36,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
 from projections.replay.checks.checking import Checkpoint, Shards, check_again, ends_of_runs, joined
 from projections.replay.checks.history import COLUMNS
-from projections.replay.checks.invariants import CHECKS, violation_line
+from projections.replay.checks.invariants import violation_line
 from projections.replay.checks.rules import COLUMNS as VIOLATION
 from projections.replay.log.columns import Columns, shard_of
 from projections.replay.log.kafka_ref import TopicReader
@@ -158,45 +153,18 @@ def followed(ref: Ref) -> Iterator[_Folder | _Topic]:
         yield topic
 
 
-ALERTS_SHOWN_MAX = 1000
-"""The number of newest alerts in a response; the metrics count all alerts."""
-METRICS_TYPE = "text/plain; version=0.0.4"
-
-
 class Alerts:
-    """The alerts so far, and the offsets checked. Written by one thread, read by any."""
+    """The alerts so far, and the offsets checked."""
 
-    def __init__(self, checks: Iterable[str]) -> None:
-        self._newest: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_SHOWN_MAX)
+    def __init__(self) -> None:
         self._reported: set[tuple[Any, ...]] = set()
-        self._lock = threading.Lock()
-        self.next_offsets: dict[int, int] = {}
-        self.registry = CollectorRegistry()
-        of_check = "topicwright_invariant_violations", "Violations of the invariants found in the log.", ("check",)
-        self._violations = Counter(*of_check, registry=self.registry)
-        self._events = Counter("topicwright_watched_events", "Events checked.", registry=self.registry)
-        of_offset = "topicwright_watched_offset", "The offset up to which is checked."
-        self._offset = Gauge(*of_offset, registry=self.registry)
-        for check in checks:
-            self._violations.labels(check)
+        self.next_offsets: Mapping[int, int] = {}
 
     def add(self, violation: Mapping[str, Any]) -> bool:
         """Add a violation; False if it was added before."""
-        key = tuple(violation[name] for name in ("check", "log_partition", "shard", "offset", "seen"))
-        with self._lock:
-            if key in self._reported:
-                return False
-            self._reported.add(key)
-            self._newest.append(violation)
-        self._violations.labels(violation["check"]).inc()
-        return True
-
-    def reached(self, events: int, next_offsets: Mapping[int, int]) -> None:
-        """Record that so many more events were checked, up to these offsets by log partition."""
-        with self._lock:
-            self.next_offsets = dict(next_offsets)
-        self._events.inc(events)
-        self._offset.set(self.next_offset)
+        before = len(self._reported)
+        self._reported.add(tuple(violation[name] for name in ("check", "log_partition", "shard", "offset", "seen")))
+        return len(self._reported) > before
 
     @property
     def next_offset(self) -> int:
@@ -207,94 +175,21 @@ class Alerts:
     def count(self) -> int:
         return len(self._reported)
 
-    def as_json(self) -> bytes:
-        """The newest alerts, oldest first, as JSON."""
-        with self._lock:
-            body = {
-                "next_offset": self.next_offset,
-                "next_offsets": {str(partition): offset for partition, offset in self.next_offsets.items()},
-                "count": self.count,
-                "alerts": list(self._newest),
-            }
-        return msgspec.json.encode(body)
-
-
-@contextmanager
-def serving(address: str | None, alerts: Alerts) -> Iterator[str | None]:
-    """Serve the alerts on HOST:PORT during the `with` block; yields the address, with the actual port for 0. Raises
-    ReplayError."""
-    if not address:
-        yield None
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ReplayError(f"--http {address} is not HOST:PORT")
-    try:
-        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(alerts))
-    except (OSError, OverflowError) as error:
-        raise ReplayError(f"cannot listen on {address}: {error}") from error
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="alerts", daemon=True)
-    thread.start()
-    try:
-        yield f"{host}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def _handler(alerts: Alerts) -> type[BaseHTTPRequestHandler]:
-    pages: dict[str, tuple[str, Callable[[], bytes]]] = {
-        "/alerts": ("application/json", alerts.as_json),
-        "/metrics": (METRICS_TYPE, partial(generate_latest, alerts.registry)),
-    }
-
-    class Handler(BaseHTTPRequestHandler):
-        """Serves GET requests for `/alerts` and `/metrics`."""
-
-        timeout = 10
-
-        def do_GET(self) -> None:
-            page = pages.get(self.path.partition("?")[0])
-            if page is None:
-                self.send_error(HTTPStatus.NOT_FOUND, explain=f"there are {', '.join(pages)}")
-                return
-            content_type, body = page[0], page[1]()
-            self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Log nothing: stdout and stderr are for alerts."""
-
-    return Handler
-
 
 POLL_EVERY_S = 1.0
-
-
-def check_watch(ref: Ref, options: Options) -> None:
-    """Check that the watch can listen on its address. Raises ReplayError."""
-    with serving(options.more.get("http"), Alerts(CHECKS)):
-        pass
 
 
 def run_watch(_: object, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay watch`: check events as they are written, until SIGINT or SIGTERM; `found` is true if
     there was an alert.
 
-    `options.more` may have `http` (HOST:PORT to serve on) and `every` (seconds between polls). With `options.all_rows`
-    alerts are lines of JSON. Raises ReplayError, LogError and EventDecodeError, for example if the log is damaged or
-    the address is in use.
+    `options.more` may have `every` (seconds between polls). With `options.all_rows` alerts are lines of JSON. Raises
+    ReplayError, LogError and EventDecodeError, for example if the log is damaged.
     """
-    alerts, as_json = Alerts(CHECKS), options.all_rows
+    alerts, as_json = Alerts(), options.all_rows
     every_s = float(options.more.get("every") or POLL_EVERY_S)
-    with stopped_by_signals() as stop, serving(options.more.get("http"), alerts) as http:
-        where = f" http={http}" if http else ""
-        _say(sys.stdout, as_json, {"watching": ref.text, "http": http}, f"watching {ref.text}{where}")
+    with stopped_by_signals() as stop:
+        _say(sys.stdout, as_json, {"watching": ref.text}, f"watching {ref.text}")
         follow(ref, alerts, sys.stdout, every_s, stop, as_json=as_json)
     found = many(alerts.count, "alert") if alerts.count else "all invariants held"
     line = f"watched up to {as_of(alerts.next_offsets)}: {found}" if alerts.next_offset else "no event was checked yet"
@@ -317,9 +212,8 @@ def follow(
                     if alerts.add(row):
                         line = f"ALERT {row['check']}: {violation_line(row, has_partitions(ref))}"
                         _say(out, as_json, {name: row[name] for name in VIOLATION}, line)
-                events = sum(run["events"] for run in before.runs)
                 before = before._replace(runs=joined(checked.runs))
-                alerts.reached(checked.events - events, ends_of_runs(before.runs))
+                alerts.next_offsets = ends_of_runs(before.runs)
             if stop.wait(every_s):
                 return
 

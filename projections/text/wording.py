@@ -70,6 +70,14 @@ def _rules_observed(e: catalog.RulesObserved) -> str:
     return f"{e.topic or 'the defaults of brokers'} ({e.change} by {e.principal or 'others'}): {'; '.join(parts)}"
 
 
+def _approval_decided(e: catalog.ApprovalDecided) -> str:
+    of = f"request {e.request_id} for {e.name}"
+    if e.outcome == "expired":
+        return f"{of} has expired without approval"
+    approved = e.outcome == "approved"
+    return f"{_who(e)} {'approves' if approved else 'denies'} {of}{', done as ' if approved else ': '}{e.reason}"
+
+
 _RESOURCES = {4: "broker", 16: "client metrics", 32: "group"}
 """Kafka's numbers of resource types with configs, except topics."""
 
@@ -83,7 +91,7 @@ def _requested(e: catalog.CreateRequested) -> str:
     return f"{_who(e)} requests by {how} to create {e.topic} with {create_text(e)}, {waits}{duplicate}"
 
 
-def create_text(requested: catalog.CreateRequested) -> str:
+def create_text(requested: catalog.CreateRequested | catalog.RequestedCreation) -> str:
     """The parameters of a create as text."""
     count, factor = requested.num_partitions, requested.replication_factor
     if requested.assignments:
@@ -154,9 +162,16 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
     return f"partition {e.partition}: {', '.join(parts)}" + (f" ({e.reason})" if e.reason else "")
 
 
-def change_text(change: catalog.RequestedPartitions | catalog.RequestedDeletion | catalog.RequestedConfigs) -> str:
+RequestedChange = (
+    catalog.RequestedPartitions | catalog.RequestedDeletion | catalog.RequestedConfigs | catalog.RequestedCreation
+)
+
+
+def change_text(change: RequestedChange) -> str:
     """A requested change of a topic as text."""
     match change:
+        case catalog.RequestedCreation():
+            return f"to be created with {create_text(change)}"
         case catalog.RequestedPartitions():
             manual = "" if change.assignments is None else " with manual replica assignment"
             return f"to have {many(change.count, 'partition')}{manual}"
@@ -326,6 +341,11 @@ _SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
         "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
     ),
     catalog.RulesApplied: "{who} applies version {e.number} of the rules, sha256 {e.sha256:.12}",
+    catalog.ApprovalRequested: lambda e: (
+        f"the change of {e.name} ({change_text(e.request.change)}) by {e.principal} waits for approval, because of "
+        f"{many(len(e.rules), 'rule')}: {', '.join(rule.name for rule in e.rules)}"
+    ),
+    catalog.ApprovalDecided: _approval_decided,
     catalog.HeadSigned: "the tree head over the first {e.size} events is signed",
     catalog.HistorySkipped: (
         "the changes in the metadata log from offset {e.start_offset} up to {e.end_offset} are unknown ({e.reason})"

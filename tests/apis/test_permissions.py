@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.clients import (
+    ConsumerGroupDescribeRequest,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
+    DescribeProducersRequest,
+    DescribeProducersTopic,
     FindCoordinatorRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
 )
+from controller.kafka.messages.cluster import UpdateFeaturesRequest
+from controller.kafka.messages.configs import ListConfigResourcesRequest
+from controller.kafka.messages.quorum import DescribeQuorumPartition, DescribeQuorumRequest
+from controller.kafka.messages.topics import ElectLeadersRequest
 from controller.machine.errors import ErrorCode
+from controller.quorum.raft.role import topics_of
 from events.catalog import CreateRejected
 from tests.apis.rig import rig
 
@@ -59,5 +71,27 @@ async def test_offsets_and_groups_require_describe() -> None:
         assert codes == {"ours": (0, [0, DENIED]), "theirs": (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])}
         described = await a.call(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=("ours", "theirs")), BOB)
         assert [each.error_code for each in described.groups] == [0, ErrorCode.GROUP_AUTHORIZATION_FAILED]
-        dirs = await a.call(ApiKey.DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(), BOB)
-        assert dirs.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        for kind in (ConsumerGroupDescribeRequest, ShareGroupDescribeRequest, StreamsGroupDescribeRequest):
+            key = ApiKey[re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removesuffix("Request")).upper()]
+            described = await a.call(key, key.max_version, kind(group_ids=("ours", "theirs")), BOB)
+            assert [each.error_code for each in described.groups] == [
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            ]
+        read = DescribeProducersRequest(topics=(DescribeProducersTopic(name="mine", partition_indexes=(0,)),))
+        producers = await a.call(ApiKey.DESCRIBE_PRODUCERS, 0, read, BOB)
+        assert producers.topics[0].partitions[0].error_code == DENIED, "it needs READ"
+
+
+async def test_reads_of_consoles_and_elections_require_the_cluster() -> None:
+    async with rig(authorizer=Granted()) as a:
+        for key, request in (
+            (ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest()),
+            (ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics=topics_of(DescribeQuorumPartition()))),
+            (ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesRequest()),
+            (ApiKey.ELECT_LEADERS, ElectLeadersRequest()),
+            (ApiKey.UPDATE_FEATURES, UpdateFeaturesRequest()),
+        ):
+            denied = await a.call(key, key.max_version, request, BOB)
+            assert denied.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED, key
+            assert (await a.call(key, key.max_version, request)).error_code == ErrorCode.NONE, key

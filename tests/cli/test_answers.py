@@ -123,7 +123,6 @@ topic create t --dry-run --timeout-ms 3 | --dry-run does not wait, so it cannot 
 topic create t --config retention       | argument --config: 'retention' is not KEY=VALUE
 topic create t --partitions many        | argument --partitions: invalid int value: 'many'
 topic alter t                           | nothing to change: give --config KEY=VALUE or --delete-config KEY
-replay explain d t --limit 3            | unknown flag --limit
 topic grow t                            | the following arguments are required: --partitions
 topic shrink t                          | unknown value 'shrink'; allowed: create, delete, recreate, alter, grow, label
 topics --at tomorrow                    | argument --at: 'tomorrow' is not a valid point in time: use an offset (1234)

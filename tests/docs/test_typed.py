@@ -132,7 +132,6 @@ EXPECTED = {
     "topicwright brokers": r"^BROKER +STATE.*live",
     "topicwright replay redecide LOG": r"0 decided otherwise",
     "topicwright replay backtest LOG --policy team_policy.Owned": r"tried with policy team_policy\.Owned",
-    "topicwright replay explain LOG pay.orders": r"^topic pay\.orders: ready",
     "topicwright replay export LOG --to DIR": r"exported",
     "topicwright replay invariants LOG --export DIR": r"all \d+ invariants hold",
     "topicwright verify 127.0.0.1:8080 --head head.json": r"events match its head",

@@ -183,7 +183,22 @@ rules none id=q6
 delete a id=q7
 """
 
+APPROVALS = """
+rules approval id=q0
+create a 4x1 id=q1
+create a 4x1 id=q2
+create a 4x1 id=q3 approves=q1
+confirm 1
+partitions a to=5 id=q4
+alter a set:retention.ms=7 id=q5
+deny q4 id=q6
+delete a id=q7
+alter a set:retention.ms=7 id=q8 approves=q5
+expire-approvals id=q9 at=86400000
+"""
+
 HISTORIES = {
+    "approvals": ("1", APPROVALS),
     "rules": ("1 2", RULES),
     "access": ("1", ACCESS),
     "cluster": ("1 2 3 cluster", CLUSTER),

@@ -18,7 +18,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.machine.commands import commands
-from controller.machine.commands.access import ApplyRules
+from controller.machine.commands.access import ApplyRules, DenyRequest, ExpireApprovals
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, Endpoint, HeadSigned, Partition, Verdict
 from events.codec import encode_event
@@ -298,11 +298,25 @@ name = "two"
 partitions = 2
 replication_factor = 1
 """,
+    "approval": """
+[[rule]]
+name = "big"
+on = ["create", "grow"]
+partitions = { max = 2 }
+approve_by = ["User:bob", "approver"]
+
+[[rule]]
+name = "kept"
+on = ["alter", "delete"]
+refuse = "ask bob"
+approve_by = ["User:bob"]
+approval_expires = "24h"
+""",
 }
 
 
 def _rules(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
-    """`rules small|none`"""
+    """`rules small|approval|none`"""
     return {"text": RULES[words[0]]}
 
 
@@ -328,6 +342,11 @@ VERBS: dict[str, tuple[type[commands.AnyCommand], Fields]] = {
     "done": (commands.FinishChange, _done),
     "sign": (commands.RecordHead, _sign),
     "rules": (ApplyRules, _rules),
+    "deny": (
+        DenyRequest,
+        lambda rig, words, options: {"held": RequestId(words[0]), "reason": "no", "principal": "User:bob"},
+    ),
+    "expire-approvals": (ExpireApprovals, lambda rig, words, options: {}),
     **ACCESS_VERBS,
     **REAL_VERBS,
 }

@@ -91,7 +91,7 @@ def test_cluster_events_are_listed() -> None:
     assert of_cluster == of_access | {
         "BrokerRegistered", "BrokerFenced", "BrokerUnfenced", "BrokerUnregistered", "SettingsChanged",
         "BrokerLeaving", "LogDirsChanged", "QuorumEpochBegun", "FeaturesChanged", "ResourceConfigsChanged",
-        "ProducerIdsAllocated", "HeadSigned", "RulesApplied",
+        "ProducerIdsAllocated", "HeadSigned", "RulesApplied", "ApprovalRequested", "ApprovalDecided",
     }  # fmt: skip
 
 

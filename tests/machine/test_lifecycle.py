@@ -49,7 +49,8 @@ def test_lifecycle_tables_are_complete(lifecycle: Lifecycle) -> None:
 def test_events_without_a_lifecycle_are_listed() -> None:
     of_access = {kind.__name__ for kind in catalog.EVENT_TYPES if kind.__module__ == "events.access"}
     assert {kind.__name__ for kind in catalog.EVENT_TYPES} - NAMED - of_access == {
-        "ChangeCarriedOut", "ChangeRejected", "FeaturesChanged", "HeadSigned", "HistorySkipped", "MetadataAdopted",
+        "ApprovalDecided", "ApprovalRequested", "ChangeCarriedOut", "ChangeRejected", "FeaturesChanged", "HeadSigned",
+        "HistorySkipped", "MetadataAdopted",
         "MetadataHandedBack", "ProducerIdsAllocated", "QuorumEpochBegun", "ResourceConfigsChanged", "RulesApplied",
         "RulesObserved", "SettingsChanged",
     }  # fmt: skip

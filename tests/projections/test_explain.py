@@ -12,7 +12,16 @@ from hypothesis import given as drawn
 
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack, RulesApplied, RulesObserved
+from events.catalog import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    HistorySkipped,
+    MetadataAdopted,
+    MetadataHandedBack,
+    RulesApplied,
+    RulesObserved,
+)
 from events.names import RequestId, TopicName
 from projections.queries import explain as module
 from projections.queries import overviews
@@ -159,6 +168,7 @@ def test_every_event_type_has_a_distinct_text() -> None:
         *story(LIFE).log,
         *history("cluster"),
         *history("signed"),
+        *(one for one in golden.history("approvals") if isinstance(one.event, ApprovalRequested | ApprovalDecided)),
         *(one for one in golden.history("rules") if isinstance(one.event, RulesApplied | RulesObserved)),
         *(one for one in golden.history("followed") if isinstance(one.event, HistorySkipped)),
         *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),

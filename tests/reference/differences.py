@@ -257,8 +257,8 @@ DIFFERENCES: tuple[Difference, ...] = (
         fleets=("simulated",),
     ),
     Difference(
-        "there are no client metrics or types unknown to Kafka to describe",
-        "DescribeConfigs: (client metrics|type .*)",
+        "there are no types unknown to Kafka to describe",
+        "DescribeConfigs: type .*",
         refused("INVALID_REQUEST"),
         fleets=("simulated",),
     ),

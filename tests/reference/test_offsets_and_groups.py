@@ -1,5 +1,5 @@
-"""Simulated brokers answer requests for offsets and groups like a Kafka 4.3 without records and groups, in each
-version."""
+"""Simulated brokers answer requests for offsets, groups and transactions, and others that consoles send, like a Kafka
+without records and groups, in each version."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from msgspec import to_builtins
+
+from controller.kafka.codec.codec import decode_response, encode_request
+from controller.kafka.messages import ApiKey, clients
 from tests.reference.cases import assigned
 from tests.support.real_brokers import until
 from tests.support.reference_kafka import ReferenceKafka
@@ -50,6 +54,50 @@ def groups(wire: Wire, topic: str) -> Iterator[tuple[object, Body]]:
         yield ("ListGroups", version), {**answer, "groups": [each for each in answer["groups"] if each not in others]}
 
 
+def consoles(wire: Wire, topic: str) -> Iterator[tuple[object, Body]]:
+    """Responses that consoles read, about groups, transactions and client metrics, none of which exist."""
+    of_groups = clients.ConsumerGroupDescribeRequest(group_ids=("g", "h"))
+    of_share = clients.DescribeShareGroupOffsetsRequest(
+        groups=(clients.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None),)
+    )
+    for key, request in (
+        (ApiKey.CONSUMER_GROUP_DESCRIBE, of_groups),
+        (ApiKey.SHARE_GROUP_DESCRIBE, clients.ShareGroupDescribeRequest(group_ids=("g", "h"))),
+        (ApiKey.STREAMS_GROUP_DESCRIBE, clients.StreamsGroupDescribeRequest(group_ids=("g", "h"))),
+        (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, of_share),
+    ):  # kafka-python has none of them
+        wire.send_frame(encode_request(key, key.max_version, 1, "test", request)[4:])
+        yield key, to_builtins(decode_response(key, key.max_version, wire.receive_frame())[1])
+    for version in range(3):
+        answer = wire.call("ListTransactions", version, state_filters=["Ongoing", "New"])
+        yield ("ListTransactions", version), {**answer, "transaction_states": []}  # some may be of other tests
+    wanted = [{"name": topic, "partition_indexes": [7]}, {"name": f"{topic}-missing", "partition_indexes": [0]}]
+    for each in wire.call("DescribeProducers", 0, topics=wanted)["topics"]:
+        yield ("DescribeProducers", each["name"]), {"error_code": each["partitions"][0]["error_code"]}
+    for kinds in ([16], [1], [99]):
+        yield ("ListConfigResources", *kinds), wire.call("ListConfigResources", 1, resource_types=kinds)
+    yield "ListConfigResources", wire.call("ListConfigResources", 0)
+    for kind, name in ((2, topic), (4, "1"), (8, "1")):
+        listed = wire.call("ListConfigResources", 1, resource_types=[kind])["config_resources"]
+        yield ("ListConfigResources", kind), {"is_listed": {"resource_name": name, "resource_type": kind} in listed}
+    for name, value in METRICS:
+        config = {"name": name, "config_operation": 0, "value": value}
+        resource = {"resource_type": 16, "resource_name": topic, "configs": [config]}
+        answer = wire.call("IncrementalAlterConfigs", 1, resources=[resource], validate_only=True)
+        yield ("client metrics", name, value), {"error_code": answer["responses"][0]["error_code"]}
+    for name in ("", topic):
+        resource = {"resource_type": 16, "resource_name": name, "configuration_keys": None}
+        yield ("DescribeConfigs", name), wire.call("DescribeConfigs", 4, resources=[resource], include_synonyms=True)
+
+
+METRICS = (
+    *(("interval.ms", value) for value in ("100", "99", "3600001", "x", " 200 ")),
+    *(("match", value) for value in ("", "client_id=a.*,client_source_port=1", "client_id", "x=1", "=")),
+    *(("metrics", value) for value in ("", "org.apache,*")),
+    ("x", "1"),
+)
+
+
 def coordinator(wire: Wire) -> str:
     """The address of group g's coordinator; Kafka creates the offsets topic first."""
 
@@ -76,6 +124,7 @@ def answers(address: str, topic: str) -> dict[object, Body]:
             fetch = partial(of_groups.call, "OffsetFetch", 7, group_id="g", topics=None)
             until(lambda: fetch()["error_code"] == 0, 60, "the coordinator has loaded its groups")
             found |= groups(of_groups, topic)
+            found |= consoles(of_groups, topic)
     return {key: _without_throttle(body) for key, body in found.items()}
 
 

@@ -18,6 +18,7 @@ from projections.replay import export as export_module
 from projections.replay.export import (
     NOTE,
     Note,
+    check_export,
     export,
     exported,
     exported_files,
@@ -143,6 +144,8 @@ def test_an_export_of_another_log_is_rejected_unchanged(own_history: LogRef, tmp
     ):
         assert before in note
         (out / NOTE).write_text(note.replace(before, after))
+        with pytest.raises(ReplayError, match=says):
+            check_export(own_history, Options(more={"export": str(out)}))
         with pytest.raises(ReplayError, match=says):
             added_to(out, own_history)
 

@@ -119,7 +119,6 @@ def test_local_replay_requires_neither_spark_nor_pandas(history: LogRef, tmp_pat
             words += ["--set", "num.partitions=3"] if name == "backtest" else []
             words += ["--to", str(tmp_path / name)] if name in ("export", "views") else []
             commands.append(words)
-    commands.append(["replay", "explain", history.text, "pay.orders", "--at", "10"])
     commands.append(["replay", "sql", history.text, "select count(*) from topic_lives"])
     env = {**os.environ, "JAVA_HOME": "/nowhere"}
     argv = [sys.executable, "-c", BLOCKED, json.dumps(commands)]

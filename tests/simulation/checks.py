@@ -36,6 +36,8 @@ def check_at_rest(world: World, witness: Witness) -> None:
     check_with_brokers_down(world, witness)
     waiting = world.process.controller.state.waiting
     assert not waiting, f"topics still waiting: {sorted(waiting)}"
+    held = world.process.controller.state.cluster.held
+    assert not held, f"requests have not expired: {sorted(held)}"
 
 
 def check_log(records: list[Recorded]) -> None:

@@ -11,10 +11,11 @@ from typing import Any, Protocol
 from controller.kafka.codec.codec import decode_response, encode_response
 from controller.kafka.messages import ApiKey, Message, configs, topics
 from controller.machine.decision import Answer
+from events.catalog import ApprovalRequested
 from tests.simulation.plan import Plan
 from tests.simulation.witness import Witness
 from tests.simulation.world import ConnectionLost
-from tests.support.partition_limits import limit_of
+from tests.support.partition_limits import HELD, limit_of
 
 POOL = (*(f"t{number}" for number in range(12)), "a.b", "a_b", "bad-name", "odd-name", "moody", "moody-name", "no/name")
 TIMEOUTS_MS = (-1, 0, 1, 20, 300, 2_000, 30_000)
@@ -28,11 +29,15 @@ Habit = Callable[[], Awaitable[None]]
 
 
 class Answers(Protocol):
-    """A process that answers requests; both methods raise ConnectionLost."""
+    """A process that answers requests; its methods raise ConnectionLost."""
 
     def call(self, client: str, api_key: int, version: int, request: Message) -> Coroutine[Any, Any, Message]: ...
 
     def apply_rules(self, text: str) -> Coroutine[Any, Any, Answer]: ...
+
+    def decide_held(
+        self, draw: float, approves: bool
+    ) -> Coroutine[Any, Any, tuple[ApprovalRequested, Answer] | None]: ...
 
 
 class Served(Protocol):
@@ -47,6 +52,9 @@ class Served(Protocol):
 
 class Client:
     """One client that sends requests with pauses between them."""
+
+    more_rules = ""
+    """Follow the limit in each version of the rules that the client applies."""
 
     def __init__(self, name: str, world: Served, witness: Witness) -> None:
         self.name = name
@@ -164,7 +172,7 @@ class Client:
             self._world.counts[f"IncrementalAlterConfigs {result.error_code}"] += 1
 
     async def _apply_rules(self) -> None:
-        answer = await self._world.process.apply_rules(limit_of(self._rng.choice((0, 1, 2, 3, 5))))
+        answer = await self._world.process.apply_rules(limit_of(self._rng.choice((0, 1, 2, 3, 5))) + self.more_rules)
         self._world.counts[f"ApplyRules {answer.code}"] += 1
         if answer.code == 0:
             self._witness.check_rules(answer.number)
@@ -197,3 +205,30 @@ class Client:
                 self._witness.check_shown(topic.name, topic.topic_id)
                 shown[topic.name] = topic.topic_id
         return shown
+
+
+class ApprovingClient(Client):
+    """A client whose rules hold the deletion of topics for approval. It approves and denies deletions at random."""
+
+    more_rules = f"""
+[[rule]]
+name = '{HELD}'
+on = 'delete'
+topics = 't*'
+refuse = 'ask the approver'
+approve_by = ['User:approver']
+approval_expires = '1m'
+"""
+
+    def habits(self) -> tuple[Habit, ...]:
+        return (*super().habits(), *[self._decide] * 3)
+
+    async def _decide(self) -> None:
+        approves = self._rng.random() < 0.7
+        decided = await self._world.process.decide_held(self._rng.random(), approves)
+        if decided is None:
+            return
+        held, answer = decided
+        self._world.counts[f"{'Approve' if approves else 'DenyRequest'} {answer.code}"] += 1
+        if answer.code == 0:
+            self._witness.check_decided(held, "approved" if approves else "denied")

@@ -7,7 +7,7 @@ import random
 
 from tests.simulation import virtual_time
 from tests.simulation.checks import check_at_rest, check_with_brokers_down
-from tests.simulation.clients import Client
+from tests.simulation.clients import ApprovingClient
 from tests.simulation.faults import POLICY_S, Faults
 from tests.simulation.lives import Outcome, named
 from tests.simulation.plan import Plan
@@ -33,7 +33,7 @@ async def _live(rng: random.Random, plan: Plan) -> Outcome:
     witness = Witness(world.disk.kept)
     await world.boot()
     faults = Faults(world)
-    clients = [Client(f"c{number}", world, witness) for number in range(rng.randint(1, 5))]
+    clients = [ApprovingClient(f"c{number}", world, witness) for number in range(rng.randint(1, 5))]
     think_s = rng.choice((0.02, 0.05, 0.3))
     async with asyncio.TaskGroup() as group:
         for client in clients:

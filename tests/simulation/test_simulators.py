@@ -28,7 +28,8 @@ REACHED = {
     "process": """
         kill, cut_power, restart, fill_disk, fail_syncs, slow_policies, CreateTopics 0, CreateTopics 7,
         CreateTopics 36, CreateTopics 38, CreateTopics 42, CreateTopics 44, CreateTopics 56, DeleteTopics 0,
-        CreatePartitions 0, IncrementalAlterConfigs 0, connection lost 0""",
+        CreatePartitions 0, IncrementalAlterConfigs 0, Approve 0, DenyRequest 0,
+        connection lost 0""",
     "stream": """
         kill, cut, outlive, stop_worker, join, lose_kafka, lose_answers, slow_down, abort_transaction, copies, lost,
         CreateTopics 0, CreateTopics 7, CreateTopics 36, CreateTopics 38, CreateTopics 41, DeleteTopics 0,

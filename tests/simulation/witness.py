@@ -5,7 +5,16 @@ An answer or a view may depend only on events that were durable when it was sent
 
 from __future__ import annotations
 
-from events.catalog import CreateAnswered, Event, RulesApplied, TopicCreated, TopicDeleted, TopicReady
+from events.catalog import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CreateAnswered,
+    Event,
+    RulesApplied,
+    TopicCreated,
+    TopicDeleted,
+    TopicReady,
+)
 from events.codec import decode_event
 from events.logs.memory_log import InMemoryLog
 
@@ -24,6 +33,8 @@ class Witness:
         self.answered: set[tuple[bytes, int]] = set()
         """(topic id, error code) of each answered create that created a topic."""
         self._ids: dict[tuple[str, str], bytes] = {}
+        self.decided: dict[tuple[str, str], str] = {}
+        """The outcome of each request that was held, by its id and topic."""
         self.rules = 0
         """The newest version of the rules."""
 
@@ -48,6 +59,10 @@ class Witness:
                 self.answered.add((self._ids[event.request_id, event.topic], event.error_code))
             case RulesApplied():
                 self.rules = max(self.rules, event.number)
+            case ApprovalDecided():
+                held = event.request_id, event.name
+                assert held not in self.decided, f"{held} was {self.decided[held]}, and is {event.outcome}"
+                self.decided[held] = event.outcome
             case _:
                 pass
 
@@ -67,6 +82,12 @@ class Witness:
         """Check after a client got NONE for new rules; `number` is their version."""
         self.look()
         assert self.rules >= number, f"version {number} of the rules was answered, but it is not durable"
+
+    def check_decided(self, held: ApprovalRequested, outcome: str) -> None:
+        """Check after a client got NONE for an approval or a denial."""
+        self.look()
+        found = self.decided.get((held.request_id, held.name))
+        assert found == outcome, f"{held.request_id} was answered {outcome}, but it is {found}"
 
     def check_shown(self, name: str, topic_id: bytes) -> None:
         """Check after a response to a client listed a topic."""

@@ -28,9 +28,11 @@ from controller.engine.reports import Reports
 from controller.kafka.handling import NO_RESPONSE, ClientConnection, RequestContext
 from controller.kafka.messages import Message
 from controller.kafka.server import eager
-from controller.machine.commands.access import ApplyRules
+from controller.machine.commands.access import ApplyRules, DenyRequest
+from controller.machine.commands.commands import Approval
 from controller.machine.decision import Answer
-from events.catalog import Endpoint, Recorded
+from controller.machine.recorded_command import approved_command
+from events.catalog import ApprovalRequested, Endpoint, Recorded
 from events.codec import decode_event
 from events.logs.log import LogError
 from tests.simulation.faulty_log import Disk, FaultyLog
@@ -90,6 +92,27 @@ class Serving:
         """Apply rules as `POST /v1/rules` does. Raises ConnectionLost."""
         answer: Answer = await self._answer(lambda: asyncio.ensure_future(self._applied(text)))
         return answer
+
+    async def decide_held(self, draw: float, approves: bool) -> tuple[ApprovalRequested, Answer] | None:
+        """Approve or deny one of the held requests as HTTP does; `draw` from 0 to 1 selects it. Raises
+        ConnectionLost."""
+        try:
+            held = sorted(self.api.cluster.held.items())
+        except LogError as error:
+            raise ConnectionLost("the handler could not read") from error
+        if not held:
+            return None
+        one = held[int(draw * len(held))][1]
+        answer: Answer = await self._answer(lambda: asyncio.ensure_future(self._decided(one, approves)))
+        return one, answer
+
+    async def _decided(self, held: ApprovalRequested, approves: bool) -> Answer:
+        controller = self.api.controller
+        stamps: dict[str, Any] = {"request_id": controller.new_request_id(), "at_ms": controller.now_ms()}
+        if approves:
+            command = approved_command(held, Approval(held.request_id, "User:approver"), stamps)
+            return (await self.api.submit_change([command])).answers[0]
+        return (await self.api.submit([DenyRequest(held=held.request_id, reason="no", **stamps)])).answers[0]
 
     async def _answer(self, begin: Callable[..., Any], *args: Any) -> Any:
         if not self.alive:

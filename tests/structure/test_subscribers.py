@@ -29,21 +29,24 @@ _MEMBERSHIP = "BrokerRegistered BrokerFenced BrokerUnfenced BrokerUnregistered"
 _OF_KRAFT = "BrokerLeaving LogDirsChanged QuorumEpochBegun ProducerIdsAllocated FeaturesChanged"
 _HISTORY = "MetadataAdopted MetadataHandedBack HistorySkipped HeadSigned SettingsChanged RulesApplied"
 _ACCESS = "ScramCredentialSet ScramCredentialRemoved LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged"
+_APPROVAL = "ApprovalRequested ApprovalDecided"
 
 IGNORED = {
+    "ApprovalExpiry": f"{_ANSWERS} {_TOPICS} {_PARTITIONS} {_OBSERVED} {_CONFIGS} {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY}"
+    f" {_ACCESS}",
     "Deadlines": f"CreateRequested CreateRejected ChangeRejected RulesObserved RequestsRefused PartitionsAdded"
     " TopicDeleted"
-    f" {_PARTITIONS} {_OBSERVED} {_CONFIGS} {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY} {_ACCESS}",
+    f" {_PARTITIONS} {_OBSERVED} {_CONFIGS} {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY} {_APPROVAL} {_ACCESS}",
     "KraftBrokers": f"{_ANSWERS} PartitionsAdded {_PARTITIONS} CreationRefused ChangeCarriedOut {_OF_KRAFT} {_HISTORY}"
-    f" {_ACCESS}",
+    f" {_APPROVAL} {_ACCESS}",
     "Reconciler": f"{_ANSWERS} {_TOPICS} {_PARTITIONS} {_OBSERVED} QuorumEpochBegun ProducerIdsAllocated {_HISTORY}"
-    f" {_ACCESS}",
-    "Reports": f"CreateRequested TopicCreated {_PARTITIONS} ResourceConfigsChanged"
+    f" {_APPROVAL} {_ACCESS}",
+    "Reports": f"{_APPROVAL} CreateRequested TopicCreated {_PARTITIONS} ResourceConfigsChanged"
     f" ProducerIdsAllocated {_HISTORY} LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged",
     "SimulatedBrokers": f"{_ANSWERS} {_TOPICS} MetadataPropagated TopicReady {_OBSERVED} {_CONFIGS}"
-    f" BrokerRegistered {_OF_KRAFT} {_HISTORY} {_ACCESS}",
+    f" BrokerRegistered {_OF_KRAFT} {_HISTORY} {_APPROVAL} {_ACCESS}",
     "TargetCluster": f"{_ANSWERS} MetadataPropagated TopicReady {_OBSERVED}"
-    f" ResourceConfigsChanged {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY} {_ACCESS}",
+    f" ResourceConfigsChanged {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY} {_APPROVAL} {_ACCESS}",
 }
 
 

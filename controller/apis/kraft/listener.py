@@ -54,10 +54,7 @@ from controller.kafka.messages.access import CreateDelegationTokenRequest, Creat
 from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
 from controller.kafka.sasl_gate import UNEXPECTED_SASL
 from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX
-from controller.machine.configs.changes import CLIENT_METRICS
-from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
-from controller.machine.state import BROKERS
 from controller.quorum.features import PRIORITY, SUPPORTED, FeatureRange
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_control
@@ -148,7 +145,6 @@ def _address(raw: bytes) -> str:
 
 WAIT_MS_MAX = 25_000
 """The longest timeout of CreateTopics: a broker forwards one request at a time, and gives up after 30 s."""
-CONFIG_KINDS = frozenset({BROKERS, CLIENT_METRICS, GROUPS})
 
 
 _OF_QUORUM: Final[Mapping[int, Operation]] = {
@@ -173,8 +169,9 @@ def kraft_listener(
     members, node, registered = brokers.membership, brokers.node, brokers.replication.registered
     of_leader: dict[Operation | None, dict[int, Handler]] = {
         None: {  # handlers that check permissions themselves
-            **administration(api, WAIT_MS_MAX, CONFIG_KINDS),
+            **administration(api, WAIT_MS_MAX),
             **descriptions(api),
+            ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
             ApiKey.CREATE_DELEGATION_TOKEN: reject_create_token,
             ApiKey.RENEW_DELEGATION_TOKEN: reject_token_change,
             ApiKey.EXPIRE_DELEGATION_TOKEN: reject_token_change,
@@ -191,7 +188,6 @@ def kraft_listener(
             ApiKey.UNREGISTER_BROKER: partial(unregister_broker, api),
             ApiKey.UNREGISTER_CONTROLLER: partial(unregister_controller, api, node, registered, asyncio.Lock()),
             ApiKey.UPDATE_FEATURES: partial(update_features, api, node, registered),
-            ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, api),
         },
         "Describe": {ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api)},

@@ -18,6 +18,7 @@ from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
 from controller.cli.reads.common import TOPIC_COLUMNS
+from controller.cli.reads.governance import pending
 from controller.machine.configs.topic_configs import LABEL
 from events.errors import UserError
 from projections.text.names import is_pattern
@@ -245,6 +246,10 @@ def change(options: argparse.Namespace, backend: Backend) -> int:
 def requests(options: argparse.Namespace, backend: Backend) -> int:
     names = ("principal", "outcome", "rule", "api", "host")
     filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}
+    if options.pending:
+        if options.id is not None or any(one is not None for one in (*filters.values(), options.at)):
+            raise common.Misuse("--pending lists all requests that wait now: give no ID, no filter and no --at")
+        return pending(options, backend)
     if options.id is not None:
         if any(one is not None for one in filters.values()):
             raise common.Misuse("filters apply to the list, so they cannot be used with the ID of a request")

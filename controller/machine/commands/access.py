@@ -8,7 +8,7 @@ import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command
 from events.access import Acl, QuotaEntity, RequestsRefused
-from events.names import TopicName
+from events.names import RequestId, TopicName
 
 
 class ClusterCommand(Command, frozen=True, kw_only=True, gc=False):
@@ -40,6 +40,17 @@ class ApplyRules(ClusterCommand, frozen=True, kw_only=True, gc=False):
     text: str
     is_file: bool = False
     after: int | None = None
+
+
+class DenyRequest(ClusterCommand, frozen=True, kw_only=True, gc=False):
+    """Deny the held request with the id `held`, for all its topics."""
+
+    held: RequestId
+    reason: str
+
+
+class ExpireApprovals(Command, frozen=True, kw_only=True, gc=False):
+    """End the held requests that have expired at the time of the command."""
 
 
 class AclFilter(msgspec.Struct, frozen=True, array_like=True, gc=False):

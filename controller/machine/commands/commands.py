@@ -14,7 +14,7 @@ import msgspec
 from controller.machine.commands import NO_TOPIC, Command, access
 from controller.machine.state import RulesVersion, ScramCredential
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, HeadSigned, Partition, Verdict
-from events.names import BrokerId, Offset, TopicId, TopicName
+from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 from events.values import GroupCounts
 
 AUTO_CREATION = "Metadata"
@@ -32,6 +32,15 @@ class DryRunResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     message: str = ""
 
 
+class Approval(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The approval of a request that was held under `request_id`, with the approver."""
+
+    request_id: RequestId
+    principal: str
+    client_id: str | None = None
+    host: str = ""
+
+
 class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     """Base of client requests about a topic.
 
@@ -40,7 +49,8 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     `validate_only` checks the command without changes (KIP-108). `dry_run` is None until the target cluster has
     answered, or if there is none. `throttle_ms` is the remaining throttle time of an exhausted mutation quota
     (KIP-599). `host` is the client's address. `elsewhere` has the counts of groups of topics (`state.groups_of`) in the
-    other partitions of the log, as the gateway knows them, for the limits of rules.
+    other partitions of the log, as the gateway knows them, for the limits of rules. `approval` is set if the command is
+    a held request, resubmitted because somebody approved it.
     """
 
     topic: TopicName
@@ -55,6 +65,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     throttle_ms: int = 0
     host: str = ""
     elsewhere: GroupCounts = ()
+    approval: Approval | None = None
 
 
 class CreateTopic(TopicCommand, frozen=True, kw_only=True, gc=False):

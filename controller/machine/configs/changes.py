@@ -24,7 +24,13 @@ from enum import IntEnum
 
 from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
 from controller.machine.configs import topic_configs
-from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, invalid_group_configs
+from controller.machine.configs.groups import (
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    GROUPS,
+    invalid_client_metrics,
+    invalid_group_configs,
+)
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
 from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision
@@ -263,18 +269,21 @@ def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Conf
 
 
 def _canonical(name: str, text: str) -> str:
-    row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name)
+    row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name) or CLIENT_METRICS_CONFIGS.get(name)
     if row is not None:
         return row.canonical(text)
     return canonical_text(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, text)
 
 
 def _invalid(command: AlterResourceConfigs, after: Configs, cluster: Cluster) -> Rejection | None:
-    """Checks the configs of a group, and broker configs that topics inherit."""
+    """Checks the configs of a group, those of client metrics with simulated brokers, and broker configs that topics
+    inherit."""
     if command.incremental and all(op.op == OpType.DELETE for op in command.ops):
         return None
     if command.kind == GROUPS:
         return invalid_group_configs(after, within=not cluster.has_kraft_brokers)
+    if command.kind == CLIENT_METRICS and not cluster.has_kraft_brokers:
+        return invalid_client_metrics(after)
     texts = dict(after) if command.kind == BROKERS else {}
     for op in command.ops:
         row, text = BROKER_SYNONYMS.get(op.name), texts.get(op.name)

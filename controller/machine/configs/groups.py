@@ -1,8 +1,8 @@
-"""All group configs of Kafka 4.4 (KIP-848, KIP-932, KIP-1071): type, default, limits, broker-level name.
+"""All configs of groups (KIP-848, KIP-932, KIP-1071) and of client metrics (KIP-714) of Kafka 4.4.
 
-They are read from group_configs.json, one config a line, in the order of Kafka's GroupConfig. `allowed` is the limit of
-GroupConfig's ConfigDef. `within` is the limit from the defaults of broker configs
-(`group.consumer.min.session.timeout.ms`, …). The config APIs use them.
+Those of groups, with type, default, limits and broker-level name, are read from group_configs.json, one config a line,
+in the order of Kafka's GroupConfig. `allowed` is the limit of GroupConfig's ConfigDef. `within` is the limit from
+the defaults of broker configs (`group.consumer.min.session.timeout.ms`, …). The config APIs use them.
 """
 
 from __future__ import annotations
@@ -68,6 +68,17 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
     stored[0]: _row(stored) for stored in msgspec.json.decode(_TEXT, type=tuple[_Stored, ...])
 }
 
+CLIENT_METRICS_CONFIGS: dict[str, ConfigRow] = {
+    "interval.ms": ConfigRow("interval.ms", ConfigType.INT, "300000", None),
+    "match": ConfigRow("match", ConfigType.LIST, "", None),
+    "metrics": ConfigRow("metrics", ConfigType.LIST, "", None),
+}
+"""The configs of a client metrics subscription (KIP-714)."""
+_SELECTORS = frozenset(
+    f"client_{each}"
+    for each in ("id", "instance_id", "software_name", "software_version", "source_address", "source_port")
+)
+
 _RESET = "share.auto.offset.reset"
 _DURATION = re.compile(
     r"by_duration:([-+]?)P(?:([-+]?[0-9]{1,18})D)?"
@@ -92,6 +103,26 @@ def invalid_group_configs(configs: Configs, *, within: bool) -> Rejection | None
         return _invalid(values.message)
     beyond = (_beyond(row, values[row.name]) for row in GROUP_CONFIGS.values() if within and row.name in values)
     return next((each for each in beyond if each is not None), None) or _contradiction(values)
+
+
+def invalid_client_metrics(configs: Configs) -> Rejection | None:
+    """Returns the first error in the configs of a client metrics subscription, or None. Patterns are not compiled."""
+    texts = dict(configs)
+    values = read_values(CLIENT_METRICS_CONFIGS.values(), texts)
+    code, message = ErrorCode.INVALID_REQUEST, ""
+    if unknown := [name for name in texts if name not in CLIENT_METRICS_CONFIGS]:
+        message = f"Unknown client metrics configuration: {unknown[0]}"
+    elif isinstance(values, Bad):
+        code, message = ErrorCode.INVALID_CONFIG, values.message
+    elif not 100 <= int(texts.get("interval.ms", 100)) <= 3_600_000:
+        value = texts["interval.ms"]
+        message = f"Invalid value {value} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+    else:
+        patterns = [each.partition("=") for each in filter(None, texts.get("match", "").split(","))]
+        if bad := ["".join(each) for each in patterns if each[0].strip() not in _SELECTORS or not each[1]]:
+            code, allowed = ErrorCode.INVALID_CONFIG, ", ".join(sorted(_SELECTORS))
+            message = f"Illegal client matching pattern: {bad[0]}; allowed: KEY=PATTERN with one of the keys {allowed}"
+    return Rejection(code, message, "validation:client-metrics") if message else None
 
 
 def _is_ago(text: str) -> bool:

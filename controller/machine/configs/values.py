@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import IntEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -108,6 +109,7 @@ def read_values(rows: Iterable[ConfigRow], texts: Mapping[str, str]) -> dict[str
     return values
 
 
+CACHED_CHARS_MAX = 40
 _BLANKS = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim removes."""
 
@@ -170,6 +172,10 @@ def allowed_text(kind: ConfigType, allowed: Allowed) -> str:
 
 def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Value | Bad:
     """Parses and validates a text like ConfigDef; returns Bad if it is invalid."""
+    return (_cached if len(text) <= CACHED_CHARS_MAX else _read)(name, kind, allowed, text)
+
+
+def _read(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Value | Bad:
     trimmed = text.strip(_BLANKS)
     match kind:
         case ConfigType.BOOLEAN:
@@ -192,6 +198,9 @@ def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Valu
             if isinstance(allowed, OneOf) and trimmed not in allowed.values:
                 return _bad(name, trimmed, f"String must be one of: {', '.join(allowed.values)}")
             return trimmed
+
+
+_cached = lru_cache(maxsize=2000)(_read)
 
 
 def canonical_text(name: str, kind: ConfigType, allowed: Allowed, text: str) -> str:

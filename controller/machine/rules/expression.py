@@ -12,8 +12,9 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
+from controller.machine.configs.topic_configs import effective_values
 from controller.patterns import SMALL, Pattern, PatternError
 from events.errors import shortened
 
@@ -21,6 +22,7 @@ CHARS_MAX: Final = 1000
 COMMAS_WITH_MACRO_MAX: Final = 50
 """Limits the lists: `[0, 0, …].map(x, config)` takes time in proportion to the square of the number of items."""
 MATCHED_CHARS_MAX: Final = 500
+KNOWN_MAX: Final = 500
 VARIABLES: Final = (
     *("name", "change", "principal", "client_id", "host", "before", "after"),
     *("partitions", "replication_factor", "min_insync_replicas", "configs", "config", "label"),
@@ -30,13 +32,19 @@ _CONVERSIONS: Final = ("int", "double", "string", "bool", "timestamp", "duration
 FUNCTIONS: Final = ("size", *_METHODS, "matches", *_CONVERSIONS)
 _CALL = re.compile(r"(\.?)\s*\b(\w+)\s*\(")
 _STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
-_OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "host", "before"}
+_CONFIG_OR_STRING = re.compile(rf"""(?<![\w.])config\[['"]([a-z.]+)['"]\]|{_STRING.pattern}""")
+_HARD_TO_SPLIT = re.compile(r"//|\'{3}|\"{3}|[rRbB]['\"]|\.\s+config\b")
+_CONFIG_NAMES: Final = {name: f"config_{name.replace('.', '_')}" for name in effective_values(())}
+CONFIG_VARIABLES: Final = {variable: name for name, variable in _CONFIG_NAMES.items()}
+"""The names of configs by the variables that stand for them in programs, not in the texts of expressions."""
+_OF_TOPIC: Final = frozenset((*VARIABLES, *CONFIG_VARIABLES)) - {"change", "principal", "client_id", "host", "before"}
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
 _MATCHES: Final = "re2_matches"
 """The name under which the CEL library knows our `matches`; the library's own `matches` cannot be replaced."""
 _MATCHES_NAME = re.compile(r"\bmatches\s*\(")
 _MATCHES_CALL = re.compile(r"\.\s*matches\s*\(")
 _ERROR_CHARS_MAX = 200
+T = TypeVar("T")
 
 
 class ExpressionError(ValueError):
@@ -47,27 +55,31 @@ class ExpressionFailed(Exception):
     """An expression failed on a change, for example by a division by zero."""
 
 
-class Variables:
-    """The values of an expression's variables for one change. Each value is computed when first needed."""
+class Variables(Generic[T]):
+    """The values of an expression's variables for one subject. The maker of a name computes its value when it is first
+    needed."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], object]]) -> None:
+    def __init__(self, makers: Mapping[str, Callable[[T], object]], subject: T) -> None:
         self._makers = makers
+        self._subject = subject
         self._context: Any = None
-        self._known: set[str] = set()
+
+    def values(self, names: Sequence[str]) -> tuple[object, ...]:
+        makers, subject = self._makers, self._subject
+        return tuple([makers[name](subject) for name in names])
 
     def context(self, names: Sequence[str]) -> object:
         """A CEL context that has at least the variables `names`."""
         import cel
 
         if self._context is None:
-            self._context = cel.Context()
-            logging.getLogger("cel").disabled = True  # it would log a warning for each exception of a function
+            self._context, self._known = cel.Context(), set[str]()
             for function in ("matches", _MATCHES):  # as matches(text, pattern) and text.matches(pattern)
                 self._context.add_function(function, _matches)
         for name in names:
             if name not in self._known:
                 self._known.add(name)
-                self._context.add_variable(name, self._makers[name]())
+                self._context.add_variable(name, self._makers[name](self._subject))
         return self._context
 
 
@@ -76,13 +88,20 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text: Final = text
-        self._program, self.names = _compiled(text)
+        self.source: Final = _with_config_variables(text)
+        """The text in which variables of their own replace `config['…']`: the map of all configs is slow to pass."""
+        self._program, self.names = _compiled(text, self.source)
         self.matches: Final = len(_MATCHES_NAME.findall(_STRING.sub("''", text)))
         """The number of calls of `matches`."""
         self.is_of_topic: Final = _OF_TOPIC.issuperset(self.names)
         """True if the value depends only on the topic, not on the requester, the kind of change or the old topic."""
 
-    def value(self, variables: Variables) -> object:
+    @property
+    def is_cheap(self) -> bool:
+        """True if `Conditions` may evaluate it together with others."""
+        return not (self.matches or _MACRO.search(self.text) or {"before", "after"}.intersection(self.names))
+
+    def value(self, variables: Variables[Any]) -> object:
         """Returns the value of the expression. Raises ExpressionFailed."""
         try:
             return self._program.execute(variables.context(self.names))
@@ -91,12 +110,44 @@ class Expression:
         except BaseException as error:  # a panic of the CEL library is not a subclass of Exception
             raise ExpressionFailed(_short(error)) from None
 
-    def is_true(self, variables: Variables) -> bool:
+    def is_true(self, variables: Variables[Any]) -> bool:
         """True if the value is true. Raises ExpressionFailed, also for a value that is neither true nor false."""
         value = self.value(variables)
         if not isinstance(value, bool):
             raise ExpressionFailed(f"it is {type(value).__name__}, not true or false")
         return value
+
+
+class Conditions:
+    """Cheap expressions that one program evaluates, once for the same values of their variables."""
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self._count: Final = len(expressions)
+        self._names: Final = tuple(dict.fromkeys(name for one in expressions for name in one.names))
+        texts = ",".join(f"({one.source}\n)" for one in expressions)  # the newline ends a comment
+        self._program: Final = _program(f"[{texts}]")
+        self._known: dict[tuple[object, ...], Sequence[bool]] = {}
+
+    def are_true(self, variables: Variables[Any]) -> Sequence[bool]:
+        """Returns for each expression True if it is true. All are False if one of them fails."""
+        values = variables.values(self._names)
+        try:
+            known = self._known.get(values)
+        except TypeError:  # a map
+            return self._evaluated(values)
+        if known is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            known = self._known[values] = self._evaluated(values)
+        return known
+
+    def _evaluated(self, values: Sequence[object]) -> Sequence[bool]:
+        try:
+            return [value is True for value in self._program.execute(dict(zip(self._names, values, strict=True)))]
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return [False] * self._count
 
 
 class Message:
@@ -107,12 +158,12 @@ class Message:
         self._texts: Final = parts[::2]
         self.fields: Final = [Expression(part) for part in parts[1::2]]
 
-    def text(self, variables: Variables) -> str:
+    def text(self, variables: Variables[Any]) -> str:
         """The message for a change; a field whose expression fails appears as its text in braces."""
         values = [self._value(field, variables) for field in self.fields]
         return "".join(part for pair in zip(self._texts, [*values, ""], strict=True) for part in pair)
 
-    def _value(self, field: Expression, variables: Variables) -> str:
+    def _value(self, field: Expression, variables: Variables[Any]) -> str:
         try:
             return str(field.value(variables))[:_ERROR_CHARS_MAX]
         except ExpressionFailed:
@@ -120,7 +171,7 @@ class Message:
 
 
 @lru_cache(maxsize=1000)
-def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
+def _compiled(text: str, source: str) -> tuple[Any, tuple[str, ...]]:
     if len(text) > CHARS_MAX:
         raise ExpressionError(f"has {len(text)} characters, allowed are {CHARS_MAX}")
     macros = len(_MACRO.findall(text))
@@ -130,18 +181,12 @@ def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
         raise ExpressionError(f"has a macro and {text.count(',')} commas, allowed are {COMMAS_WITH_MACRO_MAX}")
     if macros and _MATCHES_CALL.search(text):
         raise ExpressionError("has a macro and matches, allowed is one of them")
-    import cel  # takes half a second, so it is imported only for rules with expressions
-
-    try:
-        program = cel.compile(_MATCHES_CALL.sub(f".{_MATCHES}(", text))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise ExpressionError(_short(error)) from None
+    program = _program(source)
     bound = set(re.findall(_MACRO.pattern + r"\s*(\w+)\s*,", text))
     names = tuple(name for name in program.variables() if name in VARIABLES or name not in bound)
     functions = tuple("matches" if name == _MATCHES else name for name in program.functions())
-    for what, used, allowed in (("variable", names, VARIABLES), ("function", functions, FUNCTIONS)):
+    others = [name for name in names if name not in CONFIG_VARIABLES or name in text]
+    for what, used, allowed in (("variable", others, VARIABLES), ("function", functions, FUNCTIONS)):
         unknown = [each for each in used if each not in allowed and (what == "variable" or each.isidentifier())]
         if unknown:
             raise ExpressionError(f"unknown {what} '{unknown[0]}'; allowed: {', '.join(allowed)}")
@@ -150,6 +195,24 @@ def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
             allowed_call = f"{name}(value)" if dot else f"text.{name}(part)"
             raise ExpressionError(f"invalid call of {name}; allowed: {allowed_call}")
     return program, names
+
+
+def _with_config_variables(text: str) -> str:
+    if _HARD_TO_SPLIT.search(text) or _MACRO.search(text):  # a macro may give `config` another meaning
+        return text
+    return _CONFIG_OR_STRING.sub(lambda found: _CONFIG_NAMES.get(found[1], found[0]), text)
+
+
+def _program(text: str) -> Any:
+    import cel  # takes half a second, so it is imported only for rules with expressions
+
+    logging.getLogger("cel").disabled = True  # it would log a warning for each exception of a function
+    try:
+        return cel.compile(_MATCHES_CALL.sub(f".{_MATCHES}(", text))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ExpressionError(_short(error)) from None
 
 
 @lru_cache(maxsize=100)

@@ -9,8 +9,8 @@ log.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -28,11 +28,11 @@ from controller.machine.configs.topic_configs import (
     operators_default,
     without_labels,
 )
-from controller.machine.configs.values import Bad, Value
+from controller.machine.configs.values import Bad
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions.placement import replica_metadata_of
-from controller.machine.rules.expression import Variables
+from controller.machine.rules.expression import CONFIG_VARIABLES, Variables
 from controller.machine.rules.reading import Rules, new_rules, read_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
@@ -64,10 +64,12 @@ class Judgement(msgspec.Struct, frozen=True):
     refused: tuple[catalog.Observation, ...] = ()
     warned: tuple[catalog.Observation, ...] = ()
     observed: tuple[catalog.Observation, ...] = ()
+    held: tuple[tuple[Rule, catalog.Observation], ...] = ()
+    """Violations of enforced rules that somebody may approve."""
 
     @property
     def all(self) -> tuple[catalog.Observation, ...]:
-        return (*self.refused, *self.warned, *self.observed)
+        return (*self.refused, *(one for _, one in self.held), *self.warned, *self.observed)
 
     def rejection(self, defaults: Sequence[catalog.FilledDefault] = ()) -> Rejection | None:
         """The rejection if enforced rules are violated, which names each of those rules, and the defaults whose values
@@ -84,14 +86,16 @@ class Judgement(msgspec.Struct, frozen=True):
 ALLOWED = Judgement()
 
 
-def judge(rules: Sequence[Rule], change: Change) -> Judgement:
-    """Applies all rules to a change."""
-    variables = _variables(change)
-    before = change.before
-    unchanged = None if before is None else _variables(replace(change, after=before))
+def judge(rules: Rules, change: Change, approved: Collection[str] = ()) -> Judgement:
+    """Applies all rules to a change, except those with these names, whose violation was approved."""
+    variables, before = Variables(_MAKERS, change), change.before
+    suspects = rules.of(change.kind).suspects(change, variables)
+    if not suspects:
+        return ALLOWED
+    unchanged = None if before is None else Variables(_MAKERS, replace(change, after=before))
     violations: list[tuple[Rule, Violation]] = []
-    for rule in rules:
-        found = rule.violation(change, variables, unchanged)
+    for rule in suspects:
+        found = None if rule.name in approved else rule.violation(change, variables, unchanged)
         if found is not None:
             violations.append((rule, found))
     if not violations:
@@ -99,19 +103,28 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     violations.sort(key=lambda one: not one[1].failed)  # the first one names the refusal in the log
     chars_max = min(catalog.MESSAGE_CHARS_MAX, RECORDED_CHARS_MAX // len(violations))
     broken: dict[str, list[catalog.Observation]] = {mode: [] for mode in MODES}
+    held = []
     for rule, found in violations:
         mode = "observe" if change.kind == "discovered" or (found.failed and rule.is_open) else rule.mode
         name = f"policy:rules/{rule.name}{FAILED if found.failed else ''}"
-        broken[mode].append(catalog.Observation(name, shortened(found.message, chars_max)))
-    return Judgement(*map(tuple, broken.values()))
+        observation = catalog.Observation(name, shortened(found.message, chars_max))
+        if rule.approve_by and mode == "enforce" and not found.failed:
+            held.append((rule, observation))
+        else:
+            broken[mode].append(observation)
+    refused, warned, observed = (tuple(broken[mode]) for mode in MODES)
+    return Judgement(refused, warned, observed, tuple(held))
 
 
-def judge_decision(state: State, command: commands.AnyCommand, decision: Decision) -> Judgement:
-    """Applies the rules of the state to a decided command. Raises RulesError for rules of a newer release."""
+def judge_decision(
+    state: State, command: commands.AnyCommand, decision: Decision, approved: Collection[str] = ()
+) -> Judgement:
+    """Applies the rules of the state to a decided command, except the approved ones. Raises RulesError for rules of a
+    newer release."""
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED
     change = _change(state, KIND_OF[type(command)], command, decision)
-    return ALLOWED if change is None else judge(_rules_of(state.cluster).rules, change)
+    return ALLOWED if change is None else judge(_rules_of(state.cluster), change, approved)
 
 
 def filled(
@@ -139,15 +152,14 @@ def filled(
 def defaults_of(cluster: Cluster, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
     """Returns the defaults that apply to create requests of a principal for a topic. Raises RulesError for rules of a
     newer release."""
-    text = "" if cluster.rules is None else cluster.rules.text
-    return _defaults_of(text, principal, topic) if text else ()
+    rules = _rules_of(cluster)
+    return () if cluster.rules is None or not rules.defaults else _defaults_of(cluster.rules.text, principal, topic)
 
 
 @lru_cache(maxsize=1000)
 def _defaults_of(text: str, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
     """Cached, because a create that policies approve is decided several times."""
-    defaults = read_rules(text).defaults
-    return tuple(one for one in defaults if principal in one.principals and topic in one.topics)
+    return tuple(one for one in read_rules(text).defaults if principal in one.principals and topic in one.topics)
 
 
 def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> int:
@@ -176,7 +188,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         return None
     before: TopicFacts | None
     after: TopicFacts | None
-    owner = getattr(command, "principal", "")
+    principal = owner = getattr(command, "principal", "")
     if isinstance(command, commands.AlterResourceConfigs):
         if command.kind != BROKERS:
             return None
@@ -192,7 +204,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         topic=command.topic,
         before=before,
         after=after,
-        principal=getattr(command, "principal", ""),
+        principal=principal,
         client_id=getattr(command, "client_id", None),
         host=getattr(command, "host", ""),
         at_ms=command.at_ms,
@@ -230,15 +242,14 @@ def _facts_after(
         return _facts(dry.partitions, dry.configs, defaults)
     changed: dict[int, catalog.Partition] = {}
     for event in decision.events:
-        match event:
-            case catalog.TopicCreated() | catalog.TopicDiscovered():
-                partitions, configs = event.partitions, event.configs
-            case catalog.PartitionsAdded():
-                partitions = (*partitions, *event.partitions)
-            case catalog.TopicConfigsChanged():
-                configs = event.configs
-            case catalog.PartitionChanged():
-                changed[event.partition] = event.after
+        if isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
+            partitions, configs = event.partitions, event.configs
+        elif isinstance(event, catalog.PartitionsAdded):
+            partitions = (*partitions, *event.partitions)
+        elif isinstance(event, catalog.TopicConfigsChanged):
+            configs = event.configs
+        elif isinstance(event, catalog.PartitionChanged):
+            changed[event.partition] = event.after
     if changed:
         partitions = [changed.get(n, one) for n, one in enumerate(partitions)]
     elif topic is not None and before is not None and partitions is topic.partitions:  # there may be 100,000 of them
@@ -305,7 +316,7 @@ def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
         after = None if example.change == "delete" else _example_facts({**(example.before or {}), **example.after})
         change = Change(kind=example.change, topic=topic, before=before, after=after, principal=principal, at_ms=at_ms)
         change = replace(change, owner=principal, counts=lambda group, counts=example.counts: counts)
-        judgement = judge(rules.rules, change)
+        judgement = judge(rules, change)
         found = {one.rule.rpartition("/")[2] for one in judgement.all}
         if found != set(example.violates):
             expected = ", ".join(example.violates) or "no rule"
@@ -321,40 +332,45 @@ def _example_facts(given: Mapping[str, Any]) -> TopicFacts:
 # Variables of expressions.
 
 
-def _variables(change: Change) -> Variables:
+def _now(change: Change) -> TopicFacts:
     now = change.after or change.before
     assert now is not None, "a change is of something"
-    return Variables(
-        {
-            "name": lambda: change.topic,
-            "change": lambda: change.kind,
-            "principal": lambda: change.principal,
-            "client_id": lambda: change.client_id or "",
-            "host": lambda: change.host,
-            "before": lambda: change.before and {name: make() for name, make in _makers(change.before).items()},
-            "after": lambda: change.after and {name: make() for name, make in _makers(change.after).items()},
-            **_makers(now),
-        }
-    )
+    return now
 
 
-def _makers(topic: TopicFacts) -> dict[str, Callable[[], object]]:
-    config = cache(lambda: _config(topic))
-    return {
-        "partitions": lambda: topic.partitions,
-        "replication_factor": lambda: topic.factors[-1],
-        "min_insync_replicas": lambda: config()[MIN_INSYNC_REPLICAS],
-        "configs": lambda: dict(without_labels(topic.configs.items())),
-        "label": lambda: labels_of(topic.configs.items()),
-        "config": config,
-    }
+def _value(topic: TopicFacts, name: str) -> object:
+    """The effective value of a config."""
+    value = topic.value(name) if name in topic.configs else None
+    if value is None or isinstance(value, Bad):
+        value = effective_values(topic.defaults)[name]
+    return value
 
 
 def _config(topic: TopicFacts) -> dict[str, object]:
     """The effective configs of a topic by name: numbers, texts, true or false, and lists."""
-    values: dict[str, Value] = dict(effective_values(topic.defaults))
-    for name in topic.configs:
-        value = topic.value(name) if name in BY_NAME else None
-        if value is not None and not isinstance(value, Bad):
-            values[name] = value
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    names = dict.fromkeys((*effective_values(topic.defaults), *(name for name in topic.configs if name in BY_NAME)))
+    return {name: _value(topic, name) for name in names}
+
+
+_TOPIC_MAKERS: Mapping[str, Callable[[TopicFacts], object]] = {
+    "partitions": lambda topic: topic.partitions,
+    "replication_factor": lambda topic: topic.factors[-1],
+    "min_insync_replicas": lambda topic: _value(topic, MIN_INSYNC_REPLICAS),
+    "configs": lambda topic: dict(without_labels(topic.configs.items())),
+    "label": lambda topic: labels_of(topic.configs.items()),
+    "config": _config,
+}
+_MAKERS: Mapping[str, Callable[[Change], object]] = {
+    "name": lambda change: change.topic,
+    "change": lambda change: change.kind,
+    "principal": lambda change: change.principal,
+    "client_id": lambda change: change.client_id or "",
+    "host": lambda change: change.host,
+    "before": lambda change: change.before and {name: make(change.before) for name, make in _TOPIC_MAKERS.items()},
+    "after": lambda change: change.after and {name: make(change.after) for name, make in _TOPIC_MAKERS.items()},
+    **{name: lambda change, make=make: make(_now(change)) for name, make in _TOPIC_MAKERS.items()},  # type: ignore[misc]
+    **{
+        variable: lambda change, name=name: _value(_now(change), name)  # type: ignore[misc]
+        for variable, name in CONFIG_VARIABLES.items()
+    },
+}

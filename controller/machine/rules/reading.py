@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from controller.machine.rules.place import Place, table_header, written_text
+from controller.machine.rules.prepared import Prepared
 from controller.machine.rules.reading_values import (
     DEFAULT_READERS,
     EXAMPLE_READERS,
@@ -28,6 +29,7 @@ from controller.machine.rules.reading_values import (
     table_values,
 )
 from controller.machine.rules.rule import (
+    APPROVABLE,
     MODES,
     RULE_FOR_ALL,
     ConfigRequirement,
@@ -76,6 +78,13 @@ class Rules(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     defaults: tuple[TopicDefaults, ...] = ()
     examples: tuple[Example, ...] = ()
+    prepared: dict[Kind, Prepared] = msgspec.field(default_factory=dict)
+    """The rules by kind of change, prepared when first needed."""
+
+    def of(self, kind: Kind) -> Prepared:
+        if kind not in self.prepared:
+            self.prepared[kind] = Prepared(self.rules, kind)
+        return self.prepared[kind]
 
 
 def new_rules(text: str) -> Rules:
@@ -85,6 +94,14 @@ def new_rules(text: str) -> Rules:
     rules = read_rules(text)
     _check_cost(rules.rules)
     return rules
+
+
+def refuse_approval(text: str) -> None:
+    """Raises RulesError if a rule has `approve_by`, for processes where requests cannot wait."""
+    for rule in read_rules(text).rules if text else ():
+        if rule.approve_by:
+            problem = "requests cannot wait for approval over Kafka, with gateways and workers"
+            raise RulesError(problem, "rules without it", rule=f"rule '{rule.name}'", key="approve_by")
 
 
 @lru_cache(maxsize=16)
@@ -156,7 +173,7 @@ def _check_together(rules: Sequence[tuple[Rule, Place]]) -> None:
     without a scope and any other."""
     known: dict[tuple[object, str], ConfigRequirement] = {}
     for rule, place in sorted(rules, key=lambda one: one[0].scope != RULE_FOR_ALL):
-        if rule.mode != "enforce" or "create" not in rule.on or rule.exceptions:
+        if rule.mode != "enforce" or "create" not in rule.on or rule.exceptions or rule.approve_by:
             continue
         for one in rule.allows():
             together = one
@@ -185,9 +202,21 @@ def _rule(place: Place, table: dict[str, object], taken: set[str]) -> Rule:
     if not REQUIREMENT_READERS.keys() & values.keys():
         place.fail(None, "has no requirement", f"at least one of {', '.join(REQUIREMENT_READERS)}")
     _check_contradictions(place, values)
+    _check_approval(place, values)
     values["is_open"] = values.pop("fail", "closed") == "open"
     values["exceptions"] = values.pop("exception", ())
     return Rule(**scoped(values), written=_written(table))
+
+
+def _check_approval(place: Place, values: dict[str, Any]) -> None:
+    """Only a request that the log holds in full can wait for approval."""
+    if "approve_by" not in values:
+        if "approval_expires" in values:
+            place.at("approval_expires").fail(None, "is without approve_by", "approve_by, with those who may approve")
+        return
+    other = next((kind for kind in values.setdefault("on", APPROVABLE[:-1]) if kind not in APPROVABLE), None)
+    if other is not None:
+        place.at("on").fail(other, "cannot wait for approval", f"with approve_by: {', '.join(APPROVABLE)}")
 
 
 def _default(place: Place, table: dict[str, object], taken: set[str]) -> TopicDefaults:

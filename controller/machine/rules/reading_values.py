@@ -33,9 +33,16 @@ from controller.patterns import ALLOWED, Pattern, PatternError
 PATTERNS_MAX = 100
 TEXT_CHARS_MAX = 1000
 """Limit for a text such as a hint, because the refusal of each topic contains it."""
+APPROVERS_MAX = 20
+APPROVING_ROLES = ("approver", "admin")
+"""The roles of tokens that `approve_by` may name."""
+APPROVAL_MS_MAX = 30 * 86_400_000
+_UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_APPROVER = re.compile(r"[A-Za-z]{1,20}:[^\s\x00-\x1f\x7f-\x9f]{1,200}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME_PART = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_WILDCARD = re.compile(r"[*?\[]")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
 
 
@@ -50,8 +57,14 @@ def scoped(values: dict[str, Any]) -> dict[str, Any]:
     for name in ("principals", "topics"):
         only, but = values.pop(name, None), values.pop(f"except_{name}", None)
         if only is not None or but is not None:
-            values[name] = Scope(only, but)
+            prefixes = tuple(dict.fromkeys(_WILDCARD.split(glob)[0] for glob in only or ()))
+            values[name] = Scope(_matching(only), _matching(but), prefixes if all(prefixes) else ())
     return values
+
+
+def _matching(globs: Sequence[str] | None) -> re.Pattern[str] | None:
+    """`re` is fast with translated globs: they have atomic groups, so it never backtracks into a matched part."""
+    return None if globs is None else re.compile("|".join(map(fnmatch.translate, globs)))
 
 
 # Each function parses one value of the TOML text into the form that `Rule` has, or raises an error with the place.
@@ -83,14 +96,13 @@ def _text(place: Place, value: object) -> str:
     return value
 
 
-def _globs(place: Place, value: object) -> re.Pattern[str]:
+def _globs(place: Place, value: object) -> Sequence[str]:
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, list) or not patterns or not all(isinstance(one, str) and one for one in patterns):
         place.fail(value, "is not a pattern", "a pattern or a list of them, with * for any text, ? for one character")
     if len(patterns) > PATTERNS_MAX:
         place.fail(f"{len(patterns)} patterns", "are too many", f"at most {PATTERNS_MAX}")
-    # `re` is fast with translated globs: they have atomic groups, so it never backtracks into a matched part.
-    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
+    return patterns
 
 
 def _regex(place: Place, value: object) -> Pattern:
@@ -279,6 +291,28 @@ def _config_text(given: object) -> str:
     return str(given).lower() if isinstance(given, bool) else str(given)
 
 
+def _approvers(place: Place, value: object) -> tuple[str, ...]:
+    allowed = (
+        f'principals, perhaps with *, and roles, as in ["User:alice", "approver"]; roles: {", ".join(APPROVING_ROLES)}'
+    )
+    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+        place.fail(value, "is not a list of approvers", allowed)
+    if len(value) > APPROVERS_MAX:
+        place.fail(f"{len(value)} approvers", "are too many", f"at most {APPROVERS_MAX}")
+    for one in value:
+        if one not in APPROVING_ROLES and not _APPROVER.fullmatch(one):
+            place.fail(value, f"'{one}' is neither a principal nor a role", allowed)
+    return tuple(dict.fromkeys(value))
+
+
+def _duration(place: Place, value: object) -> int:
+    found = re.fullmatch("([0-9]{1,4})([mhd])", value) if isinstance(value, str) else None
+    ms = 0 if found is None else int(found[1]) * _UNITS_MS[found[2]]
+    if not 0 < ms <= APPROVAL_MS_MAX:
+        place.fail(value, "is not a duration", "minutes, hours or days, as in '90m', '24h', '7d', at most '30d'")
+    return ms
+
+
 def _facts(place: Place, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         place.fail(value, "is not a topic", "a table of partitions, replication_factor, configs")
@@ -321,6 +355,8 @@ RULE_READERS: dict[str, _Reader] = {
     "message": _cel(Message, "a text with expressions in braces, as in '{name} has {partitions} partitions'"),
     "fail": _one_of(("open", "closed"), "is not a way to fail", "closed (refuse the change), or open"),
     "exception": _exceptions,
+    "approve_by": _approvers,
+    "approval_expires": _duration,
     **_GLOBS,
     **REQUIREMENT_READERS,
 }

@@ -28,6 +28,8 @@ Kind = Literal["create", "grow", "alter", "delete", "reassign", "elect", "defaul
 in the target cluster, which rules only observe."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ON_BY_DEFAULT: tuple[Kind, ...] = ("create", "grow", "alter", "reassign", "defaults", "discovered")
+APPROVABLE: tuple[Kind, ...] = ("create", "grow", "alter", "delete")
+"""The changes that can wait for approval. A rule with `approve_by` and without `on` concerns the first three."""
 Mode = Literal["enforce", "warn", "observe"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 ERROR_PART_CHARS_MAX = 2000
@@ -132,7 +134,7 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
     def common(self, other: ConfigRequirement) -> ConfigRequirement | None:
         """The values that both allow; None if there are none."""
         if isinstance(other.allowed, Choice):
-            values = tuple(value for value in other.allowed.values if self._allows(value))
+            values = tuple(value for value in other.allowed.values if self.allows(value))
             return ConfigRequirement(self.name, Choice(values)) if values else None
         if isinstance(self.allowed, Choice):
             return other.common(self)
@@ -144,11 +146,11 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
         value = topic.value(self.name)
         if isinstance(value, Bad):
             return value.message
-        if self._allows(value):
+        if self.allows(value):
             return None
         return f"{self.name} is '{topic.configs[self.name].strip()}', allowed is {self.allowed}"
 
-    def _allows(self, value: Value) -> bool:
+    def allows(self, value: Value) -> bool:
         if isinstance(self.allowed, Choice):
             return value in self.allowed
         assert isinstance(value, int | float), f"{self.name} has a range, so its values are numbers"
@@ -192,6 +194,8 @@ class Scope(msgspec.Struct, frozen=True):
 
     only: re.Pattern[str] | None = None
     but: re.Pattern[str] | None = None
+    prefixes: tuple[str, ...] = ()
+    """The literal beginnings of the patterns in `only`: each name begins with one of them."""
 
     def __contains__(self, name: str) -> bool:
         if self.but is not None and self.but.fullmatch(name):
@@ -200,10 +204,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 ALL = Scope()
-"""Applies to all names. A rule skips this scope, and every requirement that it does not have, to be fast: 50 rules cost
-less than a tenth of a create."""
-
-
+"""Applies to all names."""
 SCOPE_KEYS = ("principals", "except_principals", "topics", "except_topics")
 RULE_FOR_ALL = ("",) * len(SCOPE_KEYS)
 """The scope of a rule without any of these keys."""
@@ -258,10 +259,16 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_configs: tuple[str, ...] = ()
     check: Expression | None = None
     limit: Limit | None = None
+    approve_by: tuple[str, ...] = ()
+    """The principals (as patterns) and roles that may approve a violation; empty if nobody may."""
+    approval_expires: int = 86_400_000
+    """How long a request waits for approval, in ms."""
     written: dict[str, str] = {}
     """The keys and values as written in the rules, without name and mode."""
 
-    def violation(self, change: Change, variables: Variables, unchanged: Variables | None) -> Violation | None:
+    def violation(
+        self, change: Change, variables: Variables[Change], unchanged: Variables[Change] | None
+    ) -> Violation | None:
         """Returns the violation of the rule by a change, or None.
 
         `variables` are those of the change. `unchanged` has the topic before the change; it is None for a new topic.
@@ -297,7 +304,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def _check(
-        self, check: Expression, change: Change, variables: Variables, unchanged: Variables | None
+        self, check: Expression, change: Change, variables: Variables[Change], unchanged: Variables[Change] | None
     ) -> Violation | None:
         violation = _check_violation(check, variables)
         if violation is None:
@@ -325,7 +332,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             if self.required_configs:
                 found += [self._missing(name) for name in self.required_configs if name not in configs]
             if self.allowed_configs is not None:
-                settable = self._settable
+                settable = self.settable
                 problem = f"may not be set, allowed are {', '.join(settable) or 'no configs'}"
                 found += [
                     f"{name} {problem}"
@@ -345,12 +352,16 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """The requesters and topics that the rule applies to, as written in the rules."""
         return tuple(self.written.get(key, "") for key in SCOPE_KEYS)
 
-    def allows(self) -> Iterator[ConfigRequirement]:
-        """The values that a new topic may have, as far as they do not depend on others."""
+    def requirements(self) -> Iterator[ConfigRequirement]:
+        """The requirements for counts and configs."""
         for name, allowed in (("partitions", self.partitions), ("replication_factor", self.replication_factor)):
             if allowed is not None:
                 yield ConfigRequirement(name, allowed)
         yield from self.configs
+
+    def allows(self) -> Iterator[ConfigRequirement]:
+        """The values that a new topic may have, as far as they do not depend on others."""
+        yield from self.requirements()
         for names, is_set in ((self.required_configs, True), (self.forbidden_configs, False)):
             yield from (ConfigRequirement(f"'{name} is set'", Choice((is_set,))) for name in names)
 
@@ -359,7 +370,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return f"{name} must be set{value}"
 
     @property
-    def _settable(self) -> tuple[str, ...]:
+    def settable(self) -> tuple[str, ...]:
+        """The configs that `allowed_configs` lets a request set."""
         named = (requirement.name for requirement in self.configs)
         return tuple(dict.fromkeys((*(self.allowed_configs or ()), *self.required_configs, *named)))
 
@@ -376,7 +388,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
     written: dict[str, str] = {}
 
 
-def _check_violation(check: Expression, variables: Variables) -> Violation | None:
+def _check_violation(check: Expression, variables: Variables[Change]) -> Violation | None:
     try:
         return None if check.is_true(variables) else Violation(f"`{check.text}` is false", False)
     except ExpressionFailed as error:

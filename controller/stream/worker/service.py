@@ -31,6 +31,7 @@ from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.kafka.connections import ClusterUnreachable, Security
+from controller.machine.rules.reading import refuse_approval
 from controller.release import RELEASE
 from controller.serving.archiving import archive_store, head_signer
 from controller.serving.client_listeners import Address, hosts_of, is_open
@@ -198,6 +199,7 @@ class Worker:
         self._signer = head_signer(settings)
         self._policies = policy_runner(settings, metrics)
         self._rules = rules_of_file(settings)
+        refuse_approval(self._rules or "")
         self._folder = lock_folder(options.data)
         decisions = settings.log_level in ("debug", "info")
         self._reports = Reports(self._log, write_lines, metrics, decisions=decisions)

@@ -17,9 +17,9 @@ Memory: a task has the columns of one bucket, about 500 bytes an event. A shard 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,7 +34,7 @@ from projections.replay.checks import rules
 from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, history_of, text_of
 from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log.columns import arrow_schema
-from projections.replay.runner import PLACE, SHARD, Batches, Runner, Source
+from projections.replay.runner import SHARD, Batches, Runner, Source
 
 Shards = Mapping[int, set[str]]
 """Shard keys by log partition."""
@@ -156,13 +156,12 @@ semi join earlier using (log_partition, shard, request_id)
 anti join (from carried where type = 'CreateRequested') using (log_partition, shard, request_id)
 where type in ('CreateRequested', 'CreateRejected', 'TopicCreated', 'CreateAnswered', 'RulesObserved')
 union
-select e.log_partition, e.shard from newest e
+select e.log_partition, e.shard from earlier e
 join stored_events n on n.log_partition = e.log_partition and n."offset" = e."offset" + 1
 where (n.at_ms, n.cause_command, n.cause_id) = (e.at_ms, e.cause_command, e.cause_id)
 """
 """Shards whose new events may violate an invariant in a way that only their earlier events show: they violated one
 before, a request continues that was answered, or the earlier check ended in the middle of a decision."""
-_WHOLE = re.compile(rf"\b({'|'.join(OF_THE_LOG)})\b")
 
 
 Events = Callable[[Sequence[str]], Source]
@@ -222,30 +221,29 @@ def check_here(
         return check(history, wanted, limit, keep=keep)
 
 
-def check_growth(new: Source, earlier: Callable[..., Source], before: Checkpoint) -> Result:
+def check_growth(new: Source, files: Sequence[str], earlier: Callable[[Shards], Batches], before: Checkpoint) -> Result:
     """Check the events after a checkpoint, in this process. Raises ReplayError.
 
-    `new` has these events, with COLUMNS. `earlier(columns, starts, shards)` returns the events before the checkpoint.
+    `new` has these events, with COLUMNS. `files` are the Parquet files of an export with all events. `earlier` returns
+    the events of some shards before the checkpoint, as in `check_again`.
     """
     assert before.carried is not None, "an export's checkpoint has carried events"
-    starts = {one: end - 1 for one, end in ends_of_runs(before.runs).items()}
+    ends = ends_of_runs(before.runs)
     with history_of(new.batches(), new.schema) as history:
-        for name, source in (
-            ("earlier", earlier((*SHARD, "request_id"))),
-            ("newest", earlier((*PLACE, "at_ms", "cause_command", "cause_id"), starts)),
-        ):
-            history.register(name, pa.RecordBatchReader.from_batches(source.schema, source.batches()))
+        is_earlier = " or ".join(f'(log_partition = {one} and "offset" < {end})' for one, end in ends.items())
+        history.execute(f"create view earlier as from read_parquet({list(files)}) where {is_earlier}")
         history.register("violated", pa.Table.from_pylist([dict(row) for row in before.found], _FOUND))
         history.register("carried", before.carried)
         suspects = set(history.execute(_SUSPECTS).fetchall())
         ((read,),) = history.execute("select count(*) from stored_events").fetchall()
         _begin_at(history, before.runs)
         history.execute(_CONTINUED)
+        starts = {one: end - 1 for one, end in ends.items()}
         result = check(history, given=("offset_runs",), before=before.carried, starts=starts, keep=True)
     suspects.update((row["log_partition"], row["shard"]) for row in result.rows)
     rows = [dict(row) for row in before.found]
     if suspects:
-        result = check_again(new.batches(), lambda some: earlier(COLUMNS, None, some).batches(), before, suspects)
+        result = check_again(new.batches(), earlier, before, suspects)
         rows = result.rows
     return result._replace(rows=rows, read=read)
 
@@ -296,8 +294,8 @@ def check_in_buckets(
     """Check events in buckets of the shards. This process runs the queries of views that need the whole log, such as
     `broker_spans`. Raises ReplayError."""
     every = tuple(wanted) or invariants()
-    whole = [one._replace(queries=tuple(query for query in one.queries if _WHOLE.search(query))) for one in every]
-    rest = [one._replace(queries=tuple(query for query in one.queries if not _WHOLE.search(query))) for one in every]
+    whole = [one._replace(queries=tuple(filter(rules.is_of_the_log, one.queries))) for one in every]
+    rest = [one._replace(queries=tuple(filterfalse(rules.is_of_the_log, one.queries))) for one in every]
 
     def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
         runs = history.sql("from offset_runs").to_arrow_table().to_pylist()

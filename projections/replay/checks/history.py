@@ -57,11 +57,10 @@ class View(NamedTuple):
 
 def statements(text: str) -> Iterator[tuple[str, str]]:
     """The statements in a text, each with the comment before it. Raises ReplayError for invalid SQL."""
-    with duckdb.connect() as database:
-        try:
-            found = database.extract_statements(text)
-        except duckdb.Error as error:
-            raise ReplayError(str(error)) from None
+    try:
+        found = duckdb.extract_statements(text)
+    except duckdb.Error as error:
+        raise ReplayError(str(error)) from None
     for one in found:
         lines = one.query.strip().splitlines()
         first = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith("--")), len(lines))

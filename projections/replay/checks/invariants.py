@@ -29,10 +29,10 @@ from projections.replay.checks.checking import (
     write_checkpoint,
 )
 from projections.replay.checks.history import COLUMNS
-from projections.replay.checks.rules import Found, Invariant, across_topics, invariants, read_invariants, together
-from projections.replay.export import check_export, events_from, export, exported
+from projections.replay.checks.rules import Found, Invariant, check_queries, invariants, read_invariants, together
+from projections.replay.export import check_export, events_from, export, exported, exported_files
 from projections.replay.log.log_ref import Ends, Ref, ends_of
-from projections.replay.outcome import Options, Outcome, ReplayError, Table
+from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.runner import InProcess, Runner
 from projections.text.wording import many
 
@@ -43,10 +43,12 @@ CHECKPOINT = "_checked.parquet"
 
 
 def check_invariants(ref: Ref, options: Options) -> None:
-    """Check, before Spark starts, that the export is of this log, and that the user's checks can be read. Raises
+    """Check, before Spark starts, that the export is of this log, and that the user's checks can run. Raises
     ReplayError."""
     check_export(ref, options)
-    _rules(options)
+    own = _rules(options)[len(CHECKS) :]
+    if own:
+        check_queries(own, in_buckets=not options.local)
 
 
 def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
@@ -58,13 +60,6 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     topics are checked.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
-    for own in wanted[len(CHECKS) :] if not isinstance(runner, InProcess) else ():
-        across = next(filter(None, map(across_topics, own.queries)), "")
-        if across:
-            raise ReplayError(
-                f"{own.name} has {across}, but with Spark each task has only some of the topics: "
-                "run it with --local, or as `topicwright replay sql`"
-            )
     ends = ends_of(ref, options.at)
     if "export" not in options.more or "checks" in options.more:
         checked = _checked(runner, events_from(runner, ref, ends, options), wanted, limit)
@@ -93,7 +88,9 @@ def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Resu
     starts = {} if before is None else ends_of_runs(before.runs)
     if before is not None and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
         new = exported(folder, ends, COLUMNS, starts)
-        checked = check_growth(new, partial(exported, folder, starts), before)
+        checked = check_growth(
+            new, exported_files(folder), lambda some: exported(folder, starts, COLUMNS, shards=some).batches(), before
+        )
     else:
         checked = _checked(runner, partial(exported, folder, ends), keep=True)
     write_checkpoint(file, rules, checked.runs, checked.rows, checked.carried)
@@ -126,7 +123,8 @@ def _lines(found: Sequence[Found], checked: Result, count: int) -> Iterator[str]
 
 def violation_line(row: Mapping[str, Any], several: bool = False) -> str:
     """A violation in one line, which names the log partition if there are `several`."""
-    named = several or row["log_partition"]
-    where = f"offset {row['offset']}" + (f" of partition {row['log_partition']}" if named else "")
-    topic = f", topic {row['topic']}" if row["topic"] is not None else ""
-    return f"{where}{topic}: {row['seen']}; expected: {row['expected']}"
+    places = [f"offset {row['offset']}"] if row["offset"] is not None else []
+    places += [f"partition {row['log_partition']}"] if several or row["log_partition"] else []
+    topics = [f"topic {row['topic']}"] if row["topic"] is not None else []
+    where = ", ".join((*([" of ".join(places)] if places else ()), *topics))
+    return f"{where}: {row['seen']}; expected: {row['expected']}"

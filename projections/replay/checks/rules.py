@@ -8,7 +8,7 @@ requirement; more lines explain it. invariants.sql has the built-in invariants; 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from textwrap import fill
@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 import duckdb
 import msgspec
 
-from projections.replay.checks.history import statements, text_of, views
+from projections.replay.checks.history import COLUMNS as EVENT_COLUMNS
+from projections.replay.checks.history import OF_THE_LOG, create_views, history_of, statements, text_of, views
+from projections.replay.log.columns import arrow_schema
 from projections.replay.outcome import ReplayError
 
 COLUMNS = ("log_partition", "shard", "offset", "topic", "check", "seen", "expected")
@@ -72,6 +74,8 @@ def parsed(text: str) -> tuple[Invariant, ...]:
     """The invariants in a text. Raises ReplayError."""
     found: list[Invariant] = []
     for comment, query in statements(text):
+        if _parsed(query)["error"]:
+            raise ReplayError(f"{query.splitlines()[0]!r} is no query: a check is a SELECT, whose rows are violations")
         paragraph = comment.split("\n\n")[-1]
         heading, _, about = paragraph.partition("\n")
         named = _HEADING.fullmatch(heading)
@@ -90,20 +94,35 @@ def parsed(text: str) -> tuple[Invariant, ...]:
     return tuple(found)
 
 
+def is_of_the_log(query: str) -> bool:
+    """True if a query reads only views that need the whole log (OF_THE_LOG)."""
+    return _tables(_parsed(query)) <= {*OF_THE_LOG}
+
+
 def across_topics(query: str) -> str:
-    """The part of a query that may compare different topics, so that the query needs the whole log; "" if there is
-    none."""
-    with duckdb.connect() as database:
-        ((text,),) = database.execute("select json_serialize_sql(?)", [query]).fetchall()
-        known = database.execute("select function_name from duckdb_functions() where function_type = 'aggregate'")
-        aggregates = {name for (name,) in known.fetchall()}
-    for node in _nodes(msgspec.json.decode(text)):
+    """The part of a query that may compare different topics, so that it needs the topics of the whole log; "" if there
+    is none. The views OF_THE_LOG are whole in every task."""
+    known = duckdb.execute("select function_name from duckdb_functions() where function_type = 'aggregate'")
+    aggregates = {name for (name,) in known.fetchall()}
+    for node in _nodes(_parsed(query), whole={*OF_THE_LOG}):
         if node.get("class") == "WINDOW" and not _by_topic(node["partitions"]):
             return "a window that is not partitioned by topic"
-        if node.get("type") == "JOIN" and not _by_topic(node["condition"], node["using_columns"]):
+        if (
+            node.get("class") == "SUBQUERY"
+            and not _tables(node["subquery"]) <= {*OF_THE_LOG}
+            and not _by_topic((node["child"], _clauses(node["subquery"], "where_clause")))
+        ):
+            return "a subquery that is not on topic"
+        if (
+            node.get("type") == "JOIN"
+            and not any(_tables(node[side]) <= {*OF_THE_LOG} for side in ("left", "right"))
+            and not _by_topic(node["condition"], node["using_columns"])
+        ):
             return "a join that is not on topic"
         if node.get("type") == "LIMIT_MODIFIER":
             return "a limit"
+        if node.get("setop_type") in ("EXCEPT", "INTERSECT") and not _by_topic(_clauses(node, "select_list")):
+            return "a comparison of rows without their topic"
         if node.get("type") == "SELECT_NODE":
             columns, keys = [node["select_list"], node["having"]], node["group_expressions"]
             functions = [one["function_name"] for one in _nodes(columns) if one.get("class") == "FUNCTION"]
@@ -114,17 +133,51 @@ def across_topics(query: str) -> str:
     return ""
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """The nodes of a query that DuckDB has parsed."""
+def _parsed(query: str) -> Any:
+    ((text,),) = duckdb.execute("select json_serialize_sql(?)", [query]).fetchall()
+    return msgspec.json.decode(text)
+
+
+def _nodes(tree: Any, whole: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """The nodes of a query that DuckDB has parsed, without queries that read only the views `whole`."""
     if isinstance(tree, dict):
+        if whole and tree.get("type") == "SELECT_NODE" and _tables(tree) <= {*whole}:
+            return
         yield tree
-    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _nodes(one)
+    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ():
+        yield from _nodes(one, whole)
+
+
+def _tables(tree: Any) -> set[str]:
+    return {node["table_name"] for node in _nodes(tree) if node.get("type") == "BASE_TABLE"}
+
+
+def _clauses(tree: Any, name: str) -> list[Any]:
+    return [node[name] for node in _nodes(tree) if node.get("type") == "SELECT_NODE"]
 
 
 def _by_topic(tree: Any, using: Sequence[str] = ()) -> bool:
     names = [name for node in _nodes(tree) for name in node.get("column_names", ())]
     return any(name in ("topic", "shard") for name in (*names, *using))
+
+
+def check_queries(own: Iterable[Invariant], in_buckets: bool) -> None:
+    """Raise ReplayError, before any event is read, for a query that DuckDB rejects, and with `in_buckets` for one that
+    needs the topics of the whole log."""
+    with history_of([], arrow_schema(EVENT_COLUMNS)) as history:
+        create_views(history)
+        for one in own:
+            for query in one.queries:
+                try:
+                    history.execute(query)
+                except duckdb.Error as error:
+                    raise ReplayError(f"{one.name}: {error}") from None
+                across = across_topics(query) if in_buckets else ""
+                if across:
+                    raise ReplayError(
+                        f"{one.name} has {across}, but with Spark each task has only some of the topics: "
+                        "run it with --local, or as `topicwright replay sql`"
+                    )
 
 
 def violations(

@@ -208,6 +208,8 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.TopicConfigsChanged: ("before",),
     catalog.SettingsChanged: ("before",),
     catalog.RulesApplied: ("number", "text", "sha256", "is_file"),
+    catalog.ApprovalRequested: ("name", "rules", "expires_at_ms"),
+    catalog.ApprovalDecided: ("name", "outcome"),
     catalog.RulesObserved: ("change", "warned", "observed", "defaults"),
 }
 """Fields without a column. They are in `value`, except secrets. A policy verdict has a column only for its outcome, and

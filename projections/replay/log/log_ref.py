@@ -69,15 +69,12 @@ def parse_ref(text: str, partition: int = 0, properties: Properties = ()) -> Log
     return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
 
 
-def read_through(ref: Ref) -> str | None:
-    """Read the state and the indexes of a data directory, to find damage there: a replay itself reads only events.
-
-    Returns a line that names the archived events, if there are any. Raises LogError.
-    """
+def archived(ref: Ref) -> str | None:
+    """A line that names the events of a data directory that are read from its archive; None if there are none. Raises
+    LogError."""
     if isinstance(ref, KafkaRef):
         return None
     with frozen_log(ref.path) as log:
-        log.read_through()
         return f"events below {log.start_offset} are read from {archive_status(log).url}" if log.start_offset else None
 
 

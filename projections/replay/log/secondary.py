@@ -165,14 +165,6 @@ class FrozenLog(RocksDbLog):
             raise classify(error, path) from error
         self._durable_offset = synced if written and synced else self.next_offset
 
-    def read_through(self) -> None:
-        """Read the whole state and all indexes, so that RocksDB checks their checksums. Raises LogCorrupted.
-
-        It takes about a second for ten million events.
-        """
-        for _ in self._each_view(b"", b"\xff"):
-            pass
-
     def close(self) -> None:
         self._closed = True
         self._close_database()

@@ -5,225 +5,90 @@ without an event, an event was written without its change, or a byte on the disk
 
 Method. The live side is fixed first, then topics are rebuilt from events up to the same offsets, however busy the
 service is. Topics that differ are then reported one by one, with both sides and the first event after which they differ
-(see `first_difference`). Brokers and settings are compared too, under the empty shard key. The rebuild of a data
+(`first_difference`). Brokers and settings are compared too, under the empty shard key. The rebuild of a data
 directory begins at its newest snapshot, if any, and so checks only later events; `from_scratch` checks all.
 
 A log in Kafka has no state. `--data DIR` is then the data folder of a gateway or worker, live or a copy: a log for each
 partition, in `partition-00000` and so on. A worker has only the partitions that it owned; others are not compared.
 
-`--http` is the address of a running gateway, whose responses are then the live side. A response has only a part of a
-topic's state. It lacks the pending create and the brokers that have applied the creation, so these are not compared.
-Topics may change during the comparison: each response has the offset of the newest event that it reflects. A topic that
-seems to differ is requested again, and compared with its state rebuilt up to that offset.
+A side has parts: the fields of a topic, its partitions, brokers. If the live side still has a part as it was before an
+event, it missed that event.
 
 Non-goal: points in time in the past, because the live side has only the current state.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from http.client import HTTPConnection, HTTPException
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlencode
+from typing import Any, TypeVar
 
 import msgspec
 
-from controller.machine.state import Topic
+from controller.machine.apply import apply_cluster, apply_topic
+from controller.machine.state import Cluster, Topic
 from controller.store.store import TopicStore
-from controller.store.stored_topics import encode_topic, stored_values
-from events.catalog import Partition
+from controller.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic, stored_values
+from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.events_topic import partition_of
-from events.logs.log import EventLog
-from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName, shard_key
-from projections.replay.log.kafka_scan import KafkaRef, scan
-from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of
+from events.logs.log import read_one, shard_offsets
+from events.names import CLUSTER_SHARD, ShardKey
+from projections.replay.log.kafka_scan import KafkaRef, Stored, scan
+from projections.replay.log.log_ref import Ends, LogRef, Ref, as_of, offsets_row
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.rebuild.differences import (
-    NOT_SEARCHED,
-    SEARCHED_MAX,
-    Difference,
-    History,
-    cluster_difference,
-    difference,
-    difference_of,
-    excerpts,
-    first_difference,
-    live_hashes,
-    outcome,
-)
-from projections.replay.rebuild.rebuild import HASHES, beginning, begun_at, hash_rows, rebuilt, state_hash
+from projections.replay.rebuild.rebuild import HASHES, beginning, begun_at, hash_rows, state_hash
 from projections.replay.runner import Runner
-from projections.replay.shards import AT_FIRST, Beginning, cluster_events, fold_shards, rows_of
-from projections.text.names import topic_id_bytes
+from projections.replay.shards import (
+    AT_FIRST,
+    STORED,
+    Beginning,
+    cluster_events,
+    fold_shards,
+    rows_of,
+    stored_rows,
+)
+from projections.text.names import topic_id_text
+from projections.text.wording import event_text, many
 
-ROUNDS = 3
-"""The maximum number of further requests for a topic that seems to differ."""
-_ADDRESS = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]]+):(\d{1,5})/?")
-_WITHIN_S = 30.0
-_PAGE = 1000
-_NOT_FOUND, _DONE = 404, 200
-
-
-GatewayTopic = tuple[Topic, int]
-"""A topic in a gateway's response, and the offset, in its log partition, of the newest event that it reflects."""
-
-
-class GatewayTopics:
-    """The topics of a running gateway. Every method raises ReplayError if the server does not answer as a gateway."""
-
-    def __init__(self, address: str) -> None:
-        found = _ADDRESS.fullmatch(address)
-        if found is None or not 0 < int(found[2]) < 1 << 16:
-            raise ReplayError(f"--http {address} is not HOST:PORT")
-        self._address = f"{found[1]}:{found[2]}"
-        self._connection = HTTPConnection(found[1].strip("[]"), int(found[2]), timeout=_WITHIN_S)
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def all(self) -> Iterator[GatewayTopic]:
-        """All topics; a topic that is created or deleted meanwhile may be missing or included."""
-        place: dict[str, str] = {}
-        while True:
-            page = self._get(f"/v1/topics?{urlencode({'limit': str(_PAGE), **place})}")
-            if page is None:
-                raise self._unexpected("GET /v1/topics returns 404")
-            yield from filter(None, (self.one(summary["name"]) for summary in page["topics"]))
-            if page["next_cursor"] is None:
-                return
-            place = {"cursor": page["next_cursor"]}
-
-    def one(self, name: str) -> GatewayTopic | None:
-        """One topic; None if it does not exist."""
-        found = self._get(f"/v1/topics/{quote(name, safe='')}")
-        try:
-            return None if found is None else (_topic(found["name"], found), found["as_of"]["offset"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._unexpected(f"a field of topic {name} is missing or invalid: {error}") from None
-
-    def _get(self, path: str) -> Any:
-        try:
-            self._connection.request("GET", path)
-            answer = self._connection.getresponse()
-            body = answer.read()
-        except (OSError, HTTPException) as error:
-            self._connection.close()
-            raise ReplayError(f"the gateway at {self._address} does not answer: {error}") from None
-        if answer.status == _NOT_FOUND:
-            return None
-        try:
-            reply = msgspec.json.decode(body)
-        except msgspec.DecodeError:
-            raise self._unexpected(f"the body of its {answer.status} response to {path} is not JSON") from None
-        if answer.status != _DONE:
-            raise self._unexpected(f"it responds to {path} with {answer.status}: {reply}")
-        return reply
-
-    def _unexpected(self, why: str) -> ReplayError:
-        return ReplayError(f"{self._address} does not answer as a gateway does: {why}")
-
-
-def _topic(name: str, fields: Mapping[str, Any]) -> Topic:
-    """The topic with these fields, which come from a gateway's JSON or from a row of the rebuilt topics."""
-    return Topic(
-        TopicName(name),
-        TopicId(topic_id_bytes(fields["topic_id"])),
-        tuple(map(_partition, fields["partitions"])),
-        tuple(sorted(fields["configs"].items())),
-        fields["created_at_ms"],
-        Offset(fields["created_offset"]),
-        fields["ready_at_ms"],
-    )
-
-
-def _partition(fields: Mapping[str, Any]) -> Partition:
-    replicas, isr = (tuple(map(BrokerId, fields[name])) for name in ("replicas", "isr"))
-    return Partition(replicas, isr, BrokerId(fields["leader"]), fields["leader_epoch"], fields["partition_epoch"])
-
-
-def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) -> Outcome:
-    """Compare the topics of an events topic with a running gateway. Raises ReplayError."""
-    with closing(GatewayTopics(address)) as gateway:
-        live: dict[str, Topic] = {shard_key(topic.name): topic for topic, _ in gateway.all()}
-        ref = scan(ref.topic)
-        ends = ends_of(ref)
-        rows = rebuilt(runner, ref, "topics", ends).to_pylist(maps_as_pydicts="strict")
-        topics = {row["shard"]: _topic(row["topic"], row) for row in rows}
-        shards = sorted(shard for shard in live.keys() | topics.keys() if topics.get(shard) != live.get(shard))
-        differences: list[Difference] = []
-        for _ in range(ROUNDS if shards else 0):
-            names = {shard: (live.get(shard) or topics[shard]).name for shard in shards[:SEARCHED_MAX]}
-            answers = {shard: gateway.one(name) for shard, name in names.items()}
-            ref = scan(ref.topic)
-            differences = list(_remaining(runner, ref, shards, answers))
-            shards = [one["shard"] for one in differences]
-        return outcome(differences, len(live), ends, options)
-
-
-def _remaining(
-    runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, GatewayTopic | None]
-) -> Iterator[Difference]:
-    """The differences that remain when each topic is rebuilt up to the newest event that the gateway reflects."""
-    count = len(ref.partitions)
-    places = {shard: partition_of(ShardKey(shard), count) for shard in shards}
-    events = excerpts(runner, ref, ends_of(ref), answers.keys())
-    for shard in shards:
-        partition = places[shard]
-        if shard not in answers:
-            yield difference_of(partition, shard, NOT_SEARCHED)
-            continue
-        live, as_of = answers[shard] or (None, None)
-        end = None if as_of is None else as_of + 1
-        history = History(events[partition], shard, end, _as_in_response)
-        topic = history.topic()
-        if topic != live:
-            first = first_difference(history, live)
-            yield difference_of(partition, shard, first, (topic, live), (_hash(topic), _hash(live)))
-
-
-def _hash(topic: Topic | None) -> str | None:
-    return None if topic is None else state_hash(encode_topic(topic))
-
-
-def _as_in_response(topic: Topic | None) -> Topic | None:
-    """A rebuilt topic, with only the fields that a gateway's response has."""
-    if topic is None:
-        return None
-    configs = tuple(sorted(topic.configs))
-    return msgspec.structs.replace(topic, configs=configs, propagated=(), pending_create=None)
+UNEXPLAINED = "no event in the log leads to the live state"
+SEARCHED_MAX = 500
+"""The first missed event is searched for at most so many topics."""
+HASH_SHOWN = 16
+SIDES_SHOWN = 12  # fields of one difference
+Side = Topic | Cluster | None
+Found = tuple[int | None, str]
+"""The first event that the live side does not reflect: its offset, and its text. The offset is None if no event leads
+to the live state."""
+Difference = dict[str, Any]
+"""A row for a topic whose sides differ; the shard "" has brokers and settings."""
+Key = tuple[int, str]
+"""A log partition and a shard key."""
 
 
 def check_compare(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that both sides are named. Raises ReplayError."""
-    named = options.more.keys() & {"data", "http"}
-    if isinstance(ref, KafkaRef):
-        if len(named) != 1:
-            raise ReplayError(
-                "the events topic holds no state to compare with: name --data DIR of a gateway or worker, or --http "
-                "HOST:PORT of a gateway"
-            )
-    elif named:
-        raise ReplayError("--data and --http are for a log in Kafka: a data directory has its own live state")
+    if isinstance(ref, KafkaRef) and "data" not in options.more:
+        raise ReplayError(
+            "the events topic holds no state to compare with: name --data DIR, the data folder of a gateway or worker"
+        )
+    if isinstance(ref, LogRef) and "data" in options.more:
+        raise ReplayError("--data is for a log in Kafka: a data directory has its own live state")
 
 
 def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay compare`: compare both sides of every topic; `found` is true if a topic differs.
 
-    For a log in Kafka, `options.more` names the live side: `data`, the folder of a gateway or worker, or `http`, the
-    address of a gateway. Raises ReplayError.
+    For a log in Kafka, `options.more` names the live side: `data`, the folder of a gateway or worker. Raises
+    ReplayError.
     """
     if isinstance(ref, LogRef):
         with frozen_log(ref.path) as log:
             end: Ends = {ref.partition: log.next_offset}
             begin = beginning(ref, end, options)
             return begun_at(_with_logs(runner, ref, {ref.partition: log}, end, begin, options), begin, end)
-    if "http" in options.more:
-        return with_gateway(runner, ref, str(options.more["http"]), options)
     data = Path(options.more["data"])
     with ExitStack() as opened:
         logs = _logs_in(data, ref, opened)
@@ -235,28 +100,71 @@ def _with_logs(
     runner: Runner, ref: Ref, logs: Mapping[int, FrozenLog], ends: Ends, begin: Beginning, options: Options
 ) -> Outcome:
     """Compare with the state in `logs`, by log partition. Raises ReplayError."""
-    live = {key: one for partition, log in logs.items() for key, one in live_hashes(log, partition).items()}
+    live = {
+        (partition, shard): state_hash(_whole(values))
+        for partition, log in logs.items()
+        for shard, values in each_stored(log.scan(TOPIC))
+    }
     rows = fold_shards(runner, ref, ends, hash_rows, HASHES, begin=begin)
     rebuilt = {(partition, shard): one for partition, shard, one in rows_of(rows)}
     keys = sorted(key for key in live.keys() | rebuilt.keys() if live.get(key) != rebuilt.get(key))
-    events: Mapping[int, EventLog] = logs
-    searched = len(keys)
-    if isinstance(ref, KafkaRef):
-        searched = SEARCHED_MAX
-        events = excerpts(runner, ref, ends, [shard for _, shard in keys[:searched]])
+    events = _events_of(runner, ref, logs, ends, keys[:SEARCHED_MAX])
     differences = []
-    for number, (partition, shard) in enumerate(keys):
-        hashes = rebuilt.get((partition, shard)), live.get((partition, shard))
-        if number < searched:
-            stored = stored_values(logs[partition], ShardKey(shard))
-            differences.append(difference(History(events[partition], shard), stored, partition, shard, hashes))
-        else:
-            differences.append(difference_of(partition, shard, NOT_SEARCHED, hashes=hashes))
-    for partition, stored_events in cluster_events(ref, ends).items():
-        if partition in logs:
-            records = (decode_event(offset, value) for offset, value in stored_events)
-            differences += cluster_difference(records, TopicStore(logs[partition]).durable_cluster, partition)
-    return outcome(differences, len(live), {partition: ends[partition] for partition in logs}, options)
+    for key in keys:
+        found, sides = (
+            _searched(events[key], stored_values(logs[key[0]], ShardKey(key[1]))) if key in events else _LATER
+        )
+        differences.append({**_row(key, found, sides), "rebuilt_hash": rebuilt.get(key), "live_hash": live.get(key)})
+    clusters = cluster_events(ref, ends)
+    for partition, log in logs.items():
+        steps = list(_steps(apply_cluster, Cluster(), clusters[partition]))
+        sides = steps[-1][1] if steps else Cluster(), TopicStore(log).durable_cluster
+        if sides[0] != sides[1]:
+            differences.append(_row((partition, CLUSTER_SHARD), first_difference(steps, sides[1]), sides))
+    differences.sort(key=itemgetter("log_partition", "shard"))
+    compared = {partition: ends[partition] for partition in logs}
+    lines = list(_lines(differences, len(live), compared, options.limit))
+    return Outcome(differences, bool(differences), lines, {**offsets_row(compared), "topics": len(live)})
+
+
+_LATER: tuple[Found, tuple[Side, Side]] = (None, f"not searched: more than {SEARCHED_MAX} topics differ"), (None, None)
+
+
+def _whole(values: Sequence[bytes]) -> bytes:
+    if len(values) == 1:
+        return values[0]
+    try:
+        return encode_topic(decode_topic(values))
+    except msgspec.DecodeError:
+        return b"".join(values)
+
+
+def _events_of(
+    runner: Runner, ref: Ref, logs: Mapping[int, FrozenLog], ends: Ends, keys: Sequence[Key]
+) -> dict[Key, list[Stored]]:
+    """The events of some shards. The index of a data directory names them; a log in Kafka is read once more."""
+    events: dict[Key, list[Stored]] = {key: [] for key in keys}
+    if isinstance(ref, LogRef):
+        for (partition, shard), some in events.items():
+            log = logs[partition]
+            some.extend((offset, read_one(log, offset)) for offset in shard_offsets(log, ShardKey(shard), 0))
+    elif keys:
+        rows = fold_shards(runner, ref, ends, stored_rows, STORED, only=frozenset(shard for _, shard in keys))
+        for partition, shard, offset, value in rows_of(rows):
+            if (partition, shard) in events:
+                events[partition, shard].append((offset, value))
+    return events
+
+
+def _searched(events: Sequence[Stored], stored: Sequence[bytes]) -> tuple[Found, tuple[Side, Side]]:
+    """The first missed event of a topic, and the topic rebuilt and live. Raises CannotApply."""
+    steps = list(topic_steps(events))
+    rebuilt = steps[-1][1] if steps else None
+    try:
+        live = decode_topic(stored) if stored else None
+    except msgspec.DecodeError as error:
+        return (None, f"the live side cannot be read: {error}"), (rebuilt, None)
+    return first_difference(steps, live), (rebuilt, live)
 
 
 def _logs_in(data: Path, ref: KafkaRef, opened: ExitStack) -> dict[int, FrozenLog]:
@@ -288,3 +196,111 @@ def _reaching(ref: KafkaRef, reached: Ends, data: Path) -> tuple[KafkaRef, Ends]
                 "it is the folder of another topic, or the topic has lost events"
             )
     return ref, {one.partition: reached.get(one.partition, 0) for one in ref.partitions}
+
+
+_S = TypeVar("_S")
+
+
+def _steps(apply: Callable[[_S, Recorded], _S], side: _S, events: Iterable[Stored]) -> Iterator[tuple[Recorded, _S]]:
+    for offset, value in events:
+        record = decode_event(offset, value)
+        side = apply(side, record)
+        yield record, side
+
+
+def topic_steps(events: Iterable[Stored]) -> Iterator[tuple[Recorded, Topic | None]]:
+    """Each event of a shard, with the topic after it. Raises CannotApply."""
+    return _steps(apply_topic, None, events)
+
+
+def first_difference(steps: Iterable[tuple[Recorded, Side]], live: Side) -> Found:
+    """The first event that the live side (None: no topic) does not reflect, from each event with the rebuilt side after
+    it. Raises CannotApply."""
+    wanted, before = {"all": live, **_parts(live)}, dict[str, Any]()
+    missed = dict[str, Recorded]()
+    """By part that the live side has as it was earlier: the event that changed it."""
+    for record, side in steps:
+        now = {"all": side, **_parts(side)}
+        for name in now.keys() | before.keys() | wanted.keys():
+            if now.get(name) == wanted.get(name):
+                missed.pop(name, None)
+            elif before.get(name) == wanted.get(name):
+                missed[name] = record
+        before = now
+    first = min(missed.values(), key=attrgetter("offset"), default=None)
+    return (None, UNEXPLAINED) if first is None else (first.offset, event_text(first.event))
+
+
+def _row(key: Key, found: Found, sides: tuple[Side, Side]) -> Difference:
+    """The row of a topic; `sides` are the rebuilt and the live one, each None without a topic."""
+    rebuilt, live = map(_parts, sides)
+    names = [name for name in {**rebuilt, **live} if rebuilt.get(name) != live.get(name)]
+    known = next((side.name for side in sides if isinstance(side, Topic)), f"under the key {key[1]}")
+    return {
+        "log_partition": key[0],
+        "shard": key[1],
+        "topic": "brokers and settings" if key[1] == CLUSTER_SHARD else known,
+        "rebuilt_hash": None,
+        "live_hash": None,
+        "differs": [{"what": name, "rebuilt": _shown(rebuilt, name), "live": _shown(live, name)} for name in names],
+        "offset": found[0],
+        "event": found[1],
+    }
+
+
+def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: int) -> Iterator[str]:
+    if not differences:
+        yield f"The live state of {many(topics, 'topic')} matches the events, as of {as_of(ends)}."
+        return
+    yield f"{many(len(differences), 'difference')} between the live state and the events, as of {as_of(ends)}:"
+    for one in differences[:limit]:
+        of_topic = one["shard"] != CLUSTER_SHARD
+        where = f", partition {one['log_partition']}" if list(ends) != [0] else ""
+        rebuilt, live = (
+            (one[side] or "no topic")[:HASH_SHOWN] if of_topic else "differs" for side in ("rebuilt_hash", "live_hash")
+        )
+        yield ""
+        yield f"{'topic ' if of_topic else ''}{one['topic']}{where}: rebuilt {rebuilt}, live {live}"
+        for part in one["differs"][:SIDES_SHOWN]:
+            yield f"  {part['what']}: rebuilt {part['rebuilt']}, live {part['live']}"
+        since = "" if one["offset"] is None else f"they differ from offset {one['offset']} on: "
+        yield f"  {since}{one['event']}"
+    if len(differences) > limit:
+        yield f"… and {len(differences) - limit} more: --json shows all"
+
+
+def _parts(side: Side) -> dict[str, Any]:
+    """A side by the names of its parts, without those that are derived from others."""
+    if side is None:
+        return {}
+    parts = {name: getattr(side, name) for name in side.__struct_fields__ if name not in _NOT_SHOWN}
+    if isinstance(side, Cluster):
+        brokers = {f"broker {number}": one for number, one in sorted(side.brokers.items())}
+        return {"settings": dict(side.settings_pairs), **parts, **brokers}
+    return parts | {f"partition {number}": one for number, one in enumerate(side.partitions)}
+
+
+_NOT_SHOWN = frozenset(
+    ("partitions", "brokers", "settings", "settings_pairs", "live", "usable", "usable_racks", "last_broker_epoch")
+)
+_SECRETS = frozenset(("scram", "login_secret", "resource_configs"))
+
+
+def _shown(parts: Mapping[str, Any], name: str) -> Any:
+    return "nothing" if name not in parts else "a secret" if name in _SECRETS else _plain(parts[name])
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():
+            return topic_id_text(value)
+        case msgspec.Struct():
+            return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        case tuple():
+            return [_plain(each) for each in value]
+        case Mapping():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case str() | int() | float() | None:
+            return value
+        case _:
+            return str(value)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from controller.machine.apply import CannotApply, apply_cluster, apply_topic, concerns_topic
 from controller.machine.commands import commands
@@ -72,6 +73,8 @@ class Timeline:
         """The changes of broker configs that clients requested."""
         self.rules: list[str] = []
         """The text of each version of the rules."""
+        self.approvals: dict[tuple[str, str], commands.Approval] = {}
+        """The approvals of held requests, by the id of the request that did the change, and the topic."""
         cluster = Cluster()
         for record in records:
             if concerns_topic(record.event):
@@ -85,6 +88,9 @@ class Timeline:
                 self.config_changes.append(record)
             elif isinstance(record.event, catalog.RulesApplied):
                 self.rules.append(record.event.text)
+            elif isinstance(event := record.event, catalog.ApprovalDecided) and event.outcome == "approved":
+                approval = commands.Approval(event.request_id, event.principal, event.client_id, event.host)
+                self.approvals[event.reason, event.name] = approval
 
     def before(self, offset: int) -> Cluster:
         """Brokers and settings before the event at an offset."""
@@ -200,6 +206,8 @@ def _requests_of(shard: Shard, timeline: Timeline, counts: CountHistory) -> Iter
 
     def request(records: list[catalog.Recorded], before: Topic | None, broken: str = "") -> RecordedRequest:
         command, cluster = None if broken else recall(records), timeline.before(records[0].offset)
+        if command is not None:
+            command = replace(command, approval=timeline.approvals.get((command.request_id, command.topic)))
         where = (log_partition, ShardKey(key), command, tuple(records), timeline, cluster, before)
         return RecordedRequest(*where, counts, broken)
 

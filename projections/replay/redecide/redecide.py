@@ -34,7 +34,7 @@ from controller.policy.chain import request_of
 from controller.policy.loading import ALTER_SETTING, PolicyLoadError, source_hashes
 from controller.policy.loading import SETTING as POLICY_SETTING
 from controller.release import RELEASE
-from events.catalog import Cause, Event, PartitionsAdded, Recorded, TopicCreated
+from events.catalog import ApprovalDecided, ApprovalRequested, Cause, Event, PartitionsAdded, Recorded, TopicCreated
 from events.codec import HIDDEN, encode_event
 from events.errors import shortened
 from projections.replay.log.columns import arrow_schema
@@ -232,7 +232,8 @@ def _decided(request: RecordedRequest) -> tuple[Recorded, ...]:
     assert command is not None, "whoever decides again knows the command"
     cause = Cause(type(command).__name__, command.request_id)
     events = decide(request.state(), command).events
-    return tuple(Recorded(request.first.offset, command.at_ms, cause, event) for event in events)
+    of_request = (event for event in events if not isinstance(event, ApprovalRequested | ApprovalDecided))
+    return tuple(Recorded(request.first.offset, command.at_ms, cause, event) for event in of_request)
 
 
 def _bytes(records: Iterable[Recorded]) -> list[bytes]:

@@ -59,6 +59,9 @@ class ControllerApi:
         self.store = self
         self.sizes: list[int] = []
 
+    def grants(self, *_: object) -> bool:
+        return True
+
     def durable_name_of(self, topic_id: bytes) -> TopicName | None:
         return self.topic.name if topic_id == self.topic.topic_id else None
 

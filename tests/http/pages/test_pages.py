@@ -23,6 +23,7 @@ PAGES = (
     "/topics/pay.orders",
     f"/topics/{LONG}",
     "/requests",
+    "/approvals",
     "/brokers",
     "/brokers/2",
     "/quorum",

@@ -35,6 +35,7 @@ class ClusterAudit:
         self.quotas: dict[tuple[QuotaEntity, str], float] = {}
         self.logins: set[tuple[str, str]] = set()
         self.drew_secret = False
+        self.held: set[tuple[str, str]] = set()
 
     def _expect(self, check: str, holds: bool, seen: str, topic: str | None = None) -> None:
         if not holds:
@@ -88,6 +89,14 @@ class ClusterAudit:
                 self.settings = dict(event.settings)
             case catalog.RulesApplied():
                 self._expect("cause-exists", by in ("ApplyRules", "CopyClusterState"), by)
+            case catalog.ApprovalRequested():
+                key = event.request_id, event.name
+                self._expect("cause-exists", key not in self.held, f"{key} is held twice")
+                self.held.add(key)
+            case catalog.ApprovalDecided():
+                key = event.request_id, event.name
+                self._expect("cause-exists", key in self.held, f"{key} is decided, but not held")
+                self.held.discard(key)
             case catalog.FeaturesChanged():
                 self.elr = dict(event.features).get("eligible.leader.replicas.version", 0) > 0
             case catalog.QuorumEpochBegun():

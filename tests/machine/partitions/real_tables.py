@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.machine.commands import commands
-from controller.machine.commands.commands import LATEST_CREATE_TOPICS, AnyCommand, DryRunResult
+from controller.machine.commands.commands import LATEST_CREATE_TOPICS, AnyCommand, Approval, DryRunResult
 from events.catalog import BrokerDetails, ConfigOp, Endpoint, SupportedFeature
-from events.names import BrokerId
+from events.names import BrokerId, RequestId
 from tests.machine.rig import TOPIC_ID, Rig
 
 Fields = Callable[[Rig, list[str], dict[str, str]], dict[str, Any]]
@@ -20,7 +20,7 @@ def request_fields(
     words: list[str], options: dict[str, str], api: str, version: int = LATEST_CREATE_TOPICS
 ) -> dict[str, Any]:
     """Returns the fields of a request for the topic `words[0]`. `clear=CODE` is the target cluster's dry-run result, 0
-    for success."""
+    for success. `approves=ID` is the held request that `User:bob` (or `by=`) approves."""
     dry_run = None
     if "clear" in options:
         code = int(options["clear"])
@@ -35,6 +35,9 @@ def request_fields(
         "duplicate": "twice" in words,
         "validate_only": "dry" in words,
         "dry_run": dry_run,
+        "approval": Approval(RequestId(options["approves"]), options.get("by", "User:bob"))
+        if "approves" in options
+        else None,
     }
 
 

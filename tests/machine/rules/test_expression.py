@@ -9,15 +9,16 @@ from controller.machine.rules.expression import Expression, ExpressionError, Exp
 from controller.patterns import Pattern
 
 
-def variables() -> Variables:
+def variables() -> Variables[None]:
     return Variables(
         {
-            "name": lambda: "pay.orders",
-            "client_id": lambda: "(",
-            "partitions": lambda: 3,
-            "configs": lambda: {"a.b": "1"},
-            "config": lambda: {"a.b": 1},
-        }
+            "name": lambda _: "pay.orders",
+            "client_id": lambda _: "(",
+            "partitions": lambda _: 3,
+            "configs": lambda _: {"a.b": "1"},
+            "config": lambda _: {"a.b": 1},
+        },
+        None,
     )
 
 

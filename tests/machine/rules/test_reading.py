@@ -17,7 +17,7 @@ from tests.policy.requests import rows
 # The keys of a rule named r (`;` for a new line), and the error after the file's name.
 MISTAKES = r"""
 # keys and shapes
-foo = 1                                   | rule 'r': foo = 1: unknown key; allowed: name, mode, on, hint, message, fail, exception, principals, except_principals, topics, except_topics, refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs, check, limit
+foo = 1                                   | rule 'r': foo = 1: unknown key; allowed: name, mode, on, hint, message, fail, exception, approve_by, approval_expires, principals, except_principals, topics, except_topics, refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs, check, limit
 topics = 'a*'                             | rule 'r': has no requirement; allowed: at least one of refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs, check, limit
 refuse = 'no'; mode = 'audit'             | rule 'r': mode = 'audit': is not a mode; allowed: enforce, warn, observe
 refuse = 'no'; mode = ['observe']         | rule 'r': mode = ['observe']: is not a mode; allowed: enforce, warn, observe

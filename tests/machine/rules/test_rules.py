@@ -124,7 +124,7 @@ refuse = 'A'; topics = 'a*' / refuse = 'B'; topics = '*b'    |         | b      
 def _judge_create(bodies: dict[str, str], requested: str, mode: str = "") -> Judgement:
     tables = [f"[[rule]]\nname = '{name}'\n" + body.replace("; ", "\n") for name, body in bodies.items()]
     head = f"mode = '{mode}'\n" if mode else ""
-    return judge(read_rules(head + "\n".join(tables)).rules, created(requested))
+    return judge(read_rules(head + "\n".join(tables)), created(requested))
 
 
 def created(requested: str) -> Change:

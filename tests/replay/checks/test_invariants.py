@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from events.codec import decode_event
 from projections.replay.checks import checking
 from projections.replay.checks.checking import Result, check, check_here, check_in_buckets, joined
 from projections.replay.checks.history import COLUMNS, history_of
-from projections.replay.checks.invariants import CHECKS, run_invariants
+from projections.replay.checks.invariants import CHECKS, check_invariants, run_invariants
 from projections.replay.checks.rules import COLUMNS as VIOLATION
 from projections.replay.checks.rules import (
     Found,
@@ -33,7 +33,7 @@ from projections.replay.checks.rules import (
 from projections.replay.log.columns import arrow_schema
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import InProcess, Runner, Source
+from projections.replay.runner import InProcess, Source
 from projections.replay.spark.session import OnSpark
 from tests.events import golden
 from tests.machine.audit import planted_cluster, planted_partitions, planted_topics
@@ -248,9 +248,17 @@ def test_a_failing_sql_query_names_its_invariant() -> None:
         ("select l.topic from topic_lives l join requests r on r.topic = l.topic", ""),
         ("select count(*) from topic_lives", "an aggregate that is not grouped by topic"),
         ("select distinct on (seen) len(topic) as seen from topic_lives limit 3", "a limit"),
-        ("select topic from topic_lives where since = (select max(since) from topic_lives)", "an aggregate"),
+        ("select topic from topic_lives where since = (select max(since) from topic_lives)", "a subquery"),
         ("select lag(topic) over (order by since) from topic_lives", "a window that is not partitioned by topic"),
         ("select a.topic from topic_lives a, topic_lives b where a.since = b.until", "a join that is not on topic"),
+        ("select topic from topic_lives where since in (select until from topic_lives)", "a subquery that is not on"),
+        ("select topic from topic_lives where topic not in (select topic from requests)", ""),
+        (
+            "select since from topic_lives except select until from topic_lives",
+            "a comparison of rows without their topic",
+        ),
+        ("select topic from topic_lives l join broker_spans b on l.since = b.since", ""),
+        ("select count(*) from broker_spans", ""),
     ],
 )
 def test_across_topics_detects_queries_that_join_topics(query: str, why: str) -> None:
@@ -258,12 +266,33 @@ def test_across_topics_detects_queries_that_join_topics(query: str, why: str) ->
     assert bool(across_topics(query)) == bool(why)
 
 
-def test_spark_rejects_a_check_across_topics(history: LogRef, tmp_path: Path) -> None:
+OWN: list[tuple[str, str]] = [
+    (
+        "-- few: there are few topics\nselect count(*) as seen from topic_lives having count(*) > 3",
+        "few has an aggregate",
+    ),
+    ("-- mine: fails\nselect topic, sinse as seen from topic_lives", r'(?s)mine: Binder.*"sinse".*"since".*LINE 1.*\^'),
+    ("-- mine: fails\nselect topic from topic_lifes", r"(?s)mine: Catalog.*topic_lives"),
+    ("-- mine: deletes\ndelete from stored_events", "is no query"),
+    ("select topic from topic_lives", "has no name: write the comment"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), OWN)
+def test_a_check_that_cannot_run_is_rejected_before_spark_starts(
+    history: LogRef, tmp_path: Path, text: str, why: str
+) -> None:
     file = tmp_path / "own.sql"
-    file.write_text("-- few-topics: there are few topics\nselect count(*) as seen from topic_lives having count(*) > 3")
-    options = Options(more={"checks": str(file)})
-    with pytest.raises(ReplayError, match=r"few-topics has an aggregate .* run it with --local"):
-        run_invariants(cast("Runner", None), history, options)
+    file.write_text(text)
+    with pytest.raises(ReplayError, match=why):
+        check_invariants(history, Options(more={"checks": str(file)}))
+
+
+def test_a_check_across_topics_runs_locally(history: LogRef, tmp_path: Path) -> None:
+    file = tmp_path / "own.sql"
+    file.write_text(OWN[0][0])
+    options = Options(local=True, more={"checks": str(file)})
+    check_invariants(history, options)
     assert run_invariants(InProcess(), history, options).found
 
 

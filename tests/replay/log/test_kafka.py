@@ -20,7 +20,6 @@ from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import KafkaRef, scan
 from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of
 from projections.replay.outcome import Options, ReplayError
-from projections.replay.rebuild.explaining import explained
 from projections.replay.rebuild.rebuild import rebuilt, run_rebuild
 from projections.replay.redecide.backtest import run_backtest
 from projections.replay.redecide.redecide import run_redecide
@@ -188,17 +187,6 @@ def test_a_backtest_covers_the_requests_of_all_log_partitions(in_kafka: KafkaRef
     assert [(row["change"], row["count"], row["requests"]) for row in mine.rows] == [
         (row["change"], row["count"], row["requests"]) for row in theirs.rows
     ]
-
-
-def test_explain_reads_the_log_partition_of_the_topic(in_kafka: KafkaRef, parts: Parts) -> None:
-    for number, part in enumerate(parts):
-        created = part[at(part, TopicCreated)]
-        topic = created.event.topic  # type: ignore[union-attr]
-        found = explained(in_kafka, topic)
-        assert list(found) == [number]
-        assert created.offset in [step.offset for step in found[number].steps]
-    with pytest.raises(ReplayError, match="nobody"):
-        explained(in_kafka, "nobody")
 
 
 def test_an_export_has_a_folder_for_each_log_partition(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Compares a log in Kafka with the folders of gateways and workers, and with the answers of a gateway."""
+"""Compares a log in Kafka with the folders of gateways and workers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,16 @@ from controller.store.stored_topics import TOPIC
 from events.catalog import Recorded
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
-from projections.replay.log.kafka_ref import kafka_topic
-from projections.replay.log.kafka_scan import KafkaRef, scan
+from projections.replay.log.kafka_scan import KafkaRef
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, ReplayError
-from projections.replay.rebuild.compare import GatewayTopics, run_compare
+from projections.replay.rebuild.compare import run_compare
 from projections.replay.runner import InProcess
 from tests.replay.damage import put_view
 from tests.replay.history import open_log
-from tests.replay.kafka_history import as_records, in_partitions, make_topic
+from tests.replay.kafka_history import in_partitions
 from tests.replay.written import records_of
-from tests.support.ports import free_ports
-from tests.support.reference_kafka import ReferenceKafka
-from tests.support.topicwright import Topicwright, fetch, topicwright
 
 
 def cached(folder: Path, records: Sequence[Recorded]) -> None:
@@ -106,40 +102,3 @@ def test_compare_rejects_unrelated_folders(in_kafka: KafkaRef, history: LogRef, 
     cached(tmp_path / "longer" / "partition-00001", records)
     with pytest.raises(ReplayError, match=f"has {len(records)} events of partition 1, which kafka://"):
         run_compare(InProcess(), in_kafka, against(tmp_path / "longer"))
-
-
-# --- with the JSON API
-
-
-def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
-    """The decisions of a server, as a topic with one partition."""
-    topic = make_topic(kafka.bootstrap, [as_records(records_of(LogRef(str(server.data), server.data)))])
-    return scan(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
-
-
-def test_topics_served_by_a_gateway_match_the_events_topic(kafka44: ReferenceKafka, tmp_path: Path) -> None:
-    with topicwright(tmp_path) as server:
-        for number in range(5):
-            body = {"name": f"a.topic-{number}", "num_partitions": 2, "configs": {"retention.ms": "1000"}}
-            fetch(server.http, "/v1/topics", body)
-        fetch(server.http, "/v1/topics/a.topic-3", method="DELETE")
-        ref = in_topic(kafka44, server)
-        shown = Options(more={"http": server.http})
-        same = run_compare(InProcess(), ref, shown)
-        assert not same.found, "\n".join(same.lines)
-        assert same.lines[0].startswith("The live state of 4 topics matches the events")
-        fetch(server.http, "/v1/topics/a.topic-1", method="DELETE")
-        fetch(server.http, "/v1/topics", {"name": "b", "num_partitions": 1})
-        other = run_compare(InProcess(), ref, shown)
-    assert {(row["topic"], row["rebuilt_hash"] is None, row["live_hash"] is None) for row in other.rows} == {
-        ("a.topic-1", False, True),
-        ("b", True, False),
-    }
-
-
-def test_compare_reports_an_unreachable_gateway() -> None:
-    (port,) = free_ports(1)
-    with pytest.raises(ReplayError, match=f"the gateway at 127.0.0.1:{port} does not answer"):
-        list(GatewayTopics(f"127.0.0.1:{port}").all())
-    with pytest.raises(ReplayError, match="--http nonsense is not HOST:PORT"):
-        GatewayTopics("nonsense")

@@ -20,9 +20,11 @@ from events.codec import EventDecodeError, decode_event, value_without_secrets
 from events.errors import UserError
 from events.logs.log import Commit, Entry, LogCorrupted, LogError, LogFromNewerVersion, read_one
 from projections.replay.log.columns import COLUMNS
-from projections.replay.log.log_ref import LogRef, ends_of, parse_ref, ranges, read_through
+from projections.replay.log.log_ref import LogRef, ends_of, parse_ref, ranges
 from projections.replay.log.secondary import FrozenLog, frozen_log
-from projections.replay.outcome import message_of
+from projections.replay.outcome import Options, message_of
+from projections.replay.rebuild.compare import run_compare
+from projections.replay.runner import InProcess
 from tests.events.logs.rocksdb_folders import cut, flip, largest
 from tests.replay.damage import event_bytes, put_event, put_view
 from tests.replay.history import BORN_MS, open_log
@@ -282,14 +284,14 @@ FILES: dict[str, tuple[str, Callable[[Path, int], None]]] = {
 }
 
 
-def test_damaged_views_fail_the_read(own_history: LogRef) -> None:
+def test_compare_fails_on_damaged_state(own_history: LogRef) -> None:
     with frozen_log(own_history.path) as log:
         database: Any = log._database
         name = next(each["name"] for each in database._events.live_files() if each["start_key"][0] != 0)
     views = own_history.path / name.lstrip("/")
     flip(views, views.stat().st_size // 4, 0x40)
     with pytest.raises(LogCorrupted, match=rf"is damaged \(Corruption: .*{views}.*\); restore the folder"):
-        read_through(own_history)
+        run_compare(InProcess(), own_history, Options())
 
 
 @pytest.mark.parametrize(("suffix", "damage"), FILES.values(), ids=FILES)

@@ -1,0 +1,189 @@
+"""Requests that wait for approval over HTTP and on the page: who sees, approves, denies and withdraws them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.access.users import Users
+from controller.http.approvals import _is_approver
+from controller.http.requests import Caller
+from controller.machine.commands.access import ExpireApprovals
+from events.catalog import ApprovalRequested, ApprovalRule
+from tests.http.pages.story import HTML
+from tests.http.service import Half, Judge, Service, owned, service
+from tests.http.test_gate import basic, logins
+
+RULES = """
+[[rule]]
+name = "big"
+on = ["create", "grow"]
+partitions = { max = 2 }
+approve_by = ["User:carol"]
+
+[[rule]]
+name = "kept"
+on = "delete"
+refuse = "ask carol"
+approve_by = ["User:c*", "approver"]
+approval_expires = "90m"
+"""
+ALICE = {"Authorization": basic("alice", "alice-PLANTED")}
+CAROL = {"Authorization": basic("carol", "carol-PLANTED")}
+
+
+async def held_create(one: Service, name: str = "big.topic") -> str:
+    body = {"name": name, "num_partitions": 5}
+    problem = await one.request("POST", "/v1/topics", 403, json=body, headers=ALICE)
+    assert (problem["error"], problem["rule"]) == ("POLICY_VIOLATION", "policy:rules/big")
+    assert f"ask User:carol to run `topicwright approve {problem['request_id']}`" in problem["message"]
+    return str(problem["request_id"])
+
+
+async def pending(one: Service, headers: dict[str, str]) -> list[Any]:
+    found: list[Any] = (await one.request("GET", "/v1/approvals", headers=headers))["requests"]
+    return found
+
+
+async def decide(
+    one: Service, held: str, what: str, headers: dict[str, str], expect: int = 200, because: str | None = None
+) -> Any:
+    body = None if because is None else {"because": because}
+    return await one.request("POST", f"/v1/requests/{held}/{what}", expect, headers=headers, json=body)
+
+
+async def apply(one: Service, rules: str = RULES) -> None:
+    await one.request("POST", "/v1/rules", json={"text": rules}, headers=CAROL)
+
+
+async def test_a_held_create_is_approved_by_another_principal_and_done_once(users: Users) -> None:
+    async with service(logins=logins(users, True, [])) as one:
+        await apply(one)
+        held = await held_create(one)
+        (own,), (seen,) = await pending(one, ALICE), await pending(one, CAROL)
+        assert (own["may_approve"], seen["may_approve"]) == (False, True)
+        assert (seen["topic"], seen["principal"]) == ("big.topic", "User:alice")
+        assert seen["change"] == "to be created with 5 partitions, the default factor"
+        own_problem = await decide(one, held, "approve", ALICE, 403)
+        assert own_problem["message"].startswith("The request is of User:alice, and nobody approves their own")
+        done = await decide(one, held, "approve", CAROL)
+        assert [(each["topic"], each["code"]) for each in done["topics"]] == [("big.topic", 0)]
+        topic = await one.request("GET", "/v1/topics/big.topic", headers=CAROL)
+        assert topic["num_partitions"] == 5
+        created = await one.request("GET", f"/v1/requests/{done['request_id']}", headers=CAROL)
+        assert created["principal"] == "User:alice"
+        again = await decide(one, held, "approve", CAROL, 404)
+        assert again["error"] == "RESOURCE_NOT_FOUND"
+        assert await pending(one, CAROL) == []
+        explained = await one.request("GET", f"/v1/explain/{held}", headers=CAROL)
+        texts = [step["text"] for step in explained["steps"]]
+        assert any("waits for approval, because of 1 rule: big" in text for text in texts), texts
+        assert f"User:carol (python-httpx/{texts[-1].partition('httpx/')[2]}" == texts[-1]
+        assert texts[-1].endswith(f"approves request {held} for big.topic, done as {done['request_id']}")
+
+
+async def test_a_request_is_denied_with_a_reason_or_withdrawn(users: Users) -> None:
+    async with service(logins=logins(users, True, [])) as one:
+        await apply(one)
+        held = await held_create(one)
+        for body, message in ((None, "body: missing"), ("", "because: Expected"), ("x" * 1001, "because: Expected")):
+            problem = await decide(one, held, "deny", CAROL, 400, body)
+            assert message in problem["message"]
+        await decide(one, held, "deny", CAROL, because="too big")
+        assert await pending(one, ALICE) == []
+        events = await one.request("GET", "/v1/events?type=ApprovalDecided", headers=CAROL)
+        assert [each["fields"]["reason"] for each in events["events"]] == ["too big"]
+        withdrawn = await held_create(one)
+        await decide(one, withdrawn, "deny", ALICE, because="a mistake")
+        assert (await decide(one, withdrawn, "approve", CAROL, 404))["message"].startswith("No request")
+
+
+async def test_an_approval_of_what_was_deleted_meanwhile_is_refused_and_waits_on(users: Users) -> None:
+    async with service(logins=logins(users, True, [])) as one:
+        await one.request("POST", "/v1/topics", 201, json={"name": "a"}, headers=ALICE)
+        await apply(one)
+        problem = await one.request("DELETE", "/v1/topics/a", 403, headers=ALICE)
+        assert "for 1.5 hours: ask User:c* or the role approver" in problem["message"]
+        await apply(one, RULES.partition('[[rule]]\nname = "kept"')[0])
+        await one.request("DELETE", "/v1/topics/a", headers=ALICE)
+        refused = await decide(one, problem["request_id"], "approve", CAROL, 404)
+        assert refused["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert len(await pending(one, CAROL)) == 1
+        at_ms = (await pending(one, CAROL))[0]["expires_at_ms"]
+        command = ExpireApprovals(request_id=one.controller.new_request_id(), at_ms=at_ms)
+        one.controller.submit_internal(command)
+        await one.until(lambda: not one.api.cluster.held)
+
+
+async def test_only_listed_approvers_decide_and_others_see_nothing(users: Users) -> None:
+    async with service(logins=logins(users, False, []), authorizer=Half(("Alter", "Cluster"))) as one:
+        await apply(one, RULES.replace("User:carol", "User:dora"))
+        body = {"name": "big.topic", "num_partitions": 5}
+        problem = await one.request("POST", "/v1/topics", 403, json=body, headers=ALICE)
+        held = problem["request_id"]
+        assert await pending(one, CAROL) == []
+        assert (await decide(one, held, "approve", CAROL, 404))["error"] == "RESOURCE_NOT_FOUND"
+        seen = await one.request("POST", "/v1/topics", 403, json={**body, "name": "open.topic"}, headers=ALICE)
+        refused = await decide(one, seen["request_id"], "approve", CAROL, 403)
+        assert refused["message"] == "User:carol may not approve this request: that may User:dora."
+        refused = await decide(one, seen["request_id"], "deny", {}, 403, "no")
+        assert refused["message"] == "User:ANONYMOUS may not deny this request: that may User:dora."
+        assert len(one.api.cluster.held) == 2
+
+
+@pytest.mark.parametrize(
+    ("principal", "roles", "expected"),
+    [("User:carol", [], True), ("User:carl", ["approver"], True), ("User:bob", [], False), ("approver", [], False)],
+)
+def test_approvers_are_principals_or_roles(principal: str, roles: list[str], expected: bool) -> None:
+    rules = (ApprovalRule("r", ("User:carol", "approver")), ApprovalRule("s", ("User:c*",)))
+    held = ApprovalRequested("q", "t", "User:alice", None, None, rules, 0)  # type: ignore[arg-type]
+    assert _is_approver(Caller(principal, roles=frozenset(roles)), held) is expected
+
+
+async def test_policies_judge_an_approved_create_again(users: Users) -> None:
+    judge = Judge(owned)
+    settings = {"create.topic.policy.class.name": "tests.Owned"}
+    async with service(settings=settings, judge=judge, logins=logins(users, True, [])) as one:
+        await apply(one)
+        held = await held_create(one)
+        judge.may_answer.clear()
+        judge.may_answer.set()
+        done = await decide(one, held, "approve", CAROL)
+        assert done["topics"][0]["code"] == 0
+
+
+async def test_held_requests_survive_a_restart(users: Users, tmp_path: Path) -> None:
+    async with service(logins=logins(users, True, [])) as one:
+        await apply(one)
+        held = await held_create(one)
+        log = one.log
+    async with service(log=log, logins=logins(users, True, [])) as one:
+        assert [each["request_id"] for each in await pending(one, CAROL)] == [held]
+        await decide(one, held, "approve", CAROL)
+    async with service(log=log, logins=logins(users, True, [])) as one:
+        assert await pending(one, CAROL) == []
+
+
+async def test_the_page_lists_approves_and_denies(users: Users) -> None:
+    async with service(logins=logins(users, True, [])) as one:
+        await apply(one)
+        approved, denied = await held_create(one), await held_create(one, "other")
+        text = (await one.client.get("/approvals", headers={**CAROL, **HTML})).text
+        assert text.count("<button>Approve</button>") == 2
+        assert "<button>Approve" not in (await one.client.get("/approvals", headers={**ALICE, **HTML})).text
+        found = re.search(r'name="token" value="([^"]+)"', text)
+        assert found is not None
+        form = {"token": found[1], "do": "approve"}
+        answer = await one.client.post(f"/approvals/{approved}", data=form, headers={**CAROL, **HTML})
+        assert answer.status_code == 303
+        assert "big.topic" in (await one.client.get(answer.headers["location"], headers={**CAROL, **HTML})).text
+        form = {"token": found[1], "do": "deny", "because": "no"}
+        answer = await one.client.post(f"/approvals/{denied}", data=form, headers={**CAROL, **HTML})
+        assert answer.status_code == 303
+        assert "denies request" in (await one.client.get(answer.headers["location"], headers={**CAROL, **HTML})).text
+        answer = await one.client.post(f"/approvals/{denied}", data={**form, "do": "x"}, headers={**CAROL, **HTML})
+        assert "is not approve or deny" in answer.text

@@ -1,0 +1,140 @@
+"""Rules with `approve_by`: held, approved, denied and expired requests, through `decide`."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from controller.machine.commands.commands import Approval, CreateTopic
+from controller.machine.decide import decide
+from controller.machine.recorded_command import approved_command
+from controller.machine.rules import approval
+from controller.machine.rules.reading import read_rules
+from controller.machine.rules.rule import RulesError
+from events.catalog import ApprovalRequested
+from events.names import RequestId, TopicName
+from tests.machine.rig import Rig
+from tests.machine.tables import command, given, play, stories
+
+STORIES = stories("""
+# a held create is done once, under a new request id, by whoever is not the requester
+rules approval id=q0                 | rules(1) => NONE 1
+create a 4x1 id=q1                   | refused held => POLICY_VIOLATION policy:rules/big
+create a 4x1 id=q2                   | refused => POLICY_VIOLATION policy:rules/big
+create a 4x1 id=q3 approves=q1 by=User:alice | => POLICY_VIOLATION
+create a 4x1 id=q4 approves=q1       | requested created(1 1 1 1) approved
+create a 4x1 id=q5 approves=q1       | => RESOURCE_NOT_FOUND
+# the request of a dry run is not held
+rules approval id=q0                 | rules(1) => NONE 1
+create a 4x1 id=q1 dry               | => POLICY_VIOLATION policy:rules/big
+create a 4x1 id=q2 approves=q1       | => RESOURCE_NOT_FOUND
+# growing, config changes and deletion
+rules approval id=q0                 | rules(1) => NONE 1
+create a 1x1 id=q1                   | requested created(1)
+partitions a to=3 id=q2              | rejected held => POLICY_VIOLATION policy:rules/big
+alter a set:retention.ms=7 id=q3     | rejected held => POLICY_VIOLATION policy:rules/kept
+delete a id=q4                       | rejected held => POLICY_VIOLATION policy:rules/kept
+partitions a to=3 id=q5 approves=q2  | added(1: 1 1) approved => NONE
+alter a set:retention.ms=7 id=q6 approves=q3 | configs(retention.ms=7) approved => NONE
+delete a id=q7 approves=q4           | deleted answered approved => NONE => UNKNOWN_TOPIC_OR_PARTITION after 6 ms
+# a denied request, and one whose topic is gone, cannot be approved; the latter waits on until it expires
+rules approval id=q0                 | rules(1) => NONE 1
+create a 1x1 id=q1                   | requested created(1)
+partitions a to=3 id=q2              | rejected held => POLICY_VIOLATION policy:rules/big
+deny q2 id=q3                        | denied => NONE
+deny q2 id=q4                        | => RESOURCE_NOT_FOUND
+partitions a to=3 id=q5 approves=q2  | => RESOURCE_NOT_FOUND
+partitions a to=3 id=q6              | rejected held => POLICY_VIOLATION policy:rules/big
+rules none id=q7                     | rules(2) => NONE 2
+delete a id=q8                       | deleted answered => NONE => UNKNOWN_TOPIC_OR_PARTITION after 7 ms
+partitions a to=3 id=q9 approves=q6  | => UNKNOWN_TOPIC_OR_PARTITION validation:unknown-topic
+expire-approvals id=q10 at=86000000  | nothing
+partitions a to=3 id=q11 approves=q6 at=86400000 | => RESOURCE_NOT_FOUND
+expire-approvals id=q12 at=86400000  | expired
+# an approved request obeys the other rules of its time
+rules approval id=q0                 | rules(1) => NONE 1
+create a 4x1 id=q1                   | refused held => POLICY_VIOLATION policy:rules/big
+rules small id=q2                    | rules(2) => NONE 2
+create a 4x1 id=q3 approves=q1       | => POLICY_VIOLATION policy:rules/small
+rules none id=q4                     | rules(3) => NONE 3
+create a 4x1 id=q5 approves=q1       | requested created(1 1 1 1) approved
+# policies and the target cluster judge when the request is approved
+settings policy id=q0                | settings
+rules approval id=q1                 | rules(1) => NONE 1
+create a 4x1 id=q2                   | needs_approval
+create a 4x1 id=q2 verdict=allowed   | refused held => POLICY_VIOLATION policy:rules/big
+create a 4x1 id=q3 approves=q2       | needs_approval
+create a 4x1 id=q3 approves=q2 verdict=refused | => POLICY_VIOLATION policy:names
+create a 4x1 id=q3 approves=q2 verdict=allowed | requested created(1 1 1 1) approved
+""")
+
+
+@pytest.mark.parametrize(("name", "lines"), STORIES, ids=[name for name, _ in STORIES])
+def test_requests_that_wait_for_approval(name: str, lines: list[str]) -> None:
+    play(given("1"), lines)
+
+
+def held() -> tuple[Rig, ApprovalRequested]:
+    rig = given("1")
+    rig.put(command(rig, "rules approval id=q0"))
+    rig.put(command(rig, "create a 4x1 id=q1 timeout=0"))
+    return rig, rig.state.cluster.held[RequestId("q1"), TopicName("a")]
+
+
+def test_the_refusal_names_the_request_and_the_way_forward() -> None:
+    rig, _ = held()
+    again = decide(rig.state, command(rig, "create a 4x1 id=q2"))
+    assert again.answers[0].message == (
+        "rule 'big': partitions is 4, allowed is at most 2. The same request waits already: ask User:bob or the role "
+        "approver to run `topicwright approve q1`."
+    )
+    other = decide(rig.state, command(rig, "create b 4x1 id=q3"))
+    assert other.answers[0].message == (
+        "rule 'big': partitions is 4, allowed is at most 2. The request waits for approval for 24 hours: ask User:bob "
+        "or the role approver to run `topicwright approve q3`."
+    )
+
+
+def test_the_approved_command_is_the_requested_one() -> None:
+    rig, request = held()
+    stamps = {"request_id": RequestId("q2"), "at_ms": rig.tick()}
+    approved = approved_command(request, Approval(request.request_id, "User:bob"), stamps)
+    assert isinstance(approved, CreateTopic)
+    assert (approved.principal, approved.num_partitions, approved.timeout_ms) == ("User:alice", 4, 30_000)
+    assert decide(rig.state, approved).events[-1].request_id == "q1"  # type: ignore[union-attr]
+
+
+def test_held_requests_are_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, _ = held()
+    large = replace(command(rig, "create b 4x1 id=q2"), client_id="x" * approval.HELD_BYTES_MAX)
+    decision = decide(rig.state, large)
+    assert "bytes, allowed are 16384" in decision.answers[0].message
+    assert not isinstance(decision.events[-1], ApprovalRequested)
+    monkeypatch.setattr(approval, "HELD_PER_PRINCIPAL_MAX", 1)
+    decision = decide(rig.state, command(rig, "create b 4x1 id=q2"))
+    assert "1 requests of User:alice and 1 of all wait already" in decision.answers[0].message
+    assert not isinstance(decision.events[-1], ApprovalRequested)
+    assert isinstance(decide(rig.state, command(rig, "create b 4x1 id=q2 as=User:eve")).events[-1], ApprovalRequested)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ('approve_by = "bob"', ": is not a list of approvers; allowed: principals, perhaps with"),
+        ('approve_by = ["bob"]', "'bob' is neither a principal nor a role"),
+        ('approve_by = ["viewer"]', "'viewer' is neither a principal nor a role; allowed: principals"),
+        ("approve_by = []", "is not a list of approvers"),
+        (f"approve_by = {['User:a'] * 21}", "'21 approvers': are too many; allowed: at most 20"),
+        ('approval_expires = "1h"', "approval_expires: is without approve_by"),
+        ('approve_by = ["User:bob"]\napproval_expires = "31d"', "is not a duration; allowed: minutes, hours or days"),
+        ('approve_by = ["User:bob"]\napproval_expires = 24', "is not a duration"),
+        (
+            'approve_by = ["User:bob"]\non = "elect"',
+            "on = 'elect': cannot wait for approval; allowed: with approve_by: create",
+        ),
+    ],
+)
+def test_wrong_approvers_refuse_the_rules(keys: str, expected: str) -> None:
+    with pytest.raises(RulesError) as raised:
+        read_rules(f"[[rule]]\nname = 'r'\nrefuse = 'no'\n{keys}\n")
+    assert expected in str(raised.value)
