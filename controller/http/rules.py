@@ -286,8 +286,8 @@ async def deny(reader: _Reader, request_id: FromPath[str], content: NamedDepende
     caller, controller, held = reader.caller, reader.api.controller, RequestId(request_id)
     _held(reader, request_id, "deny")
     stamps: dict[str, Any] = {"request_id": controller.new_request_id(), "at_ms": controller.now_ms()}
-    who = {"principal": caller.principal, "client_id": caller.client_id, "host": caller.host}
-    (answer,) = await reader.api.submit([DenyRequest(held=held, reason=content.because, **stamps, **who)])
+    stamps |= {"principal": caller.principal, "client_id": caller.client_id, "host": caller.host}
+    (answer,) = await reader.api.submit([DenyRequest(held=held, reason=content.because, **stamps)])
     if answer.code:
         raise refusal_of(answer)
     return ApprovalView(stamps["request_id"], request_id)
