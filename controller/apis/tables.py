@@ -151,6 +151,7 @@ def _simulated_reads(api: ControllerApi) -> dict[int, Handler]:
     return {
         **_read_handlers(api),
         **records.reads(api),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: access.describe_delegation_tokens,
         ApiKey.DESCRIBE_QUORUM: partial(cluster.describe_quorum, api),
         ApiKey.LIST_CONFIG_RESOURCES: partial(configs.list_config_resources, api),
     }
