@@ -268,8 +268,8 @@ def _ids(ids: Iterable[int]) -> str:
     return "[" + ",".join(map(str, ids)) + "]"
 
 
-_RESOURCE_TYPES = dict(enumerate(("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User"), start=2))
-_OPERATIONS = dict(
+RESOURCE_TYPES = dict(enumerate(("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User"), start=2))
+OPERATIONS = dict(
     enumerate(
         ("All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction", "DescribeConfigs",
          "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit"),
@@ -288,8 +288,8 @@ _SHOWN_MAX = 5
 def acl_text(acl: Acl) -> str:
     """An ACL as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
     verb = "may not" if acl.permission == _DENY else "may"
-    operation = _OPERATIONS.get(acl.operation, str(acl.operation))
-    resource = f"{_RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
+    operation = OPERATIONS.get(acl.operation, str(acl.operation))
+    resource = f"{RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
     prefixed = " (prefixed)" if acl.pattern_type == _PREFIXED else ""
     host = "" if acl.host == "*" else f" from {acl.host}"
     return f"{acl.principal} {verb} {operation} {resource}{prefixed}{host}"

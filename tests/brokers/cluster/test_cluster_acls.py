@@ -39,7 +39,7 @@ from tests.reference.cases import topic
 from tests.support.real_brokers import until
 from tests.support.reference_kafka import TRANSACTIONS
 from tests.support.stream import stream
-from tests.support.topicwright import COMMAND, Topicwright, fetch, topicwright
+from tests.support.topicwright import COMMAND, Topicwright, command, fetch, topicwright
 from tests.support.wire import Wire
 
 Body = dict[str, Any]
@@ -111,6 +111,18 @@ def test_a_gateway_applies_the_clusters_acls_and_logins(kafka: str, here: Topicw
             assert seen == {"a.one", "a.two"}
             assert reader.call("DescribeAcls", 3, **ANY_ACL)["error_code"] == CLUSTER_AUTHORIZATION_FAILED
             assert admin.call("DescribeAcls", 3, **ANY_ACL)["resources"]
+
+
+def test_the_acls_command_changes_the_clusters_acls(kafka: str, here: Topicwright, tmp_path: Path) -> None:
+    config = ("--command-config", client_properties(tmp_path))
+    acl = ("User:visitor", "Describe", "Topic:a.one")
+    assert command("acls", "add", *acl, "--bootstrap", here.kafka, *config).returncode == 0
+    for address in (kafka, here.kafka):
+        listed = command("acls", "list", "--principal", "User:visitor", "--bootstrap", address, *config, "-o", "name")
+        assert listed.stdout == "User:visitor may Describe Topic:a.one\n", listed.stderr
+    refused = command("acls", "remove", "User:visitor", "Read", "Topic:a.one", "--bootstrap", here.kafka, *config)
+    assert (refused.returncode, "there is no such ACL" in refused.stderr) == (1, True)
+    assert command("acls", "remove", *acl, "--bootstrap", here.kafka, *config).returncode == 0
 
 
 def _serve(folder: Path, kafka: str, properties: str, **more: str) -> str:
