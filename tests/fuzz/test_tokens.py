@@ -69,11 +69,11 @@ def mutated(dice: Random, now: int) -> bytes:
                 where.pop(name, None)
             else:
                 where[name] = dice.choice(ODD)
-    texts = [json.dumps(each).encode() for each in (header, claims)]
+    texts: list[bytes] = [json.dumps(each).encode() for each in (header, claims)]
     if dice.random() < 0.2:
-        place, name = dice.randrange(2), dice.choice((b"exp", b"sub", b"alg", b"x"))
+        place, key = dice.randrange(2), dice.choice((b"exp", b"sub", b"alg", b"x"))
         odd = dice.choice((DEEP, b'{"a":' * 3000, b"9" * 5000, b"1e99999", b"1" + b"0" * 4000 + b".5", b'"\\ud800"'))
-        texts[place] = texts[place][:-1] + b',"' + name + b'":' + odd + b"}"
+        texts[place] = texts[place][:-1] + b',"' + key + b'":' + odd + b"}"
     if dice.random() < 0.1:
         texts[dice.randrange(2)] = dice.choice(
             (b"", b"null", b"[]", DEEP, b"\xff\xfe", b'{"alg":"none"}', dice.randbytes(30))
