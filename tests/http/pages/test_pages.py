@@ -29,6 +29,8 @@ PAGES = (
     "/quorum",
     "/events",
     "/policies",
+    "/access",
+    "/access?filter=ann",
     "/changes",
     "/changes?topic=pay.*",
     "/diff",
