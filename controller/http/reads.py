@@ -53,20 +53,21 @@ _Reader = NamedDependency[Reader]
 @get("/requests")
 async def requests(
     reader: _Reader,
-    principal: FromQuery[str | None] = None,
+    principal: parameters.Glob = None,
     outcome: Annotated[
         Outcome | None, QueryParameter(description="Outcome of a topic of the request; `done` without topics")
     ] = None,
-    rule: Annotated[str | None, QueryParameter(description="Rule that refused a topic of the request")] = None,
-    api: Annotated[str | None, QueryParameter(description="Kafka API, such as CreateTopics, or `HTTP`")] = None,
-    host: Annotated[str | None, QueryParameter(description="Address of the client")] = None,
+    rule: parameters.Glob = None,
+    api: parameters.Glob = None,
+    host: parameters.Glob = None,
     since: parameters.From = None,
     until: parameters.To = None,
     at: parameters.At = None,
     limit: parameters.Limit = 100,
     cursor: parameters.Cursor = None,
 ) -> Response[RequestsView]:
-    """Requests of clients, newest first, in pages.
+    """Requests of clients, newest first, in pages: all, or those by a principal, with an outcome of a topic (`done`
+    without topics), rejected by a rule, of an API (CreateTopics, …, or HTTP), or from a client's address.
 
     Callers without Describe on the cluster see their own requests, and those for which they may describe every topic.
     A page examines a bounded number of requests, so it may have fewer results than `limit` and still a `next_cursor`.

@@ -10,7 +10,7 @@ import pytest
 
 from controller.access.users import Users
 from controller.http.requests import Caller
-from controller.http.rules import _is_approver
+from controller.http.rules import is_approver
 from controller.machine.commands.access import ExpireApprovals
 from events.catalog import ApprovalRequested, ApprovalRule
 from tests.http.pages.story import HTML
@@ -70,7 +70,7 @@ async def test_a_held_create_is_approved_by_another_principal_and_done_once(user
         own_problem = await decide(one, held, "approve", ALICE, 403)
         assert own_problem["message"].startswith("The request is of User:alice, and nobody approves their own")
         done = await decide(one, held, "approve", CAROL)
-        assert [(each["topic"], each["code"]) for each in done["topics"]] == [("big.topic", 0)]
+        assert {name: each["code"] for name, each in done["topics"].items()} == {"big.topic": 0}
         topic = await one.request("GET", "/v1/topics/big.topic", headers=CAROL)
         assert topic["num_partitions"] == 5
         created = await one.request("GET", f"/v1/requests/{done['request_id']}", headers=CAROL)
@@ -141,7 +141,7 @@ async def test_only_listed_approvers_decide_and_others_see_nothing(users: Users)
 def test_approvers_are_principals_or_roles(principal: str, roles: list[str], expected: bool) -> None:
     rules = (ApprovalRule("r", ("User:carol", "approver")), ApprovalRule("s", ("User:c*",)))
     held = ApprovalRequested("q", "t", "User:alice", None, None, rules, 0)  # type: ignore[arg-type]
-    assert _is_approver(Caller(principal, roles=frozenset(roles)), held) is expected
+    assert is_approver(Caller(principal, roles=frozenset(roles)), held) is expected
 
 
 async def test_policies_judge_an_approved_create_again(users: Users) -> None:
@@ -153,7 +153,7 @@ async def test_policies_judge_an_approved_create_again(users: Users) -> None:
         judge.may_answer.clear()
         judge.may_answer.set()
         done = await decide(one, held, "approve", CAROL)
-        assert done["topics"][0]["code"] == 0
+        assert done["topics"]["big.topic"]["code"] == 0
 
 
 async def test_held_requests_survive_a_restart(users: Users, tmp_path: Path) -> None:
