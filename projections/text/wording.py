@@ -301,6 +301,11 @@ def acls_text(acls: Sequence[Acl]) -> str:
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
 
 
+def entity_text(entity: Iterable[tuple[str, str | None]]) -> str:
+    """An entity of quotas: `client-id=app,user=<default>`."""
+    return ",".join(f"{kind}={DEFAULT_ENTITY if name is None else name}" for kind, name in sorted(entity))
+
+
 def quotas_text(event: QuotasChanged) -> str:
     entity = ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in event.entity)
     steps = [f"{key}={value:g}" for key, value in event.values] + [f"no {key}" for key in event.removed]
