@@ -149,5 +149,6 @@ def test_access_event_texts(step: str, words: str) -> None:
 def test_a_refusal_text_without_the_authorizer_has_no_operation() -> None:
     event = RequestsRefused("User:bob", None, "", "CreateTopics", "", "Topic:t", 44, "policy:x", 3, 1)
     assert (
-        event_text(event) == "User:bob is rejected for CreateTopics, Topic:t, 3 times with POLICY_VIOLATION (44) by policy:x"
+        event_text(event)
+        == "User:bob is rejected for CreateTopics, Topic:t, 3 times with POLICY_VIOLATION (44) by policy:x"
     )

@@ -191,7 +191,7 @@ def test_rebuild_of_an_inapplicable_event_exits_with_2(run: Run, own_history: Lo
         (("rebuild", "LOG", "--kafka-properties", "file"), "--kafka-properties is for a log in Kafka, which "),
         (("rebuild", "kafka://localhost:1/events", "--kafka-properties", "nothing"), "nothing cannot be read"),
         (("rebuild", "LOG", "--at", "100000"), "topicwright: offset 100000 is not reached yet: the newest event is at"),
-        (("rebuild", "LOG", "--at", "1999-12-31"), "topicwright: 1999-12-31 is before the log begins"),
+        (("rebuild", "LOG", "--at", "1999-12-31"), "is before the log begins"),
         (("rebuild", "LOG", "--at", "noon"), "argument --at: 'noon' is not a valid point in time: use an offset"),
         (("compare", "LOG", "--at", "3"), "error: unknown flag --at"),
         (("watch", "LOG", "--at", "3"), "error: unknown flag --at"),
