@@ -69,7 +69,7 @@ def end_at(log: EventLog, point_in_time: PointInTime) -> int:
         shown = str(point_in_time) if point_in_time < OFFSET_END else f"{OFFSET_END} and more"
         newest = f"the newest event is at offset {end - 1}" if end else "the log is empty"
         raise InvalidPointInTime(f"offset {shown} is not reached yet: {newest}")
-    return _end_of_command(log, point_in_time, end)
+    return end if point_in_time == end - 1 else _end_of_command(log, point_in_time, end)
 
 
 ONE_TOPIC = frozenset(
