@@ -19,7 +19,7 @@ from controller.access.authorizer import Operation
 from controller.apis import errors_of, origin_of
 from controller.apis.limits import in_turns, slices
 from controller.controller_api import ControllerApi
-from controller.kafka.handling import Disconnect, RequestContext
+from controller.kafka.handling import ANONYMOUS, Disconnect, RequestContext
 from controller.kafka.messages import access
 from controller.kafka.sasl import keys_of
 from controller.machine.access import acls as codes
@@ -41,10 +41,10 @@ from events.access import Acl, QuotaEntity
 
 DISABLED: Final = Detail(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 DENIED: Final = Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-_CREATION_FIELDS: Final = (
+CREATION_FIELDS: Final = (
     "resource_type", "resource_pattern_type", "resource_name", "principal", "host", "operation", "permission_type",
 )  # fmt: skip
-_FILTER_FIELDS: Final = (
+FILTER_FIELDS: Final = (
     "resource_type_filter", "pattern_type_filter", "resource_name_filter", "principal_filter", "host_filter",
     "operation", "permission_type",
 )  # fmt: skip
@@ -64,7 +64,7 @@ async def create_acls(
         return access.CreateAclsResponse(
             results=(access.AclCreationResult(**errors_of(wrong)),) * len(request.creations)
         )
-    acls = tuple(Acl(*map(partial(getattr, one), _CREATION_FIELDS)) for one in request.creations)
+    acls = tuple(Acl(*map(partial(getattr, one), CREATION_FIELDS)) for one in request.creations)
     details = await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls), len(acls))
     return access.CreateAclsResponse(results=tuple(access.AclCreationResult(**errors_of(each)) for each in details))
 
@@ -124,7 +124,7 @@ def _filter(requested: access.DescribeAclsRequest | access.DeleteAclsFilter) -> 
     _check_codes(
         requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
     )
-    return AclFilter(*map(partial(getattr, requested), _FILTER_FIELDS))
+    return AclFilter(*map(partial(getattr, requested), FILTER_FIELDS))
 
 
 def _check_codes(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
@@ -321,3 +321,12 @@ def _described_user(cluster: Cluster, user: str, twice: bool) -> access.Describe
 
 def _not_described(user: str, code: ErrorCode, message: str) -> access.DescribeUserScramCredentialsResult:
     return access.DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+
+
+def describe_delegation_tokens(
+    context: RequestContext, _: access.DescribeDelegationTokenRequest
+) -> access.DescribeDelegationTokenResponse:
+    """Answer DescribeDelegationToken as a Kafka without `delegation.token.secret.key`."""
+    is_anonymous = context.principal == ANONYMOUS
+    disabled, refused = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return access.DescribeDelegationTokenResponse(error_code=refused if is_anonymous else disabled)

@@ -260,8 +260,8 @@ def _ids(ids: Iterable[int]) -> str:
     return "[" + ",".join(map(str, ids)) + "]"
 
 
-_RESOURCE_TYPES = dict(enumerate(("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User"), start=2))
-_OPERATIONS = dict(
+RESOURCE_TYPES = dict(enumerate(("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User"), start=2))
+OPERATIONS = dict(
     enumerate(
         ("All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction", "DescribeConfigs",
          "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit"),
@@ -280,8 +280,8 @@ _SHOWN_MAX = 5
 def acl_text(acl: Acl) -> str:
     """An ACL as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
     verb = "may not" if acl.permission == _DENY else "may"
-    operation = _OPERATIONS.get(acl.operation, str(acl.operation))
-    resource = f"{_RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
+    operation = OPERATIONS.get(acl.operation, str(acl.operation))
+    resource = f"{RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
     prefixed = " (prefixed)" if acl.pattern_type == _PREFIXED else ""
     host = "" if acl.host == "*" else f" from {acl.host}"
     return f"{acl.principal} {verb} {operation} {resource}{prefixed}{host}"
@@ -291,6 +291,11 @@ def acls_text(acls: Sequence[Acl]) -> str:
     """The first ACLs, and the number of the others."""
     shown = "; ".join(acl_text(acl) for acl in acls[:_SHOWN_MAX])
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
+
+
+def entity_text(entity: Iterable[tuple[str, str | None]]) -> str:
+    """An entity of quotas: `client-id=app,user=<default>`."""
+    return ",".join(f"{kind}={DEFAULT_ENTITY if name is None else name}" for kind, name in sorted(entity))
 
 
 def quotas_text(event: QuotasChanged) -> str:

@@ -1,6 +1,6 @@
 """Fetch the programs that tests need and pip does not install, at pinned versions: Kafka's jars, Spark's Kafka source,
-kafkajs, Go clients; an identity provider; axe, which finds accessibility problems in pages; promtool; packages for the
-other Pythons on the PATH; and from Debian a browser, for pages and the replay's report, and systemd-analyze.
+kafkajs, Go clients; an identity provider; axe, which finds accessibility problems in pages; promtool; helm; packages
+for the other Pythons on the PATH; and from Debian a browser, for pages and the replay's report, and systemd-analyze.
 
 `python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. A stamp
 file records the pins and sources of each, so a second run does nothing and a changed pin is fetched again. A missing
@@ -38,7 +38,7 @@ from tests.support.tools import (
     spark_archive,
 )
 
-SLF4J = "1.7.36"
+SLF4J, HELM = "1.7.36", "v3.22.0"
 PROGRAMS = {"chromium": "chromium", "chromedriver": "chromium-driver", "systemd-analyze": "systemd"}
 """Program → Debian package, for tests of pages and of systemd units."""
 
@@ -74,6 +74,10 @@ def _fetch_node_modules(tool: Tool, into: Path) -> None:
 
 def _build_go(tool: Tool, into: Path) -> None:
     _run(["go", "build", "-mod=readonly", "-o", str(into / "scenario"), "."], cwd=tool.sources[0].parent)
+
+
+def _install_go(tool: Tool, into: Path) -> None:
+    _run(["env", f"GOBIN={into}", "go", "install", *tool.pins], cwd=into)
 
 
 def _unpack_debian(tool: Tool, into: Path) -> None:
@@ -120,6 +124,7 @@ def _tools() -> Sequence[Tool]:
             Tool(each, "go", tuple(clients / each / name for name in ("go.mod", "go.sum", "main.go")), (), _build_go)
             for each in ("franz", "sarama")
         ),
+        Tool("helm", "go", (), (f"helm.sh/helm/v3/cmd/helm@{HELM}",), _install_go),
         Tool("promtool", "apt-get", (), ("prometheus",), _unpack_debian),
         *(
             Tool(f"python/3.{minor}", program, (pins.CONSTRAINTS,), (str(minor),), _install_packages)

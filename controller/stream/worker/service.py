@@ -352,7 +352,7 @@ async def work(options: WorkerOptions) -> int:
         try:
             import faust  # noqa: F401  # before the worker joins the group
         except ImportError as error:
-            raise MissingExtra("--driver faust", "faust", error) from error
+            raise MissingExtra("worker, unless --driver plain,", "faust", error) from error
     worker = Worker(options)
     await worker.listen()
     try:
