@@ -27,7 +27,6 @@ from controller.machine.configs.topic_configs import BY_NAME
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
 from events.logs.tree_heads import Head
-from projections.queries.risks import RISKS, RisksView
 from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.text.wording import changed
@@ -103,11 +102,6 @@ async def topics(site: Site, request: HttpRequest, found: TopicsView, given: dic
         "statuses": STATUSES,
         "some_hidden": not sees_all,
     }
-
-
-@page("/risks", topic_lists.risks, "risks.html")
-async def risks(found: RisksView) -> dict[str, Any]:
-    return {"command": ("risks",), "found": found, "meanings": RISKS}
 
 
 @get(["/topics/{name:str}", "/topics/{name:str}/configs"])
