@@ -18,6 +18,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
+from controller.access.authorizer import StandardAuthorizer
 from controller.http import requests as parameters
 from controller.http.errors import HttpRequest, invalid
 from controller.http.following import Followers, ndjson, server_sent
@@ -226,6 +227,18 @@ async def policies(reader: _Reader, at: parameters.At = None) -> Response[cluste
     """The rules and policies for changes of topics, and the refusals of the last day by rule and by principal."""
     reader.require()
     return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
+
+
+@get("/access")
+async def access(
+    reader: _Reader,
+    text: Annotated[str, QueryParameter(name="filter", description="Only rows that contain this text.")] = "",
+) -> Response[cluster_views.AccessView]:
+    """The effective ACLs, and the users and quotas of the log: at most 1000 of each."""
+    reader.require()
+    cluster, authorizer = reader.api.cluster, reader.api.authorizer
+    acls = authorizer.acls() if isinstance(authorizer, StandardAuthorizer) else cluster.acls
+    return await reader.answer(overviews.access, acls, cluster, text)
 
 
 @get("/diff")

@@ -7,7 +7,7 @@ In front of a cluster with `ClusterAcls`, the service forwards requests about AC
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import astuple
 
@@ -20,7 +20,7 @@ from controller.machine.access.acls import ALLOW, ANY, DENY, LITERAL, MATCH, PRE
 from controller.machine.access.requests import CLIENT_ID, IP, USER
 from events.access import Acl
 from events.errors import UserError
-from projections.text.wording import DEFAULT_ENTITY, OPERATIONS, RESOURCE_TYPES, acl_text
+from projections.text.wording import DEFAULT_ENTITY, OPERATIONS, RESOURCE_TYPES, acl_text, entity_text
 
 ACLS_VERSION, QUOTAS_VERSION = 3, 1
 EXACT, DEFAULT = 0, 1
@@ -123,7 +123,7 @@ def list_quotas(options: argparse.Namespace) -> int:
     answer = call(options, ApiKey.DESCRIBE_CLIENT_QUOTAS, QUOTAS_VERSION, request, access.DescribeClientQuotasResponse)
     check(answer.error_code, answer.error_message)
     rows = sorted(
-        (_entity_text((part.entity_type, part.entity_name) for part in entry.entity), value.key, f"{value.value:.17g}")
+        (entity_text((part.entity_type, part.entity_name) for part in entry.entity), value.key, f"{value.value:.17g}")
         for entry in answer.entries or ()
         for value in entry.values
     )
@@ -153,7 +153,7 @@ def _alter(options: argparse.Namespace, ops: tuple[access.OpData, ...], done: st
     answer = call(options, ApiKey.ALTER_CLIENT_QUOTAS, QUOTAS_VERSION, request, access.AlterClientQuotasResponse)
     for one in answer.entries:
         check(one.error_code, one.error_message)
-    print(f"{done} {', '.join(op.key for op in ops)} of {_entity_text(entity)}")
+    print(f"{done} {', '.join(op.key for op in ops)} of {entity_text(entity)}")
     return DONE
 
 
@@ -164,7 +164,3 @@ def _entity(text: str) -> tuple[tuple[str, str | None], ...]:
             example = f"user=ann, client-id=app, ip=10.0.0.7, user=ann,client-id=app; {DEFAULT_ENTITY} is the default"
             raise UserError(f"{text!r} is not an entity of quotas; allowed: {example}")
     return tuple((kind, None if name == DEFAULT_ENTITY else name) for kind, _, name in parts)
-
-
-def _entity_text(entity: Iterable[tuple[str, str | None]]) -> str:
-    return ",".join(f"{kind}={DEFAULT_ENTITY if name is None else name}" for kind, name in sorted(entity))

@@ -29,6 +29,8 @@ PAGES = (
     "/quorum",
     "/events",
     "/policies",
+    "/access",
+    "/access?filter=ann",
     "/risks",
     "/changes",
     "/changes?topic=pay.*",
