@@ -12,9 +12,9 @@ from functools import partial
 from controller.apis import access, cluster, configs, records, topics
 from controller.apis.cluster import NEWEST, finalized_keys, supported_features, with_api_versions
 from controller.apis.forwarding import forwarding_rows, metadata_then_close, produce_closes, to_broker, to_brokers
-from controller.apis.kraft.partitions import elect_leaders
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
+from controller.apis.partitions import elect_leaders
 from controller.apis.topics import describe_topic_partitions
 from controller.brokers.cluster.link import ClusterLink
 from controller.controller_api import ControllerApi

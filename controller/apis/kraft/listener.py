@@ -26,7 +26,6 @@ from controller.apis.kraft.broker_requests import (
     register_broker,
     unregister_broker,
 )
-from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
 from controller.apis.kraft.quorum import (
     finalized_features,
     quorum_handler,
@@ -34,6 +33,7 @@ from controller.apis.kraft.quorum import (
     unregister_controller,
     update_features,
 )
+from controller.apis.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
 from controller.apis.tables import administration, descriptions, rows
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.controller_api import ControllerApi

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apis.kraft.broker_requests import alter_partition, assign_replicas_to_dirs
-from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders
+from controller.apis.partitions import alter_partition_reassignments, elect_leaders
 from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey, cluster, topics
