@@ -14,7 +14,7 @@ RUNTIME := $(VENV)/.made-to-run
 # Without compiled files each process compiles everything again, half of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env tools run cluster quick test check sim soak bench clean
+.PHONY: help env tools run cluster quick test check site sim soak bench clean
 
 help:
 	@echo "make run      serve on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (HTTP), or KAFKA=HOST:PORT HTTP=HOST:PORT DATA=DIR"
@@ -22,6 +22,7 @@ help:
 	@echo "make quick    the tests of what runs in one process, in under a minute"
 	@echo "make test     fetch what the tests need, and run them all"
 	@echo "make check    ruff, mypy --strict, import-linter, and the tests"
+	@echo "make site     the documentation as a site in .cache/site, with all links checked"
 	@echo "make sim      run the four simulators on new seeds, until one fails"
 	@echo "make soak     kill processes under load for half an hour (MINUTES=30), and check that nothing is lost"
 	@echo "make bench    measure, next to a real Kafka"
@@ -55,6 +56,11 @@ run: $(RUNTIME)
 	@if [ -L "$(COMMAND)" ] || [ ! -e "$(COMMAND)" ]; then \
 		mkdir -p "$(dir $(COMMAND))" && ln -sfn "$(abspath $(BIN)/topicwright)" "$(COMMAND)" || true; fi
 	@exec $(BIN)/topicwright serve --hints $(KAFKA:%=--kafka %) $(HTTP:%=--http %) $(DATA:%=--data %)
+
+site:
+	@$(PYTHON) -m venv .cache/site-env
+	@.cache/site-env/bin/pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.txt
+	@NO_MKDOCS_2_WARNING=1 .cache/site-env/bin/mkdocs build --strict --quiet
 
 tools: env
 	$(BIN)/python -m tests.support.fetch_tools

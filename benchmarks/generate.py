@@ -1,10 +1,10 @@
 """Generates logs of any size as a controller does: commands through the state machine, commits, live state.
 
-    python -m benchmarks.generate DIR --events 2000000 --topics 100000 [--skewed] [--seed 1]
+    python -m benchmarks.generate DIR --events 2000000 --topics 100000 [--skewed] [--partitions 6] [--seed 1]
 
 The history: teams create topics; a policy refuses some, and others exist already. Brokers confirm, followers fall
 behind and catch up, leaders move, partitions are added, configs changed, topics deleted and recreated. Early on,
-brokers fail and return. With `--skewed` half of all events concern one topic.
+brokers fail and return. With `--skewed` half of all events concern one topic, with `--partitions` partitions.
 
 The same arguments always give the same log.
 """
@@ -48,6 +48,8 @@ EVENTS_PER_COMMIT = 5_000
 SYNC_EVERY_COMMITS = 20
 INCIDENTS_BEFORE_TOPICS = 300
 HOT = "hot.spot"
+PARTITIONS_AT_ONCE = 10_000
+"""The most partitions that one request may create."""
 SETTINGS = (
     ("create.topic.policy.class.name", "rules.Owned"),
     ("default.replication.factor", "3"),
@@ -62,13 +64,14 @@ ALLOWED = Verdict("allowed")
 class Generator:
     """Writes one log."""
 
-    def __init__(self, folder: Path, seed: int, skewed: bool, partitions_cached: int = 100_000) -> None:
+    def __init__(self, folder: Path, seed: int, skewed: bool, partitions: int = 6) -> None:
         self.log = RocksDbLog(folder, cluster_id="generated", new_cluster_id=lambda: "generated")
-        self._store = TopicStore(self.log, partitions_cached)
+        self._store = TopicStore(self.log, 100_000)
         self._recorder = Recorder(self.log, self._store)
         self._state = self._recorder.state
         self._rng = random.Random(seed)
         self._skewed = skewed
+        self._partitions = partitions
         self._now_ms = max(BORN_MS, self._recorder.last_ms)
         self._requests = 0
         self._commits = 0
@@ -81,7 +84,10 @@ class Generator:
         """Write about `events` events with `topics` topics, and close the log."""
         self._begin()
         if self._skewed:
-            self._create(HOT, partitions=6)
+            self._create(HOT, partitions=min(self._partitions, PARTITIONS_AT_ONCE))
+            for count in range(2 * PARTITIONS_AT_ONCE, self._partitions + 1, PARTITIONS_AT_ONCE):
+                more = CreatePartitions(topic=TopicName(HOT), count=count, principal="User:ops", **self._stamp("more"))
+                self._put(more)
         for number in range(topics):
             self._create_some(number)
             if number < INCIDENTS_BEFORE_TOPICS and number % 100 == 99:
@@ -244,9 +250,11 @@ _ODDS = (70, 8, 6, 10, 3, 1)
 topics are deleted."""
 
 
-def generate(folder: Path, events: int, topics: int, *, skewed: bool = False, seed: int = 1) -> int:
+def generate(
+    folder: Path, events: int, topics: int, *, skewed: bool = False, partitions: int = 6, seed: int = 1
+) -> int:
     """Write a log of about `events` events into a folder; returns their exact number."""
-    one = Generator(folder, seed, skewed)
+    one = Generator(folder, seed, skewed, partitions)
     one.write(events, topics)
     return one.log.next_offset
 
@@ -257,10 +265,12 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--skewed", action="store_true")
+    parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     started = time.perf_counter()
-    events = generate(options.folder, options.events, options.topics, skewed=options.skewed, seed=options.seed)
+    hot = {"skewed": options.skewed, "partitions": options.partitions}
+    events = generate(options.folder, options.events, options.topics, **hot, seed=options.seed)
     print(f"{events:,} events in {time.perf_counter() - started:.1f} s")
 
 

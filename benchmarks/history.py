@@ -77,7 +77,7 @@ class Growing(Generator):
     """A generated log that keeps growing, with snapshots."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        super().__init__(folder, seed, skewed=False, partitions_cached=1_000_000)
+        super().__init__(folder, seed, skewed=False)
         self.taking = Timing()
         self.sizes: list[int] = []
         self.query = Query(self.log, lambda: self._store)

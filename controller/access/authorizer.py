@@ -95,7 +95,7 @@ class StandardAuthorizer:
     def __init__(
         self, acls: Callable[[], Acls], *, super_users: Iterable[str] = (), allow_everyone_if_no_acl_found: bool = False
     ) -> None:
-        self._acls = acls
+        self.acls = acls
         self._super_users = frozenset(super_users)
         self._open_without_acl = allow_everyone_if_no_acl_found
 
@@ -105,7 +105,7 @@ class StandardAuthorizer:
             return True
         code, host = OPERATION_CODES[operation], normal_host(requester.host)
         is_allowed, has_acls = _may_by_role(requester, operation, resource_type), False
-        for entries in self._acls().covering(_RESOURCE_CODES[resource_type], name):
+        for entries in self.acls().covering(_RESOURCE_CODES[resource_type], name):
             has_acls = True
             for acl in (*entries.get(principal, ()), *entries.get(_EVERYBODY, ())):
                 if not _is_from(host, acl):
@@ -126,7 +126,7 @@ class StandardAuthorizer:
         allowed_by, host = _ALLOWED_BY[OPERATION_CODES[operation]], normal_host(requester.host)
         return any(
             acl.permission == codes.ALLOW and acl.operation in allowed_by and _is_from(host, acl)
-            for pattern, entries in self._acls().by_pattern.items()
+            for pattern, entries in self.acls().by_pattern.items()
             if pattern[0] == _RESOURCE_CODES[resource_type]
             for acl in (*entries.get(requester.principal, ()), *entries.get(_EVERYBODY, ()))
         )

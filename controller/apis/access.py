@@ -41,10 +41,10 @@ from events.access import Acl, QuotaEntity
 
 DISABLED: Final = Detail(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 DENIED: Final = Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-_CREATION_FIELDS: Final = (
+CREATION_FIELDS: Final = (
     "resource_type", "resource_pattern_type", "resource_name", "principal", "host", "operation", "permission_type",
 )  # fmt: skip
-_FILTER_FIELDS: Final = (
+FILTER_FIELDS: Final = (
     "resource_type_filter", "pattern_type_filter", "resource_name_filter", "principal_filter", "host_filter",
     "operation", "permission_type",
 )  # fmt: skip
@@ -64,7 +64,7 @@ async def create_acls(
         return access.CreateAclsResponse(
             results=(access.AclCreationResult(**errors_of(wrong)),) * len(request.creations)
         )
-    acls = tuple(Acl(*map(partial(getattr, one), _CREATION_FIELDS)) for one in request.creations)
+    acls = tuple(Acl(*map(partial(getattr, one), CREATION_FIELDS)) for one in request.creations)
     details = await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls), len(acls))
     return access.CreateAclsResponse(results=tuple(access.AclCreationResult(**errors_of(each)) for each in details))
 
@@ -124,7 +124,7 @@ def _filter(requested: access.DescribeAclsRequest | access.DeleteAclsFilter) -> 
     _check_codes(
         requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
     )
-    return AclFilter(*map(partial(getattr, requested), _FILTER_FIELDS))
+    return AclFilter(*map(partial(getattr, requested), FILTER_FIELDS))
 
 
 def _check_codes(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from controller.cli.commands import Parsers
 from controller.cli.output import harmless
 from events.errors import UserError
+from projections.text.names import is_pattern
 
 DONE, NEGATIVE, WRONG = 0, 1, 2
 """The exit codes of all commands. NEGATIVE: not found, refused, or a check found something. WRONG: wrong usage or
@@ -152,6 +153,11 @@ def completed_by(action: argparse.Action, completer: Callable[..., Iterable[str]
     action.completer = completer  # type: ignore[attr-defined]
 
 
+OTHER_TOOLS: Final = {"list": "topics", "get": "topics", "describe": "topics NAME", "version": "--version"}
+"""Commands of other tools."""
+CHOICES_SHOWN_MAX: Final = 12
+
+
 class Parser(argparse.ArgumentParser):
     """argparse without abbreviated flags. Errors come from the sub-command's parser, with its usage and suggestions."""
 
@@ -174,13 +180,13 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(one) for one in action.choices]
-        hint = suggestion(str(value), choices)
-        listed = "" if hint and len(choices) > 8 else f"; allowed: {', '.join(choices)}"
+        other = OTHER_TOOLS.get(str(value), "")
+        hint = f"; did you mean `topicwright {other}`?" if other else suggestion(str(value), choices)
+        listed = "" if hint or len(choices) > CHOICES_SHOWN_MAX else f"; allowed: {', '.join(choices)}"
         raise argparse.ArgumentError(action, f"unknown value {value!r}{hint}{listed}")
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(WRONG, f"{self.prog}: error: {message}\n")
+        self.exit(WRONG, f"{self.prog}: error: {message}\n`{self.prog} --help` shows the flags.\n")
 
 
 def add_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
@@ -189,11 +195,52 @@ def add_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: st
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The end of a message that suggests a known word; "" if none is close."""
+    """The end of a message that suggests known words that contain the word, or a close one; "" if there is none."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, 1, 0.6)
-    return f"; did you mean {near[0]}?" if near else ""
+    known = list(known)
+    near = [one for one in known if len(word) > 3 and word.lower() in one.lower()][:3]
+    near = near or get_close_matches(word, known, 1, 0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def event_types(**_: Any) -> Iterable[str]:
+    from events.catalog import EVENT_TYPES
+
+    return sorted(kind.__name__ for kind in EVENT_TYPES)
+
+
+def event_type(text: str) -> str:
+    known = list(event_types())
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an event type{suggestion(text, known)}")
+    return text
+
+
+def api_pattern(text: str) -> str:
+    from controller.kafka.api_keys import ApiKey
+
+    known = ["HTTP", *(one.name for one in ApiKey)]
+    if not is_pattern(text) and text not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HTTP or an API of Kafka{suggestion(text, known)}")
+    return text
+
+
+def host_pattern(text: str) -> str:
+    from ipaddress import ip_address
+
+    try:
+        return text if is_pattern(text) else str(ip_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an IP address, or a pattern of one") from None
+
+
+def principal_pattern(text: str) -> str:
+    return text if ":" in text or text.startswith("*") else f"User:{text}"
+
+
+def rule_pattern(text: str) -> str:
+    return text if ":" in text else f"*{text}"
 
 
 AGO = "5m, 2h or 3d (ago), yesterday 14:00, 14:00"

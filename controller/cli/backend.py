@@ -192,6 +192,8 @@ class HttpBackend(Backend):
 
     def _unreachable(self, error: Exception) -> UserError:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if isinstance(error, http.client.RemoteDisconnected | http.client.BadStatusLine):
+            why = "it does not speak HTTP; is this the port of Kafka clients?"
         return UserError(
             f"no answer from a service at {self._address} ({why}): name a running service with --http HOST:PORT, or "
             "the data folder of a stopped one with --data DIR"

@@ -28,12 +28,13 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "serve": Command("serve", "run a controller with its log in one process"),
         "gateway": Command("serve", "serve Kafka clients and HTTP; workers decide the changes"),
         "worker": Command("serve", "decide the requests of gateways; they share the partitions of a log in Kafka"),
-        "join": Command("flags", "join the KRaft quorum of a Kafka cluster as a voter"),
+        "join": Command("serve", "join the KRaft quorum of a Kafka cluster as a voter"),
         "demo": Command("flags", "show a refusal, an outage and a recovery on a running service, or on a new one"),
     },
     "read": {
         "status": Command("flags", "show what is wrong, since when, the cause, and what resolves it"),
         "whatif": Command("flags", "show the health after a change, such as the loss of a broker"),
+        "risks": Command("governance", "list the topics that would lose records or stop producers, or have no owner"),
         "topics": Command("flags", "list topics, or show one, now or in the past"),
         "events": Command("flags", "list the events of the log, or follow it"),
         "explain": Command("flags", "explain the history of a topic, or the result of a request"),
@@ -43,18 +44,21 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "rules": Command("flags", "show, test, backtest, apply and compare the rules for changes of topics"),
         "changes": Command("flags", "show who changed what, with the values before and after, newest first"),
         "diff": Command("flags", "compare the cluster at two points in time"),
-        "quorum": Command("flags", "show the voters of a KRaft quorum and how far behind they are"),
+        "quorum": Command("serve", "show the voters of a KRaft quorum and how far behind they are"),
     },
     "change": {
         "topic": Command("flags", "create, delete, recreate, alter, grow or label a topic"),
+        "broker": Command("flags", "add, stop, start or delay a simulated broker"),
         "plan": Command("ascode.flags", "show the changes that make topics as files describe them, and change nothing"),
         "apply": Command("ascode.flags", "create and change topics as files describe them"),
         "import": Command("ascode.flags", "print the topics of a cluster as a file for plan and apply"),
         "drift": Command("ascode.flags", "compare the topics of a cluster with files"),
         "approve": Command("governance", "approve a request that waits for approval, so that it is done"),
         "deny": Command("governance", "deny a request that waits for approval, or withdraw your own"),
-        "users": Command("flags", "add, list and remove users"),
-        "leave": Command("flags", "remove a voter from a KRaft quorum"),
+        "users": Command("access_flags", "add, list and remove users"),
+        "acls": Command("access_flags", "add, list and remove ACLs, here or at the cluster behind"),
+        "quotas": Command("access_flags", "add, list and remove quotas of users, client ids and addresses"),
+        "leave": Command("serve", "remove a voter from a KRaft quorum"),
         "adopt": Command("flags", "take over a running cluster from Kafka's controller"),
         "restore": Command("flags", "rebuild a lost controller from a broker's copy of the metadata log"),
         "restore-topic": Command("serve", "restore the events topic in Kafka from folders of workers and gateways"),
@@ -69,12 +73,56 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "check": Command("serve", "validate settings and rules files without a server, for example in CI"),
     },
     "set up": {
+        "notify": Command("governance", "send refusals, approvals, offline partitions and more to a webhook"),
         "mcp": Command("flags", "serve status, explain, changes and more to assistants, read-only, over stdio (MCP)"),
         "context": Command("context", "name the services that commands read and change"),
         "completion": Command("context", "print the script that completes commands in bash, zsh or fish"),
     },
 }
 COMMANDS: Final[Mapping[str, Command]] = {name: one for group in GROUPS.values() for name, one in group.items()}
+
+_SAMPLES: Final = """\
+NAME: pay.orders; NAME|PATTERN: 'pay.*'; TOPIC|REQUEST: pay.orders; REQUEST|TOPIC|OFFSET: pay.orders; USER: alice; \
+ID: 1; N: 12; MS: 5000; LABEL=VALUE: owner=payments; CONTEXT: prod; FROM: 2h; VERSION|FILE: 3; SHELL: bash; \
+FILE: rules.toml; PATH: topics/; DIR: folder; LOG: topicwright-data; URL: s3://bucket/topicwright; \
+CHANGE: lose-broker 3; QUERY: 'show tables'; TEXT: 'agreed with ann'; HOST:PORT: localhost:8080; \
+HOST:PORT[,…]: localhost:9092; METADATA_DIR: /var/lib/kafka; \
+BROKER_METADATA_DIR: broker-1/metadata; PROOF|DIR|URL|HOST:PORT: proof.json"""
+"""A value of each kind of argument, for the examples in the help."""
+_MORE: Final = {
+    "serve": "--brokers simulated:5",
+    "status": "--watch",
+    "topics": "'pay.*' --status offline --sort-by created",
+    "events": "--topic 'pay.*' --since 1h",
+    "requests": "--principal 'pay-*' --outcome rejected --since 1d",
+    "brokers": "--at 'yesterday 14:00'",
+    "changes": "'pay.*' --since 1h",
+    "topic create": "--partitions 6 --config retention.ms=86400000",
+    "topic alter": "--config retention.ms=86400000 --dry-run",
+    "topic label": "owner=payments",
+    "plan": "--prune --save plan.json",
+    "apply": "--plan plan.json",
+    "users add": "--bootstrap localhost:9092",
+    "users remove": "--bootstrap localhost:9092",
+    "users list": "--bootstrap localhost:9092",
+}
+"""The flags of an example."""
+
+
+def add_examples(parser: argparse.ArgumentParser) -> None:
+    """End the help of a command, and of its actions, with an example."""
+    samples = {name: value for name, _, value in (one.partition(": ") for one in _SAMPLES.split("; "))}
+    words = [parser.prog]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                add_examples(each)
+                parser.epilog = each.epilog
+        elif action.required and action.nargs != "*":
+            words += [*action.option_strings[:1], samples.get(str(action.metavar), str(action.metavar))]
+    words.append(_MORE.get(parser.prog.partition(" ")[2], ""))
+    parser.epilog = parser.epilog or f"Example: {' '.join(words).strip()}"
+
 
 Parsers = argparse._SubParsersAction
 """The sub-parsers to which a module adds its commands."""

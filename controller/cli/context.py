@@ -117,14 +117,14 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     listing = add_action(actions, "list", "list contexts; * marks the one in use")
     add_output(listing)
     adding = add_action(actions, "add", "add a context, or replace it")
-    adding.add_argument("name", type=_name, metavar="NAME", help="the context")
+    adding.add_argument("name", type=_name, metavar="CONTEXT", help="the context")
     of_http = "or https://HOST:PORT"
     adding.add_argument("--http", type=http_address_text, required=True, metavar="HOST:PORT", help=of_http)
     adding.add_argument("--command-config", metavar="FILE", help="properties file for the login")
     using = add_action(actions, "use", "use a context by default")
-    completed_by(using.add_argument("name", metavar="NAME", help="the context"), context_names)
+    completed_by(using.add_argument("name", metavar="CONTEXT", help="the context"), context_names)
     removing = add_action(actions, "remove", "remove a context")
-    completed_by(removing.add_argument("name", metavar="NAME", help="the context"), context_names)
+    completed_by(removing.add_argument("name", metavar="CONTEXT", help="the context"), context_names)
     for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
         each.set_defaults(func=run)
     completion = commands.add_parser("completion", description=COMMANDS["completion"].description, epilog=HOW)

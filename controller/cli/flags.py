@@ -8,23 +8,25 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from controller.cli import serve
 from controller.cli.arguments import (
     AGO,
     add_action,
+    api_pattern,
     completed_by,
     count,
     count_within,
+    event_type,
+    event_types,
+    host_pattern,
     http_address,
     key_value,
     non_empty,
     point_in_time,
-    suggestion,
 )
 from controller.cli.commands import COMMANDS, Parsers, later
-from controller.cli.output import FORMATS, add_output
+from controller.cli.output import FORMATS
 from controller.cli.reads import common
-from controller.cli.reads.common import event_types, topic_names
+from controller.cli.reads.common import topic_names
 from projections.text.names import OUTCOMES, STATUSES
 
 _STORE = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
@@ -33,8 +35,6 @@ _STORE = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOU
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     _register_migration(commands)
     _register_copies(commands)
-    _register_quorum(commands)
-    _register_users(commands)
     _register_proofs(commands)
     _register_topics(commands)
     _register_topic(commands)
@@ -99,77 +99,6 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, default=Path("topicwright-data"), metavar="DIR", help=what)
 
 
-def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
-    joining = serve.register_process(
-        commands,
-        "join",
-        later("work.quorum", "start"),
-        http="127.0.0.1:8080",
-        data="topicwright-voter",
-        content="the metadata log and this node's vote",
-    )
-    what = f"listen here for controllers and brokers; default {serve.DEFAULT_LISTEN}"
-    joining.add_argument("--listen", type=serve.address, metavar="HOST:PORT", help=what)
-    order = "Stop a Kafka controller before it leaves, a Topicwright voter afterwards."
-    leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].description} {order}")
-    leaving.add_argument("--data", type=Path, metavar="DIR", help="data folder of the leaving voter; it is not changed")
-    what = "node id, if the voter's folder is lost; a controller removed so no longer limits the features (KIP-919)"
-    leaving.add_argument("--id", type=int, metavar="NODE", help=what)
-    leaving.set_defaults(func=later("work.quorum", "leave"))
-    showing = commands.add_parser("quorum", description=COMMANDS["quorum"].description)
-    showing.set_defaults(func=later("work.quorum", "show"))
-    for parser in (joining, leaving, showing):
-        flag, what = "--bootstrap-controller", "controllers of the cluster"
-        parser.add_argument(flag, type=serve.bootstrap, required=True, metavar="HOST:PORT[,…]", help=what)
-        parser.add_argument("--command-config", metavar="FILE", help="librdkafka properties for TLS and login")
-
-
-_USERS = """\
-Add, list and remove users.
-
-    --data DIR                 SCRAM users in the log of a stopped service: to create the first one
-    --bootstrap HOST:PORT      SCRAM users of a running service, or of any Kafka, through the admin API
-    --file FILE                passwords (for PLAIN and HTTP) and tokens (for HTTP) in the file of `users.file`
-
-The password is read from the terminal, or from the first line of standard input. It is never an argument, because
-other users of a machine can see arguments.
-
-Exit codes: 0 done, 1 refused or no such user, 2 wrong usage or no service reached.
-"""
-MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
-"""The limits on SCRAM iterations in `controller.machine.access.requests`, a module that `--help` does not load."""
-
-
-def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("users", description=_USERS)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add = add_action(actions, "add", "add a user, or set its password")
-    add.add_argument("name", metavar="NAME", help="the user")
-    add.add_argument("--token", action="store_true", help="create a token for HTTP instead of a password; needs --file")
-    what = f"SCRAM iterations, {ITERATIONS_MIN} to {ITERATIONS_MAX}; default %(default)s"
-    within = count_within(ITERATIONS_MIN, ITERATIONS_MAX)
-    add.add_argument("--iterations", type=within, default=ITERATIONS_MIN, help=what)
-    remove = add_action(actions, "remove", "remove a user")
-    remove.add_argument("name", metavar="NAME", help="the user")
-    listing = add_action(actions, "list", "list users with their login methods, without secrets")
-    add_output(listing)
-    for each, run in ((add, "add"), (remove, "remove"), (listing, "list_")):
-        where = each.add_mutually_exclusive_group(required=True)
-        where.add_argument("--data", type=Path, metavar="DIR", help="data folder of a stopped service")
-        where.add_argument("--bootstrap", metavar="HOST:PORT", help="a running service")
-        where.add_argument("--file", type=Path, metavar="FILE", help="users file")
-        each.add_argument("--config", type=Path, metavar="FILE", help="with --data: settings file of the service")
-        each.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="with --data: one setting")
-        properties = "with --bootstrap: librdkafka properties"
-        each.add_argument("--command-config", type=Path, metavar="FILE", help=properties)
-        each.set_defaults(func=later("work.users", run))
-    what = "SASL mechanism; default %(default)s"
-    for each in (add, remove):
-        each.add_argument("--mechanism", choices=MECHANISMS, default="SCRAM-SHA-512", help=what)
-
-
 def _register_proofs(commands: Parsers[argparse.ArgumentParser]) -> None:
     prove = commands.add_parser("prove", description=COMMANDS["prove"].description)
     what = "prove the events of a request or a topic, or the event at an offset"
@@ -203,8 +132,9 @@ def _register_topics(commands: Parsers[argparse.ArgumentParser]) -> None:
     completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_at(parser)
     parser.add_argument("--status", choices=STATUSES, help="list only topics with this status: " + ", ".join(STATUSES))
-    what = "list only topics that this user created, such as User:alice"
-    parser.add_argument("--principal", metavar="PATTERN", help=what)
+    common.add_filter(parser, "--principal", "list only topics that this user created")
+    what = f"sort by {', '.join(common.TOPIC_COLUMNS)}; default: topic"
+    parser.add_argument("--sort-by", choices=common.TOPIC_COLUMNS, metavar="COLUMN", help=what)
     what = "list only topics with this label, such as owner=payments; NAME alone for any value"
     parser.add_argument("--label", type=non_empty, metavar="NAME[=VALUE]", help=what)
     common.add_backend(parser, later("reads.topics", "topics"))
@@ -249,6 +179,13 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     label.add_argument("labels", nargs="*", type=key_value, metavar="LABEL=VALUE", help=what)
     label.add_argument("--delete", action="append", default=[], type=non_empty, metavar="LABEL", help="remove a label")
     common.add_backend(label, change, may_be_stopped=False)
+    wait = _add_topic_action(actions, "wait", "wait until a topic is ready or deleted")
+    what = "%(choices)s; default %(default)s"
+    wait.add_argument(
+        "--for", dest="status", choices=("ready", "deleted"), default="ready", metavar="STATUS", help=what
+    )
+    wait.add_argument("--timeout-ms", type=count, default=30_000, metavar="MS", help="default %(default)s")
+    common.add_backend(wait, change, may_be_stopped=False)
     for parser in (alter, grow):
         parser.add_argument("--dry-run", action="store_true", help="validate, and show the values before and after")
 
@@ -268,15 +205,14 @@ def _add_configs(parser: argparse.ArgumentParser) -> None:
 
 def _register_events(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("events", description=COMMANDS["events"].description)
-    of_topic = parser.add_argument("--topic", type=non_empty, metavar="NAME", help="only events of this topic")
+    of_topic = parser.add_argument("--topic", type=non_empty, metavar="NAME|PATTERN", help="only events of this topic")
     completed_by(of_topic, topic_names)
     parser.add_argument("--request", type=non_empty, metavar="ID", help="only events of this request")
     parser.add_argument("--partition", type=count, metavar="N", help="only events of this partition of the log")
     what = "only events of this type, e.g. TopicCreated; repeatable"
-    of_type = parser.add_argument("--type", action="append", type=_type, metavar="TYPE", help=what)
+    of_type = parser.add_argument("--type", action="append", type=event_type, metavar="TYPE", help=what)
     completed_by(of_type, event_types)
-    what = "only events of this user's requests, such as User:alice or 'User:a*'"
-    parser.add_argument("--principal", metavar="PATTERN", help=what)
+    common.add_filter(parser, "--principal", "only events of this user's requests")
     parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help="first offset")
     common.add_span(parser)
     parser.add_argument("--tail", type=count_within(1, TAIL_MAX), metavar="N", help="only the last N events")
@@ -285,13 +221,10 @@ def _register_events(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _register_changes(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "changes", description=COMMANDS["changes"].description, epilog="Example: topicwright changes 'pay.*' --since 1h"
-    )
+    parser = commands.add_parser("changes", description=COMMANDS["changes"].description)
     what = "only changes of this topic, or of topics that match a pattern such as 'pay.*'"
     completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
-    what = "only changes by this user, such as User:alice or 'User:a*'"
-    parser.add_argument("--principal", metavar="PATTERN", help=what)
+    common.add_filter(parser, "--principal", "only changes by this user")
     common.add_span(parser)
     common.add_at(parser)
     _add_limit(parser, "changes")
@@ -303,23 +236,18 @@ def _add_limit(parser: argparse.ArgumentParser, things: str) -> None:
     parser.add_argument("--limit", type=count_within(1, LIMIT_MAX), default=LIMIT, metavar="N", help=what)
 
 
-def _type(text: str) -> str:
-    known = list(event_types())
-    if text not in known:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an event type{suggestion(text, known)}")
-    return text
-
-
 def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("requests", description=COMMANDS["requests"].description)
     parser.add_argument("id", nargs="?", type=non_empty, metavar="ID", help="show this request in full; default: list")
     parser.add_argument("--pending", action="store_true", help="list the requests that wait for approval")
-    parser.add_argument("--principal", metavar="NAME", help="only requests of this user, such as User:alice")
+    common.add_filter(parser, "--principal", "only requests of this user")
     outcomes = "only requests with this outcome of a topic: " + ", ".join(OUTCOMES)
     parser.add_argument("--outcome", choices=OUTCOMES, metavar="OUTCOME", help=outcomes)
-    parser.add_argument("--rule", metavar="RULE", help="only requests with a topic that this rule refused")
-    parser.add_argument("--api", metavar="NAME", help="only requests through this API, such as CreateTopics or HTTP")
-    parser.add_argument("--host", metavar="ADDRESS", help="only requests from this client address")
+    common.add_filter(parser, "--rule", "only requests with a topic that this rule rejected")
+    what = "only requests through this API, such as CreateTopics or HTTP"
+    parser.add_argument("--api", type=api_pattern, metavar="NAME|PATTERN", help=what)
+    what = "only requests from this client address, such as 10.1.2.3 or '10.1.*'"
+    parser.add_argument("--host", type=host_pattern, metavar="ADDRESS|PATTERN", help=what)
     common.add_span(parser)
     common.add_at(parser)
     _add_limit(parser, "requests")
@@ -336,7 +264,6 @@ def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
         "whatif",
         description=f"{COMMANDS['whatif'].description} Nothing is changed. "
         "Exit codes: 0 no topic gets worse, 1 some do or could not be created, 2 error.",
-        epilog="Example: topicwright whatif lose-broker 3 min.insync.replicas=2",
     )
     what = "in order: lose-broker ID, lose-rack RACK, drain ID (controlled shutdown), add-broker, or NAME=VALUE"
     parser.add_argument("change", nargs="+", metavar="CHANGE", help=what)
@@ -345,6 +272,22 @@ def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
     common.add_at(parser)
     common.add_backend(parser, later("reads.cluster", "brokers"))
+    parser = commands.add_parser("broker", description=COMMANDS["broker"].description)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for action, summary in (
+        ("add", "add a broker, with the next free id"),
+        ("stop", "stop a broker: it is fenced, and its partitions elect other leaders"),
+        ("start", "start a broker: it catches up and rejoins the ISRs"),
+        ("delay", "delay when a broker applies events"),
+    ):
+        each = add_action(actions, action, summary)
+        if action == "add":
+            each.add_argument("--rack", type=non_empty, metavar="RACK", help="default: one of its own")
+        else:
+            each.add_argument("id", type=count, metavar="ID", help="the broker")
+        if action == "delay":
+            each.add_argument("delay_ms", type=count, metavar="MS", help="from the event's commit on; 0 for none")
+        common.add_backend(each, later("reads.cluster", "control"), may_be_stopped=False)
     parser = commands.add_parser("settings", description=COMMANDS["settings"].description)
     what = "only this key, or keys that match a pattern such as 'default.*'; docs/settings.md describes them"
     parser.add_argument("key", nargs="?", default="*", metavar="KEY|PATTERN", help=what)

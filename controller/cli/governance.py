@@ -1,11 +1,22 @@
-"""Flags of the commands that approve and deny requests."""
+"""Flags of the commands that approve and deny requests, report risks, and send notifications."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from controller.cli.arguments import count, count_within
 from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.reads import common
+
+NOTIFICATIONS = {
+    "refused": ("CreateRejected", "ChangeRejected", "RequestsRefused", "CreationRefused"),
+    "approval": ("ApprovalRequested", "ApprovalDecided"),
+    "offline": ("PartitionChanged",),
+    "discovered": ("TopicDiscovered", "TopicVanished"),
+    "rules": ("RulesApplied",),
+}
+"""The kinds of notifications with the types of their events; a partition is offline when it loses its leader."""
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -15,3 +26,18 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         if name == "deny":
             parser.add_argument("--because", required=True, metavar="TEXT", help="the reason, for the requester")
         common.add_backend(parser, later("reads.governance", name), may_be_stopped=False)
+    parser = commands.add_parser("risks", description=f"{COMMANDS['risks'].description} Exit code 1 if there are any.")
+    what = "maximum number of topics; default %(default)s"
+    parser.add_argument("--limit", type=count_within(1, 1000), default=100, metavar="N", help=what)
+    common.add_backend(parser, later("reads.governance", "risks"))
+    parser = commands.add_parser("notify", description=f"{COMMANDS['notify'].description} It runs until it is ended.")
+    parser.add_argument("--to", required=True, metavar="URL", help="the webhook: https://HOST[:PORT]/PATH")
+    what = "where the offset of the next event is stored, in Prometheus' text format"
+    parser.add_argument("--state", required=True, type=Path, metavar="FILE", help=what)
+    what = f"the kinds of events to send, default: {' '.join(NOTIFICATIONS)}"
+    parser.add_argument("--events", nargs="+", choices=NOTIFICATIONS, default=NOTIFICATIONS, metavar="KIND", help=what)
+    what = "offset to begin with if the file does not exist; default: the end of the log"
+    parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help=what)
+    parser.add_argument("--key", type=Path, metavar="FILE", help="sign each notification with the key in this file")
+    parser.add_argument("--allow-private", action="store_true", help="allow private addresses, and http://")
+    common.add_backend(parser, later("work.notify", "notify"), formats=(), may_be_stopped=False)

@@ -14,7 +14,7 @@ from importlib import import_module
 from time import tzset  # noqa: TID251 - the zone of printed times
 
 from controller.cli.arguments import Parser, with_output
-from controller.cli.commands import COMMANDS, in_groups
+from controller.cli.commands import COMMANDS, add_examples, in_groups
 from controller.release import RELEASE
 
 OWNER_ALONE = 0o077
@@ -64,6 +64,8 @@ def parser(command: str = "", *, every: bool = False) -> Parser:
     known = COMMANDS if every else {command: COMMANDS[command]} if command in COMMANDS else {}
     for module in dict.fromkeys(one.module for one in known.values()):
         import_module(f"controller.cli.{module}").register(commands)
+    for name in known:
+        add_examples(commands.choices[name])
     for name in COMMANDS:
         if name not in commands.choices:
             commands.add_parser(name)

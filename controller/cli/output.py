@@ -186,7 +186,7 @@ def harmless(line: str, colour: bool = False) -> str:
     return _TIME.sub(_local, "".join([*parts, escaped(line[at:])]))
 
 
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z(  )?")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?)Z(  )?")
 
 
 def _local(found: re.Match[str]) -> str:
@@ -197,7 +197,9 @@ def _local(found: re.Match[str]) -> str:
         return found[0]
     if not at.utcoffset():
         return found[0]
-    return at.isoformat(timespec="milliseconds")[:23] + ("   " if found[2] else "")
+    return at.isoformat(timespec="milliseconds" if found[2] else "seconds")[: len(found[1])] + (
+        "   " if found[3] else ""
+    )
 
 
 def width_of(text: str) -> int:

@@ -1,5 +1,5 @@
-"""`topicwright serve` and `check`; `worker`, `gateway` and `restore-topic`, for a log in Kafka; and the flags and
-start-up checks that all long-running commands share.
+"""`topicwright serve` and `check`; `worker`, `gateway` and `restore-topic`, for a log in Kafka; flags of `join`,
+`leave` and `quorum`; and the flags and start-up checks that all long-running commands share.
 
 `check` validates settings, policies, rules, TLS files and users as `serve` would, without starting a server.
 """
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.cli.commands import COMMANDS, Parsers
+from controller.cli.commands import COMMANDS, Parsers, later
 
 if TYPE_CHECKING:
     from controller.serving.client_listeners import Address
@@ -43,6 +43,32 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--metadata-version", type=_metadata_version, metavar="LEVEL", help=what)
     parser.add_argument("--hints", action="store_true", help="once ready, print commands to try")
     _register_stream(commands)
+    _register_quorum(commands)
+
+
+def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
+    joining = register_process(
+        commands,
+        "join",
+        later("work.quorum", "start"),
+        http="127.0.0.1:8080",
+        data="topicwright-voter",
+        content="the metadata log and this node's vote",
+    )
+    what = f"listen here for controllers and brokers; default {DEFAULT_LISTEN}"
+    joining.add_argument("--listen", type=address, metavar="HOST:PORT", help=what)
+    order = "Stop a Kafka controller before it leaves, a Topicwright voter afterwards."
+    leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].description} {order}")
+    leaving.add_argument("--data", type=Path, metavar="DIR", help="data folder of the leaving voter; it is not changed")
+    what = "node id, if the voter's folder is lost; a controller removed so no longer limits the features (KIP-919)"
+    leaving.add_argument("--id", type=int, metavar="NODE", help=what)
+    leaving.set_defaults(func=later("work.quorum", "leave"))
+    showing = commands.add_parser("quorum", description=COMMANDS["quorum"].description)
+    showing.set_defaults(func=later("work.quorum", "show"))
+    for parser in (joining, leaving, showing):
+        flag, what = "--bootstrap-controller", "controllers of the cluster"
+        parser.add_argument(flag, type=bootstrap, required=True, metavar="HOST:PORT[,…]", help=what)
+        parser.add_argument("--command-config", metavar="FILE", help="librdkafka properties for TLS and login")
 
 
 def brokers(text: str, other: str = KRAFT) -> int | str:

@@ -119,15 +119,19 @@ class Changes:
                 del self._late[next(iter(self._late))]
 
     async def _answer(self, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
+        return (await self.answers(command.request_id, answering))[0]
+
+    async def answers(self, request_id: RequestId, answering: asyncio.Future[Reply]) -> tuple[Answer, ...]:
+        """The answers to a submitted request. Raises Refused if the service stops before."""
         stops = asyncio.ensure_future(self._threads.stopping.wait())
         try:
             await asyncio.wait((answering, stops), return_when=asyncio.FIRST_COMPLETED)
         finally:
             stops.cancel()
         if not answering.done():
-            message = f"the service is stopping; request {command.request_id} shows the outcome"
+            message = f"the service is stopping; request {request_id} shows the outcome"
             raise refused(503, ErrorCode.REQUEST_TIMED_OUT, message)
-        return answering.result().answers[0]
+        return answering.result().answers
 
 
 def key_of(request: HttpRequest) -> str | None:

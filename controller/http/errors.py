@@ -7,6 +7,7 @@ retry would fail.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from events.logs.log import LogError
 from projections.queries.events import BadPlace
 from projections.queries.query import NotFound, NoTopic, QueryClosed
 from projections.queries.whatif import InvalidChange
-from projections.text.points_in_time import InvalidPointInTime
+from projections.text.points_in_time import TEXT_SHOWN_MAX, InvalidPointInTime
 from projections.views.topics import refusal
 from projections.views.view import ErrorView, ProblemView, problem
 
@@ -158,6 +159,9 @@ def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorV
     return status, _error_view(ErrorCode.INVALID_REQUEST, error.detail)
 
 
+_ONE_OF: Final = re.compile(r"matching regex '\^\(([A-Za-z|]+)\)\$'")
+
+
 def _invalid_parameters(request: HttpRequest, error: ValidationException) -> str:
     """The invalid parameters, by the names that clients use, and what is allowed."""
     fields = request.route_handler.parsed_fn_signature.parameters
@@ -166,5 +170,10 @@ def _invalid_parameters(request: HttpRequest, error: ValidationException) -> str
         key = one.get("key", "")
         known = fields[key].kwarg_definition if key in fields else None
         name = known.name if isinstance(known, QueryParameter) and known.name else key
-        reasons.append(f"{name}: {one.get('message', '')}")
+        problem = re.sub("Expected `int`([^,]*).*", r"must be a whole number\1", one.get("message", ""))
+        if (names := _ONE_OF.search(problem)) is not None:
+            given = request.query_params.get(name, "")
+            near = [known for known in names[1].split("|") if given and given.lower() in known.lower()]
+            problem = f"{given[:TEXT_SHOWN_MAX]!r} is unknown; use {' or '.join(near or names[1].split('|'))}"
+        reasons.append(f"{name}: {problem}")
     return "; ".join(reasons) or error.detail

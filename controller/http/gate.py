@@ -105,7 +105,9 @@ class Authenticated:
         """The principal and its roles. Raises AuthenticationFailed."""
         if not given:
             if self._logins.required:
-                raise AuthenticationFailed("", "log in with a bearer token, or with a user name and password")
+                raise AuthenticationFailed(
+                    "", "log in with a bearer token, or with a user name and password (commands: --command-config)"
+                )
             return ANONYMOUS, frozenset()
         if len(given) > 1 or len(given[0]) > CREDENTIALS_BYTES_MAX:
             raise AuthenticationFailed("more than one Authorization header, or one that is too long")

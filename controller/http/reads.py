@@ -18,6 +18,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
+from controller.access.authorizer import StandardAuthorizer
 from controller.http import requests as parameters
 from controller.http.errors import HttpRequest, invalid
 from controller.http.following import Followers, ndjson, server_sent
@@ -52,20 +53,21 @@ _Reader = NamedDependency[Reader]
 @get("/requests")
 async def requests(
     reader: _Reader,
-    principal: FromQuery[str | None] = None,
+    principal: parameters.Glob = None,
     outcome: Annotated[
         Outcome | None, QueryParameter(description="Outcome of a topic of the request; `done` without topics")
     ] = None,
-    rule: Annotated[str | None, QueryParameter(description="Rule that refused a topic of the request")] = None,
-    api: Annotated[str | None, QueryParameter(description="Kafka API, such as CreateTopics, or `HTTP`")] = None,
-    host: Annotated[str | None, QueryParameter(description="Address of the client")] = None,
+    rule: parameters.Glob = None,
+    api: parameters.Glob = None,
+    host: parameters.Glob = None,
     since: parameters.From = None,
     until: parameters.To = None,
     at: parameters.At = None,
     limit: parameters.Limit = 100,
     cursor: parameters.Cursor = None,
 ) -> Response[RequestsView]:
-    """Requests of clients, newest first, in pages.
+    """Requests of clients, newest first, in pages: all, or those by a principal, with an outcome of a topic (`done`
+    without topics), rejected by a rule, of an API (CreateTopics, …, or HTTP), or from a client's address.
 
     Callers without Describe on the cluster see their own requests, and those for which they may describe every topic.
     A page examines a bounded number of requests, so it may have fewer results than `limit` and still a `next_cursor`.
@@ -225,6 +227,18 @@ async def policies(reader: _Reader, at: parameters.At = None) -> Response[cluste
     """The rules and policies for changes of topics, and the refusals of the last day by rule and by principal."""
     reader.require()
     return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
+
+
+@get("/access")
+async def access(
+    reader: _Reader,
+    text: Annotated[str, QueryParameter(name="filter", description="Only rows that contain this text.")] = "",
+) -> Response[cluster_views.AccessView]:
+    """The effective ACLs, and the users and quotas of the log: at most 1000 of each."""
+    reader.require()
+    cluster, authorizer = reader.api.cluster, reader.api.authorizer
+    acls = authorizer.acls() if isinstance(authorizer, StandardAuthorizer) else cluster.acls
+    return await reader.answer(overviews.access, acls, cluster, text)
 
 
 @get("/diff")

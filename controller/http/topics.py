@@ -20,6 +20,7 @@ from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Glob, Limit
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
+from controller.store.store import topic_slices
 from events.names import shard_key
 from projections.queries.events import (
     EventFilter,
@@ -29,6 +30,7 @@ from projections.queries.events import (
     topic_events_page,
 )
 from projections.queries.query import Ends
+from projections.queries.risks import Risks, RisksView
 from projections.queries.topics import (
     TopicFilter,
     by_age,
@@ -90,6 +92,18 @@ async def topics(
     if at is not None:
         return await page.in_the_past(at, partial(topics_at, place=cursors.seal), after)
     return await page.by_name(after, cursors.seal)
+
+
+@get("/risks")
+async def risks(reader: _Reader, limit: Limit = 100) -> Response[RisksView]:
+    """Topics that would lose records or stop producers, or that have no owner: those with the most risks first, and the
+    number of topics with each risk."""
+    reader.require()
+    found, end = Risks(reader.api.cluster, reader.api.controller.now_ms(), limit), reader.queries.end()
+    for part in reader.queries.parts:
+        for each in topic_slices(part.live):
+            await reader.threads.run(found.add, each)
+    return await reader.answer(lambda queries: found.view(queries.as_of(end)))
 
 
 @get("/topics/{name:str}")

@@ -267,7 +267,7 @@ def enough_brokers(factor: int, min_insync_replicas: int, cluster: Cluster) -> R
         return Rejection(ErrorCode.INVALID_REPLICATION_FACTOR, f"{message}.", "validation:live-brokers")
     floor = min(min_insync_replicas, factor)
     if usable < floor:
-        message += f", and min(min.insync.replicas, replication factor) is {floor}."
+        message += f", and a topic needs {floor} (min.insync.replicas, at most the replication factor)."
         return Rejection(ErrorCode.INVALID_REPLICATION_FACTOR, message, "validation:under-replicated-floor")
     return None
 

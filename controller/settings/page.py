@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable
 
 from controller.machine.configs.topic_configs import KAFKA_VERSION, TIERED_STORAGE_KEY, TOPIC_CONFIGS, TopicConfig
-from controller.machine.configs.values import allowed_text
 from controller.machine.state import POLICY_PREFIX
 from controller.settings.security import Setting
 from controller.settings.server import SETTINGS
@@ -41,16 +40,14 @@ def settings_page() -> str:
             "",
             "## Topic configs",
             "",
-            f"All topic configs of Apache Kafka {KAFKA_VERSION}. If a topic does not set a config, it uses the first",
-            "of its broker-level settings that is set, or the default. Minutes and hours are converted.",
-            "Broker-level settings are set like server settings, and recorded in the log.",
+            f"All [topic configs](https://kafka.apache.org/documentation/#topicconfigs) of Kafka {KAFKA_VERSION},",
+            "with its defaults and allowed values. A topic that does not set a config uses the first of its",
+            "broker-level settings that is set. Minutes and hours are converted. Broker-level settings are set like",
+            "server settings, and recorded in the log.",
             "",
             f"Topics can only have `remote.storage.enable` if the broker-level `{TIERED_STORAGE_KEY}` is true.",
             "",
-            *_table(
-                ("Topic config", "Default", "Allowed", "Broker-level settings", "Description"),
-                map(_topic_row, TOPIC_CONFIGS),
-            ),
+            *_table(("Topic config", "Broker-level settings"), map(_topic_row, TOPIC_CONFIGS)),
             "",
         )
     )
@@ -58,12 +55,18 @@ def settings_page() -> str:
 
 def _server_row(setting: Setting) -> tuple[str, ...]:
     text = setting.documentation + (" *Decides.*" if setting.decides else "")
-    return (f"`{setting.key}`", _code(setting.default), setting.allowed_text, text)
+    return (f"`{setting.key}`", _code(setting.default), _typed(setting.allowed_text), text)
 
 
 def _topic_row(row: TopicConfig) -> tuple[str, ...]:
-    names = ", ".join(f"`{synonym.name}`" for synonym in row.synonyms)
-    return (f"`{row.name}`", _code(row.default), allowed_text(row.kind, row.allowed), names, row.documentation)
+    return (f"`{row.name}`", ", ".join(f"`{synonym.name}`" for synonym in row.synonyms))
+
+
+def _typed(allowed: str) -> str:
+    """The text with Kafka's names of types: `int [1,...]`."""
+    for words, name in (("a 32-bit integer", "int"), ("a 64-bit integer", "long"), ("true or false", "boolean")):
+        allowed = allowed.replace(f"{words} in [", f"{name} [").replace(words, name)
+    return allowed
 
 
 def _code(default: str | None) -> str:
@@ -78,7 +81,7 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterable[
 
 
 def _line(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "|" + "|".join(cell.replace("|", "\\|") for cell in cells) + "|"
 
 
 if __name__ == "__main__":

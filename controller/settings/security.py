@@ -76,9 +76,8 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     authorizer_class_name: str = setting(
         "",
-        "The authorizer. StandardAuthorizer, under its short or full name, checks ACLs as Kafka's does. ClusterAcls "
-        "does so with the ACLs of the target cluster, which then also checks all logins. Without an authorizer "
-        "everybody may do everything.",
+        "StandardAuthorizer checks ACLs as Kafka's does, ClusterAcls those of the target cluster, which then also "
+        "checks all logins. Without an authorizer everybody may do everything.",
         OneOf(("", "StandardAuthorizer", STANDARD_AUTHORIZER, CLUSTER_ACLS)),
     )
     super_users: tuple[str, ...] = setting(
@@ -207,10 +206,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     sasl_oauthbearer_scope_roles: Mapping[str, str] = setting(
         "",
-        "The roles that scopes of a token give, for Kafka and HTTP. viewer may describe everything, operator may also "
-        "create, change and delete topics, approver may describe everything and decide requests that wait for "
-        "approval, admin may do everything but act as a broker. ACLs that deny override roles. It needs "
-        "authorizer.class.name.",
+        "The roles that scopes of a token give (docs/security.md). It needs authorizer.class.name.",
         form=f"SCOPE:ROLE, several separated by commas; roles: {', '.join(forms.ROLES)}",
         parse=forms.several(forms.role, into=dict),
     )
@@ -239,9 +235,9 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     http_authentication: str = setting(
         "auto",
-        "Whether HTTP clients must authenticate with a password or a token; health checks never do. With auto they "
-        "must if a listener uses SASL or client certificates, or users.file or an identity provider is set; otherwise "
-        "HTTP listens on loopback only. With none HTTP is open to everybody on any address.",
+        "Whether HTTP clients must authenticate; health checks never do. With auto they must if a listener uses SASL "
+        "or client certificates, or users.file or an identity provider is set; otherwise HTTP listens on loopback "
+        "only. With none HTTP is open to everybody on any address.",
         OneOf(("auto", "none", "required")),
     )
     http_oauth_client_id: str | None = setting(

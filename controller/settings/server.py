@@ -126,9 +126,7 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     )
     log_signing_key_location: str | None = setting(
         None,
-        "The private key that signs tree heads of the log (the number of events and the Merkle root over them, "
-        "RFC 9162), so that clients with the public key can verify its contents: see docs/history.md. Without it tree "
-        "heads are not signed.",
+        "The private key that signs tree heads of the log, so that others can verify it: see docs/history.md.",
         form="the path of a PEM file with an Ed25519 private key that is not encrypted",
     )
     log_signing_interval_ms: int = long_setting(
@@ -152,8 +150,7 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     )
     socket_request_max_bytes: int = setting(
         4 * MEBIBYTE,
-        "Largest request; a larger one closes its connection. Kafka's default of 100 MiB is for records. Requests to "
-        "a controller are smaller: creating 10,000 topics takes 1 MB, a Metadata request for them 0.5 MB.",
+        "Largest request; a larger one closes its connection. Creating 10,000 topics takes 1 MB.",
         AtLeast(1),
     )
     queued_max_request_bytes: int = long_setting(
@@ -218,9 +215,8 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     )
     store_cache_bytes: int = long_setting(
         128 * MEBIBYTE,
-        "Memory for cached state: half for RocksDB blocks, half for decoded topics. A worker or a gateway divides it "
-        "by the partitions of its log. Write buffers are extra: three times the block cache, between 8 MiB and 48 MiB "
-        "for each log or partition.",
+        "Memory for cached state, over all partitions. Write buffers are extra: between 8 MiB and 48 MiB for each log "
+        "or partition.",
         AtLeast(MEBIBYTE),
     )
     log_snapshot_interval_events: int = long_setting(

@@ -1,4 +1,5 @@
-"""Builds responses about the cluster for the HTTP API: brokers, one broker, the health of the cluster, the policies.
+"""Builds responses about the cluster for the HTTP API: brokers, one broker, the health of the cluster, the
+policies, and who may do what.
 
 These functions read only the log, so they may run in any thread.
 """
@@ -6,7 +7,7 @@ These functions read only the log, so they may run in any thread.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -15,12 +16,14 @@ import msgspec
 from controller.machine.state import Cluster, Topic
 from controller.store.request_index import RULE, values_of
 from controller.store.topic_indexes import unhealthy
+from events.access import Acl
 from events.names import BrokerId
 from projections.queries.events import newest_of_cluster, starts
 from projections.queries.health import broker_issues, partition_issues, waiting_issues
 from projections.queries.query import Ends, NotFound, Queries
 from projections.queries.requests import RequestFilter, scan_requests, summary_of
 from projections.queries.topics import Counted, counted_at, settings_at
+from projections.text.wording import acl_text, entity_text
 from projections.views import overviews
 from projections.views.brokers import BrokersView, ClusterRow, rule_views
 from projections.views.events import event_view
@@ -33,6 +36,7 @@ REFUSALS_SCANNED_MAX = 3000
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
 PRINCIPALS_SHOWN = 10
+ACCESS_SHOWN_MAX = 1000
 POLICY_SETTING = "create.topic.policy.class.name"
 
 
@@ -156,6 +160,23 @@ def policies(query: Queries, at: str | None, now_ms: int) -> overviews.PoliciesV
         refused=tuple(_refused_of_day(query, end, point_in_time)),
         as_of=point_in_time,
     )
+
+
+def access(query: Queries, acls: Iterable[Acl], cluster: Cluster, text: str) -> overviews.AccessView:
+    """The ACLs, users and quotas whose rows contain the text, in any case."""
+    wanted = text.lower()
+    quotas = [(entity_text(entity), *each) for entity, values in cluster.quotas.items() for each in values]
+    found = (
+        [one for one in map(acl_text, sorted(acls)) if wanted in one.lower()],
+        sorted(
+            overviews.UserView(*key, one.iterations) for key, one in cluster.scram.items() if wanted in key[0].lower()
+        ),
+        sorted(overviews.QuotaView(*row) for row in quotas if wanted in row[0].lower()),
+    )
+    shown = [tuple(rows[:ACCESS_SHOWN_MAX]) for rows in found]
+    more = any(len(rows) > ACCESS_SHOWN_MAX for rows in found)
+    names: Any = dict(zip(("acls", "users", "quotas"), shown, strict=True))
+    return overviews.AccessView(**names, more=more, as_of=query.as_of(query.end()))
 
 
 def broker(

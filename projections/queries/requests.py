@@ -8,6 +8,7 @@ in each. It is listed once, at its newest part, with the topics of all parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from heapq import merge
 
 import msgspec
@@ -18,6 +19,7 @@ from events.logs.log import request_offsets
 from projections.queries.events import Place, Window, next_cursor, starts
 from projections.queries.past import EVENTS_PER_PAUSE, everything
 from projections.queries.query import Ends, Queries, Query
+from projections.text.names import is_pattern
 from projections.views.requests import RequestSummary, RequestsView
 from projections.views.view import view_of
 
@@ -29,7 +31,7 @@ MayShow = Callable[[request_index.IndexedRequest], bool]
 
 
 class RequestFilter(msgspec.Struct, frozen=True):
-    """A filter of requests; None matches all."""
+    """A filter of requests; None matches all. All but the outcome may be patterns."""
 
     principal: str | None = None
     outcome: str | None = None
@@ -46,16 +48,20 @@ class RequestFilter(msgspec.Struct, frozen=True):
             (request_index.OUTCOME, self.outcome if is_now else None),
             (request_index.API, self.api),
         )
-        return next(((kind, value) for kind, value in values if value is not None), None)
+        return next(((kind, value) for kind, value in values if value is not None and not is_pattern(value)), None)
 
     def matches(self, request: request_index.IndexedRequest) -> bool:
         return (
-            self.principal in (None, request.principal)
-            and self.api in (None, request.api)
-            and self.host in (None, request.host)
-            and (self.rule is None or self.rule in request.rules)
+            _matches(self.principal, request.principal)
+            and _matches(self.api, request.api)
+            and _matches(self.host, request.host)
+            and (self.rule is None or any(_matches(self.rule, one) for one in request.rules))
             and (self.outcome is None or self.outcome in request.outcomes)
         )
+
+
+def _matches(pattern: str | None, value: str) -> bool:
+    return pattern is None or (fnmatchcase(value, pattern) if is_pattern(pattern) else value == pattern)
 
 
 class RequestsPage(msgspec.Struct, frozen=True):

@@ -70,14 +70,11 @@ def _rules_observed(e: catalog.RulesObserved) -> str:
     return f"{e.topic or 'the defaults of brokers'} ({e.change} by {e.principal or 'others'}): {'; '.join(parts)}"
 
 
-def _approval_decided(e: catalog.ApprovalDecided) -> str:
-    of = f"request {e.request_id} for {e.name}"
-    if e.outcome == "expired":
-        return f"{of} has expired without approval"
-    approved = e.outcome == "approved"
-    return f"{_who(e)} {'approves' if approved else 'denies'} {of}{', done as ' if approved else ': '}{e.reason}"
-
-
+_DECIDED = {
+    "approved": "{who} approves request {e.request_id} for {e.name}, done as {e.reason}",
+    "denied": "{who} denies request {e.request_id} for {e.name}: {e.reason}",
+    "expired": "request {e.request_id} for {e.name} has expired without approval",
+}
 _RESOURCES = {4: "broker", 16: "client metrics", 32: "group"}
 """Kafka's numbers of resource types with configs, except topics."""
 
@@ -162,12 +159,7 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
     return f"partition {e.partition}: {', '.join(parts)}" + (f" ({e.reason})" if e.reason else "")
 
 
-RequestedChange = (
-    catalog.RequestedPartitions | catalog.RequestedDeletion | catalog.RequestedConfigs | catalog.RequestedCreation
-)
-
-
-def change_text(change: RequestedChange) -> str:
+def change_text(change: catalog.Requested) -> str:
     """A requested change of a topic as text."""
     match change:
         case catalog.RequestedCreation():
@@ -268,8 +260,8 @@ def _ids(ids: Iterable[int]) -> str:
     return "[" + ",".join(map(str, ids)) + "]"
 
 
-_RESOURCE_TYPES = dict(enumerate(("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User"), start=2))
-_OPERATIONS = dict(
+RESOURCE_TYPES = dict(enumerate(("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User"), start=2))
+OPERATIONS = dict(
     enumerate(
         ("All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction", "DescribeConfigs",
          "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit"),
@@ -288,8 +280,8 @@ _SHOWN_MAX = 5
 def acl_text(acl: Acl) -> str:
     """An ACL as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
     verb = "may not" if acl.permission == _DENY else "may"
-    operation = _OPERATIONS.get(acl.operation, str(acl.operation))
-    resource = f"{_RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
+    operation = OPERATIONS.get(acl.operation, str(acl.operation))
+    resource = f"{RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
     prefixed = " (prefixed)" if acl.pattern_type == _PREFIXED else ""
     host = "" if acl.host == "*" else f" from {acl.host}"
     return f"{acl.principal} {verb} {operation} {resource}{prefixed}{host}"
@@ -299,6 +291,11 @@ def acls_text(acls: Sequence[Acl]) -> str:
     """The first ACLs, and the number of the others."""
     shown = "; ".join(acl_text(acl) for acl in acls[:_SHOWN_MAX])
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
+
+
+def entity_text(entity: Iterable[tuple[str, str | None]]) -> str:
+    """An entity of quotas: `client-id=app,user=<default>`."""
+    return ",".join(f"{kind}={DEFAULT_ENTITY if name is None else name}" for kind, name in sorted(entity))
 
 
 def quotas_text(event: QuotasChanged) -> str:
@@ -343,9 +340,9 @@ _SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
     catalog.RulesApplied: "{who} applies version {e.number} of the rules, sha256 {e.sha256:.12}",
     catalog.ApprovalRequested: lambda e: (
         f"the change of {e.name} ({change_text(e.request.change)}) by {e.principal} waits for approval, because of "
-        f"{many(len(e.rules), 'rule')}: {', '.join(rule.name for rule in e.rules)}"
+        f"{', '.join(dict(e.rules))}"
     ),
-    catalog.ApprovalDecided: _approval_decided,
+    catalog.ApprovalDecided: lambda e: _DECIDED[e.outcome].format(e=e, who=_who(e)),
     catalog.HeadSigned: "the tree head over the first {e.size} events is signed",
     catalog.HistorySkipped: (
         "the changes in the metadata log from offset {e.start_offset} up to {e.end_offset} are unknown ({e.reason})"

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from textwrap import wrap
 
-from projections.text.wording import api_text
+from controller.machine.configs.topic_configs import without_labels
+from projections.text.wording import api_text, client_text
 from projections.views.events import STEPS_BEFORE_GAP, ExplanationView, StepView
 from projections.views.requests import RequestSummary, RequestView
 from projections.views.rows import CreatedBy
-from projections.views.topics import TopicSummary
+from projections.views.topics import TopicSummary, TopicView
 from projections.views.view import AsOfView
 
 
@@ -38,6 +39,36 @@ def status(one: TopicSummary) -> str:
 def outcomes(one: RequestSummary) -> str:
     """The number of topics by outcome."""
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in one.outcomes.items())
+
+
+TOPICS_MAX = 3
+
+
+def topic_facts(one: TopicView) -> Iterator[tuple[str, str]]:
+    """The properties of a topic, with their names."""
+    yield "topic id", one.topic_id
+    yield "partitions", f"{one.num_partitions}, factor {one.replication_factor}"
+    by = one.created_by
+    if by is not None:
+        who = client_text(by.principal, by.client_id)
+        yield "created", f"{one.created_at} by {who} over {api(by)}, in request {by.request_id}"
+    else:
+        yield "created", one.created_at
+    if one.ready_at_ms is not None:
+        yield "complete", f"{one.ready_at}, {span(one.ready_at_ms - one.created_at_ms)} later"
+    if one.policy is not None:
+        observed = "".join(f"; observed {seen.rule}: {seen.message}" for seen in one.policy.observed)
+        yield "policy", one.policy.outcome + observed
+    yield from one.labels.items()
+    for number, (name, value) in enumerate(sorted(without_labels(one.configs.items()))):
+        yield "" if number else "configs", f"{name}={value}"
+
+
+def topics_of(one: RequestSummary, *, whole: bool) -> str:
+    """The topics of a request; without `whole` only the first."""
+    names = one.topics if whole else one.topics[:TOPICS_MAX]
+    more = one.num_topics - len(names)
+    return (",".join(names) + (f" and {more} more" if more else "")) or "-"
 
 
 MARKS = {"ready": "good", "created": "good", "offline": "bad", "deleted": "bad"}

@@ -20,7 +20,7 @@ from events.names import TopicName
 from projections.text.names import RequestStatus, error_name, topic_id_text
 from projections.text.wording import change_text, create_text
 from projections.views.topics import PolicyView, policy_view
-from projections.views.view import AsOfView, times
+from projections.views.view import AsOfView, ErrorView, times, view_of
 
 
 class RequestedView(msgspec.Struct, frozen=True):
@@ -106,6 +106,43 @@ class RequestsView(msgspec.Struct, frozen=True):
     requests: tuple[RequestSummary, ...]
     next_cursor: str | None
     as_of: AsOfView
+
+
+class HeldRequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for one topic that waits for approval. `rules` are those that hold it, with the principals (as
+    patterns) and roles that may approve: an approver is listed by each. `may_approve` is true for such a caller."""
+
+    request_id: str
+    topic: str
+    change: str
+    """The requested change as a sentence."""
+    principal: str
+    client_id: str | None
+    host: str
+    rules: dict[str, tuple[str, ...]]
+    expires_at: str
+    expires_at_ms: int
+    may_approve: bool
+
+
+class HeldRequestsView(msgspec.Struct, frozen=True):
+    """The requests that wait for approval, the first to expire first."""
+
+    requests: tuple[HeldRequestView, ...]
+
+
+class ApprovalView(msgspec.Struct, frozen=True):
+    """A decision on the request `held`. After an approval `request_id` made the changes of `topics`; one with an error
+    waits on."""
+
+    request_id: str
+    held: str
+    topics: dict[str, ErrorView] = {}
+
+
+def held_view(held: catalog.ApprovalRequested, may_approve: bool) -> HeldRequestView:
+    given = {"topic": held.name, "change": change_text(held.request.change), "host": held.request.host}
+    return view_of(HeldRequestView, held, **given, rules=dict(held.rules), may_approve=may_approve)
 
 
 def request_view(records: Iterable[Recorded]) -> RequestView | None:

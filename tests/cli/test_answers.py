@@ -135,6 +135,10 @@ events --type TopicCreate              | argument --type: 'TopicCreate' is not a
 events --follow --tail 3                | --follow does not end, so it cannot be used with --until or --tail
 events --from 3 --since 1h              | give either --from or --since
 events --tail 0                         | argument --tail: '0' is not a number from 1 to 100000
+list                                    | unknown value 'list'; did you mean `topicwright topics`?
+version                                 | unknown value 'version'; did you mean `topicwright --version`?
+topic describe                          | did you mean `topicwright topics NAME`?
+events --type Created                   | 'Created' is not an event type; did you mean AclsCreated or TopicCreated?
 topcs                                   | unknown value 'topcs'; did you mean topics?
 topics --http here                      | argument --http: 'here' is not [https://]HOST:PORT with a port from 1 to 65535
 topics --http h:0                       | argument --http: 'h:0' is not [https://]HOST:PORT with a port from 1 to 65535
@@ -166,9 +170,8 @@ def test_usage_errors(line: str, run: Run, tmp_path: Path, monkeypatch: pytest.M
     outcome = run(*("" if word == "EMPTY" else word for word in arguments.split()))
     assert (outcome.code, outcome.out) == (2, "")
     assert message in outcome.err
-    assert outcome.err.startswith(
-        ("usage: topicwright " + (arguments.split()[0] if not arguments.startswith("topcs") else ""), "topicwright: ")
-    )
+    assert outcome.err.startswith("topicwright")
+    assert len(outcome.err.splitlines()) <= 2, "no usage of many lines"
     assert not list(tmp_path.iterdir()), "no file is created"
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from argparse import Namespace
-from collections.abc import Iterator
-from threading import Event
 from typing import Any
 
 import msgspec
@@ -15,7 +12,7 @@ import pytest
 
 from controller.cli.output import Style
 from controller.cli.reads import events
-from controller.cli.reads.events import in_columns, in_format, joined, line_of
+from controller.cli.reads.events import in_columns, joined, line_of
 from projections.views import lines as in_lines
 from projections.views.events import STEPS_BEFORE_GAP, CauseView, EventView, ExplanationView, StepView
 from projections.views.lines import outcome_mark
@@ -59,7 +56,7 @@ def test_events_are_filtered_by_type_principal_and_time(offline: Run) -> None:
     nobodys = ("events", "--type", "TopicCreated", "--principal", "User:nobody")
     assert (offline(*nobodys).out, offline(*nobodys, "--json").out) == ("No event matches.\n", "")
     assert shown("--tail", 2) == every[-2:]
-    assert shown("--tail", 9, "--until", 12) == every[4:13]
+    assert shown("--tail", 9, "--until", 12) == every[5:14], "12 is not the last event of its command"
     assert shown("--tail", 9, "--from", 20) == [one for one in every if one["offset"] >= 20][-9:]
     assert shown("--tail", 1000) == every
     assert shown("--type", "TopicCreated", "--tail", 1) == [one for one in every if one["type"] == "TopicCreated"][-1:]
@@ -200,49 +197,6 @@ def test_event_lines_wrap_at_the_terminal_width() -> None:
     assert all(line.endswith(text.strip()) for line in whole[1:])
 
 
-def test_followed_events_are_summarized_as_they_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "HELD_S", 60.0)
-    monkeypatch.setattr(events, "QUIET_S", 60.0)
-    may_end = Event()
-
-    def source() -> Iterator[EventView]:
-        yield event(0, "BrokerFenced", "FenceBroker", broker_id=3)
-        yield from (change(n) for n in range(1, 101))
-        yield event(101, "BrokerUnfenced", "UnfenceBroker", broker_id=3)
-        may_end.wait(60)
-        raise OSError("the service has stopped")
-
-    lines = in_format(Namespace(output="table", follow=True), source())
-    assert [next(lines).split()[0] for _ in range(4)] == ["OFFSET", "0", "1-100", "101"], "ranges before the input ends"
-    may_end.set()
-    with pytest.raises(OSError, match="stopped"):
-        next(lines)
-
-
-def test_followed_events_are_printed_after_a_delay_limit() -> None:
-    more = Event()
-
-    def source() -> Iterator[int]:
-        yield from range(3)
-        more.wait(60)
-        yield from range(3, 5)
-
-    some = events.bursts(source(), lambda _: True)
-    shown = next(some)
-    more.set()
-    assert [*shown, *(one for burst in some for one in burst)] == [*range(5)], "printed as they arrive"
-
-
-def test_bursts_of_events_are_limited_by_cause_length_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "HELD_S", 60.0)
-    monkeypatch.setattr(events, "QUIET_S", 60.0)
-    assert list(events.bursts(range(3), lambda one: one != 1)) == [[0, 1], [2]]
-    monkeypatch.setattr(events, "BURST_MAX", 2)
-    assert list(events.bursts(range(5), lambda _: True)) == [[0, 1], [2, 3], [4]]
-    monkeypatch.setattr(events, "HELD_S", 0.0)
-    assert list(events.bursts(range(3), lambda _: True)) == [[0], [1], [2]]
-
-
 def test_requests_are_listed_newest_first_with_filters(offline: Run) -> None:
     listed = json.loads(offline("requests", "--json").out)["requests"]
     times = [one["requested_offset"] for one in listed]
@@ -259,6 +213,12 @@ def test_requests_are_listed_newest_first_with_filters(offline: Run) -> None:
     shown = offline("requests", by_rule[0]).out
     assert shown.startswith(f"request {by_rule[0]}: HTTP by User:ANONYMOUS")
     assert "TOPIC_ALREADY_EXISTS" in shown
+    assert offline("requests", "--principal", "ANONYMOUS", "--rule", "exists", "-o", "name").out.split() == by_rule
+    assert offline("requests", "--principal", "ANON*", "--rule", "*exi*", "-o", "name").out.split() == by_rule
+    assert offline("requests", "--principal", "User:a*").out == "No request matches.\n"
+    assert "'Http' is not HTTP or an API of Kafka" in offline("requests", "--api", "Http").err
+    assert len(offline("requests", "--api", "H*", "--host", "127.*", "-o", "name").out.split()) == len(ids)
+    assert "'local' is not an IP address, or a pattern of one" in offline("requests", "--host", "local").err
     assert offline("requests", "--limit", 1, "-o", "name").out.split() == ids[:1]
     assert "in the future" in offline("requests", "--since", "2099-01-01").err
 
@@ -289,7 +249,7 @@ def test_explain_prints_a_topic_and_a_request(offline: Run) -> None:
     assert offline("explain", request).out.startswith(f"u created; request {request}: HTTP by User:ANONYMOUS")
     assert json.loads(offline("explain", request, "--json").out)["kind"] == "request"
     first = steps[0].split()[0]
-    assert len(offline("explain", "u", "--at", first).out.splitlines()) == 5, "a single step"
+    assert len(offline("explain", "u", "--at", first).out.splitlines()) == 6, "the steps of a single command"
 
 
 def test_a_long_explanation_marks_omitted_steps() -> None:
@@ -327,6 +287,8 @@ def test_brokers_and_settings_are_printed_now_and_at_an_offset(offline: Run) -> 
 
 
 def test_changes_are_printed_newest_first_with_principal_and_request(offline: Run) -> None:
+    by_pattern = offline("events", "--topic", "[uv]", "--type", "TopicCreated").out.splitlines()
+    assert [line.split()[3] for line in by_pattern[1:]] == ["v", "u"]
     code, out, _ = offline("changes")
     header, *lines = out.splitlines()
     assert (code, header.split()) == (0, ["OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", "WHAT"])

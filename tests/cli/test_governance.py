@@ -57,3 +57,18 @@ def test_a_deleted_topic_is_recreated_with_its_replicas_configs_and_labels(
     printed("topic", "delete", "pay.gone")
     assert "it was created at offset" in printed("topic", "recreate", "pay.gone", "--at", "1", code=1)
     assert "4 partitions, factor 2" in printed("topic", "recreate", "pay.gone", "--new-replicas")
+
+
+def test_risky_topics_are_reported(printed: Printed) -> None:
+    printed("topic", "create", "risk.bare", "--partitions", "2", "--replication-factor", "1")
+    printed("topic", "create", "risk.more", "--replication-factor", "1")
+    fine = ("--replication-factor", "3", "--config", "label.owner=me")
+    printed("topic", "create", "risk.fine", *fine)
+    found = json.loads(printed("risks", "-o", "json", code=1))
+    risks = {one["name"]: one["risks"] for one in found["topics"]}
+    assert risks["risk.bare"] == ["no-owner", "one-replica"]
+    assert "risk.fine" not in risks
+    shown = printed("risks", "--limit", "1", code=1)
+    assert "one-replica" in shown
+    assert "more topics: --limit lists up to 1000" in shown
+    assert "'0' is not a number from 1 to 1000" in printed("risks", "--limit", "0", code=2)

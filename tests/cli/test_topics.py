@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,8 @@ from controller.cli.reads import common
 from controller.stream.log.partition import PartitionState
 from events.logs.events_topic import partition_of
 from events.names import shard_key
-from tests.cli.commands import Printed, Run, columns, open_log
-from tests.http.service import POLICY, Judge, owned, service
+from tests.cli.commands import Outcome, Printed, Run, columns, open_log
+from tests.http.service import POLICY, Judge, Rules, owned, service
 from tests.stream.log.records import Writing, create, joined
 
 
@@ -80,6 +81,72 @@ def test_topics_are_filtered_by_pattern_status_and_principal(offline: Run) -> No
     assert names("--principal", "User:ANON*") == ["a.t", "u"]
     assert names("--principal", "User:bob") == []
     assert offline("topics", "z*").out.startswith("There are no topics that match.")
+
+
+async def test_errors_of_topics_name_what_is_meant(run: Run) -> None:
+    async with service(authorizer=Rules(lambda _, operation, *__: operation != "Create")) as one:
+        denied = await asyncio.to_thread(run, "topic", "create", "t", "--http", f"127.0.0.1:{one.port}")
+    assert denied.out == (
+        "t is rejected: Authorization failed. (TOPIC_AUTHORIZATION_FAILED, by authorizer); "
+        "this login needs Create on Topic:t\n"
+    )
+    async with service() as one:
+        at = ("--http", f"127.0.0.1:{one.port}")
+        for name in ("pay.orders", "old"):
+            await one.create(name, num_partitions=1)
+        await one.request("DELETE", "/v1/topics/old")
+        again = await asyncio.to_thread(run, "topic", "delete", "old", *at)
+        assert re.search(r"old is not deleted: .*: it was deleted at offset \d+ .* by User:ANONYMOUS", again.out)
+        near = await asyncio.to_thread(run, "topics", "pay.ordrs", *at)
+        assert near.err.endswith("; did you mean pay.orders?\n")
+        late = await asyncio.to_thread(run, "diff", "now", "1h", *at)
+        assert "FROM is later than TO: give 20" in late.err
+        assert "type: 'Created' is unknown; use AclsCreated or TopicCreated" in str(
+            await one.get("/v1/events", 400, type="Created")
+        )
+        assert "limit: must be a whole number" in str(await one.get("/v1/events", 400, limit="abc"))
+
+
+def test_topics_are_sorted_by_a_column(offline: Run) -> None:
+    assert offline("topics", "--sort-by", "created", "-o", "name").out == "a.t\nu\n"
+    assert offline("topics", "--sort-by", "partitions", "-o", "name").out == "a.t\nu\n"
+    assert offline("topics", "--sort-by", "topic", "--principal", "ANON*", "-o", "name").out == "a.t\nu\n"
+    assert "allowed: topic, partitions" in offline("topics", "--sort-by", "size").err
+
+
+async def test_topic_wait_and_simulated_brokers(run: Run) -> None:
+    async with service() as one:
+
+        async def of_service(*words: object) -> Outcome:
+            return await asyncio.to_thread(run, *words, "--http", f"127.0.0.1:{one.port}")
+
+        assert (await of_service("topic", "create", "t", "--partitions", 3)).code == 0
+        assert (await of_service("topic", "wait", "t")).out == "t is ready\n"
+        assert (await of_service("broker", "stop", 1)).out.startswith("broker 1 of rack ")
+        late = await of_service("topic", "wait", "t", "--timeout-ms", 1)
+        assert late.code == 1
+        assert "t is not ready after 1 ms: 3 partitions of t are under-replicated" in late.err
+        assert (await of_service("broker", "delay", 1, 5)).out.endswith("applies events after 5 ms\n")
+        assert (await of_service("broker", "start", 1)).code == 0
+        assert (await of_service("topic", "wait", "t")).code == 0
+        assert json.loads((await of_service("broker", "add", "--rack", "z", "--json")).out)["rack"] == "z"
+        assert "no simulated broker 99; known: 1, 2, 3, 4" in (await of_service("broker", "stop", 99)).err
+        assert (await of_service("topic", "delete", "t")).code == 0
+        assert (await of_service("topic", "wait", "t", "--for", "deleted")).out == "t is deleted\n"
+        assert (await of_service("topic", "wait", "t")).code == 1
+
+
+def test_watch_prints_again_until_interrupted(offline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = iter((None, None, KeyboardInterrupt()))
+
+    def sleep(seconds: float) -> None:
+        assert seconds == common.WATCH_S
+        if (end := next(rounds)) is not None:
+            raise end
+
+    monkeypatch.setattr(common, "sleep", sleep)
+    assert offline("topics", "--watch").out.count("a.t ") == 3
+    assert "--watch shows the present" in offline("topics", "--watch", "--at", 3).err
 
 
 def test_topic_and_event_pages_are_concatenated(offline: Run, monkeypatch: pytest.MonkeyPatch) -> None:

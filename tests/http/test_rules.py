@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,8 @@ async def test_the_form_tests_backtests_and_applies_rules(stored: Service) -> No
     tried = text_of((await send(stored, "/policies", 200, **given, do="backtest")).text)
     assert "would have rejected 4 requests of 1 principal; tried 5 requests since 2" in tried
     assert "rule 'keep': topics <b>stay</b>" in tried
+    again = text_of((await send(stored, "/policies", 200, **given, do="redecide")).text)
+    assert re.search(r"5 requests since 2\S+ decided again by release \S+: 0 otherwise", again)
     assert (await send(stored, "/policies", 303, **given, do="apply")).headers["location"] == "/policies"
     assert (await stored.get("/v1/policies"))["version"]["text"] == SMALL, "with the line ends of a file"
     shown = await page(stored, "/policies?diff=1")
@@ -244,7 +247,7 @@ FORMS = (
     ),
     ({"do": "apply", "text": SMALL, "after": "x"}, 400, "after: Expected `int | null`, got `str`"),
     ({"do": "backtest", "text": SMALL, "since": "soon"}, 400, "since: a number of days ago (30d), or 'soon'"),
-    ({"do": "polish", "text": SMALL}, 400, "do: 'polish' is not test, backtest or apply"),
+    ({"do": "polish", "text": SMALL}, 400, "do: 'polish' is not test, backtest, redecide or apply"),
 )
 
 

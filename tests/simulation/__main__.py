@@ -1,5 +1,5 @@
 """`python -m tests.simulation NAME SEED [COUNT]` runs a simulator from seeds; `python -m tests.simulation planted`
-prints the table of docs/testing.md: the number of seeds, from 0 on, until each planted bug is found."""
+prints the table of tests/simulation/planted.md: the number of seeds, from 0 on, until each planted bug is found."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Simulator(NamedTuple):
     simulate: Callable[..., Outcome]
     bugs: Bugs
     title: str
-    """Its name in docs/testing.md."""
+    """Its name in planted.md."""
 
 
 SIMULATORS: Final[Mapping[str, Simulator]] = {

@@ -43,7 +43,7 @@ REACHED = {
 }
 """Faults and answers that each simulator must reach, because without them it would find nothing."""
 ROW = re.compile(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|$", re.MULTILINE)
-FOUND_AFTER = {bug: int(seeds) for bug, seeds in ROW.findall((ROOT / "docs/testing.md").read_text())}
+FOUND_AFTER = {bug: int(seeds) for bug, seeds in ROW.findall((ROOT / "tests/simulation/planted.md").read_text())}
 SEEDS_TO_FIND = {"process": 40, "stream": 40, "brokers": 40, "quorum": 400}
 
 
@@ -79,7 +79,7 @@ def test_a_simulation_seed_is_deterministic_across_processes() -> None:
 
 @pytest.mark.parametrize(("name", "bug"), [(name, bug) for name, one in SIMULATORS.items() for bug in one.bugs])
 def test_simulators_find_every_planted_bug(name: str, bug: str) -> None:
-    """The search begins at the seed of docs/testing.md that last found the bug."""
+    """The search begins at the seed of planted.md that last found the bug."""
     simulate, bugs, _ = SIMULATORS[name]
     found = seeds_to_find(bugs, bug, simulate, SEEDS_TO_FIND[name], FOUND_AFTER[bug] - 1)
     assert found is not None, f"{bug}: not found in {SEEDS_TO_FIND[name]} seeds"

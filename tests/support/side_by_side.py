@@ -34,7 +34,7 @@ AT_ONCE = 6
 ALL = Path("tests")
 GROUPS: Mapping[str, tuple[Path, ...]] = {
     "Spark and Kafka": (
-        *(ALL / "replay" / each for each in ("log", "spark", "watch")),
+        *(ALL / "replay" / each for each in ("log", "spark")),
         ALL / "brokers/cluster/test_spark.py",
     ),
     "Spark": (ALL / "replay",),

@@ -10,36 +10,27 @@ from controller.cli.reads import common
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    refused = "\nExit codes: 0 done, 1 a change is refused, 2 error."
-    plan = _add_with_files(commands, "plan", refused, "plan topics/", "plan topics/ --prune --save plan.json")
+    codes = {
+        **dict.fromkeys(("plan", "apply"), " Exit codes: 0 done, 1 a change is rejected, 2 error."),
+        "import": "",
+        "drift": " Exit codes: 0 no difference, 1 differences, 2 error.",
+    }
+    more = " docs/topics-as-code.md describes the files."
+    plan, apply, importing, drift = (
+        commands.add_parser(name, description=COMMANDS[name].description + more + text) for name, text in codes.items()
+    )
     plan.add_argument("--save", type=Path, metavar="FILE", help="save the plan for `topicwright apply --plan FILE`")
-    apply = _add_with_files(commands, "apply", refused, "apply topics/ strimzi.yaml", "apply --plan plan.json")
     what = "apply exactly this saved plan; if its result has changed since, say how and apply nothing"
     apply.add_argument("--plan", type=Path, metavar="FILE", help=what)
-    importing = _add_with_files(commands, "import", "", "import > topics.yaml", "import 'pay.*' > pay.yaml")
     what = "only topics with this name or pattern, such as 'pay.*'; default: all topics"
     importing.add_argument("pattern", nargs="?", default="*", metavar="NAME|PATTERN", help=what)
     common.add_backend(importing, later("ascode.planning", "write_files"), formats=())
-    codes = "\nExit codes: 0 no difference, 1 differences, 2 error."
-    drift = _add_with_files(commands, "drift", codes, "drift topics/")
     what = "files or folders of YAML: Topicwright's format, topicctl, jikkou, Strimzi KafkaTopic, or Julie"
     for parser, number in ((plan, "+"), (apply, "*"), (drift, "+")):
-        parser.add_argument("files", nargs=number, type=Path, metavar="FILE", help=what)
+        parser.add_argument("files", nargs=number, type=Path, metavar="PATH", help=what)
     what = "also delete topics that this set of files (`set: NAME`) created and no longer has"
     for parser in (plan, apply):
         parser.add_argument("--prune", action="store_true", help=what)
     common.add_backend(plan, later("ascode.planning", "plan"))
     common.add_backend(apply, later("ascode.planning", "apply"), may_be_stopped=False)
     common.add_backend(drift, later("ascode.planning", "drift"))
-
-
-def _add_with_files(
-    commands: Parsers[argparse.ArgumentParser], name: str, exit_codes: str, *examples: str
-) -> argparse.ArgumentParser:
-    lines = "\n".join(f"    topicwright {each}" for each in examples)
-    return commands.add_parser(
-        name,
-        description=f"{COMMANDS[name].description}{exit_codes}",
-        epilog=f"examples:\n{lines}\n\ndocs/topics-as-code.md describes the files.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )

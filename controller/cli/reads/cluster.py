@@ -25,7 +25,7 @@ from controller.policy.loading import checked_file, rules_text
 from projections.text.wording import many
 from projections.views import overviews
 from projections.views.backtests import BacktestView, RedecideView, RulesTestView
-from projections.views.brokers import BrokersView, BrokerView, RuleView
+from projections.views.brokers import BrokersView, BrokerView, RuleView, SimulatedBrokerView
 from projections.views.events import EventsView, EventView, ValueView
 from projections.views.lines import mark, when, wrapped
 
@@ -56,6 +56,22 @@ def brokers(options: argparse.Namespace, backend: Backend) -> int:
     return show(options, view, lambda style: _broker_lines(answer, style), lambda: ids, when(answer.as_of))
 
 
+def control(options: argparse.Namespace, backend: Backend) -> int:
+    """Add, stop, start or delay a simulated broker."""
+    path, body = "/simulated/brokers", None
+    if options.action == "add":
+        body = {"rack": options.rack} if options.rack else {}
+    else:
+        path = f"{path}/{options.id}/{options.action}"
+    if options.action == "delay":
+        body = {"delay_ms": options.delay_ms}
+    method = "PUT" if options.action == "delay" else "POST"
+    answer = backend.send(method, path, SimulatedBrokerView, body=body)
+    state = "running" if answer.running else "stopped"
+    line = f"broker {answer.broker_id} of rack {answer.rack} is {state}; it applies events after {answer.delay_ms} ms"
+    return show(options, answer, lambda _: [line], lambda: [answer.broker_id])
+
+
 def settings(options: argparse.Namespace, backend: Backend) -> int:
     answer = backend.get(BrokersView, "/brokers", at=options.at)
     chosen = {key: value for key, value in answer.settings.items() if fnmatchcase(key, options.key)}
@@ -74,6 +90,8 @@ def settings(options: argparse.Namespace, backend: Backend) -> int:
 def diff(options: argparse.Namespace, backend: Backend) -> int:
     span = {"from": options.before, "to": options.after, "limit": common.PAGE}
     found = list(common.pages(backend, overviews.DifferenceView, "/diff", **span))
+    if (found[0].before.partition, found[0].after.offset) < (found[0].after.partition, found[0].before.offset):
+        raise common.Misuse(f"FROM is later than TO: give {options.after} {options.before}")
     first, topics = found[0], [one for page in found for one in page.topics]
     answer = {"topics": topics, "cluster": first.cluster, "before": first.before, "after": first.after}
     show(options, answer, lambda style: _difference_lines(first, topics, style), lambda: (one.name for one in topics))
@@ -225,7 +243,7 @@ def show_rules(options: argparse.Namespace, backend: Backend) -> int:
         view,
         lambda style: _rule_lines(answer, style),
         lambda: (one.name for one in answer.rules),
-        answer.as_of,
+        when(answer.as_of),
     )
 
 

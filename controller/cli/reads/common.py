@@ -13,9 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from time import sleep  # noqa: TID251 - how long somebody at a terminal waits
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from controller.cli.arguments import AGO, DONE, completed_by, http_address, http_address_text, point_in_time
+from controller.cli.arguments import (
+    AGO,
+    DONE,
+    completed_by,
+    http_address,
+    http_address_text,
+    point_in_time,
+    principal_pattern,
+    rule_pattern,
+)
 from controller.cli.context import DEFAULT_HTTP, HTTP, chosen, context_names
 from controller.cli.output import FORMATS, add_output
 from events.errors import UserError
@@ -23,6 +33,8 @@ from events.errors import UserError
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
 
+TOPIC_COLUMNS = ("topic", "partitions", "factor", "status", "created", "owner")
+WATCH_S: Final = 2.0
 PAGE = 1000
 """Results per request: the maximum of the API."""
 COMPLETIONS_MAX: Final = 200
@@ -36,6 +48,14 @@ Read = Callable[[argparse.Namespace, "Backend"], int]
 def add_at(parser: argparse.ArgumentParser) -> None:
     what = f"show the past as of an offset, an ISO-8601 time, {AGO}; default: now"
     parser.add_argument("--at", metavar="OFFSET|TIME", type=point_in_time, help=what)
+    what = f"print again every {WATCH_S:g} s, until interrupted"
+    parser.add_argument("--watch", action="store_true", help=what)
+
+
+def add_filter(parser: argparse.ArgumentParser, flag: str, subject: str) -> None:
+    """Add a filter by user or rule, whose value may be a pattern."""
+    parse = principal_pattern if flag == "--principal" else rule_pattern
+    parser.add_argument(flag, type=parse, metavar="NAME|PATTERN", help=f"{subject}, such as alice or 'pay-*'")
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:
@@ -90,8 +110,16 @@ class Misuse(Exception):
 
 def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
+        if getattr(options, "watch", False):
+            options.no_pager = True
+            if options.at is not None:
+                raise Misuse("--watch shows the present, so it cannot be used with --at")
         with closing(open_backend(options)) as backend:
             code = run(options, backend)
+            while getattr(options, "watch", False):
+                sleep(WATCH_S)
+                print("\x1b[H\x1b[2J" if sys.stdout.isatty() else "", flush=True)
+                code = run(options, backend)
             if backend.archive_files:
                 print(f"{backend.archive_files} files were read from the archive of the log", file=sys.stderr)
             return code
@@ -121,12 +149,6 @@ def open_backend(options: argparse.Namespace, timeout_s: float | None = None) ->
 
 
 # --- shell completion: argcomplete calls these on Tab, and errors print nothing
-
-
-def event_types(**_: Any) -> Iterable[str]:
-    from events.catalog import EVENT_TYPES
-
-    return sorted(kind.__name__ for kind in EVENT_TYPES)
 
 
 def topic_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:

@@ -2,8 +2,7 @@
 
 A line has the topic and request of an event; related events share one. A change of a broker causes an event per
 partition. Consecutive events of this kind become one line with counts. A refusal is recorded by two events with the
-same message, the decision and the answer; they become one line too. `wide` prints every event. While events are
-followed, an event that may be joined is delayed until no other event arrives for `QUIET_S`.
+same message, the decision and the answer; they become one line too. `wide` and `--follow` print every event.
 """
 
 from __future__ import annotations
@@ -13,10 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import chain, groupby, islice
-from queue import Empty, Queue
-from threading import Thread
-from time import monotonic  # noqa: TID251 - how long somebody at a terminal waits
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -24,6 +20,7 @@ from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.backend import Backend
 from controller.cli.output import Style, as_json, as_yaml, harmless, show, show_lines, style_of
 from controller.cli.reads import common
+from projections.text.names import is_pattern
 from projections.text.points_in_time import parse_point_in_time
 from projections.text.wording import many
 from projections.views.events import EventsView, EventView, RecordedChangesView, RecordedChangeView
@@ -35,7 +32,6 @@ AHEAD = 1000
 """Lines read ahead to size the columns, unless events are followed."""
 OF_PARTITION, ANSWERED = "PartitionChanged", "CreateAnswered"
 REFUSED = frozenset(("CreateRejected", "ChangeRejected", "CreationRefused"))
-JOINED = REFUSED | {OF_PARTITION}
 TEXT_MIN = 40
 """The minimum width of the text column; with less room, the text goes on its own line."""
 _MARKS = {"TopicReady": "good", "BrokerUnfenced": "good", "BrokerFenced": "bad", **dict.fromkeys(REFUSED, "bad")}
@@ -63,12 +59,7 @@ def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Itera
             return (place(event.partition, event.offset) for event in events)
         case _:
             style = style_of(options)
-            together = (
-                chain.from_iterable(map(joined, bursts(events, lambda one: one.type in JOINED)))
-                if options.follow
-                else joined(events)
-            )
-            each = map(line_of, events) if style.wide else together
+            each = map(line_of, events) if style.wide or options.follow else joined(events)
             return (harmless(line, style.colour) for line in in_columns(each, style, 0 if options.follow else AHEAD))
 
 
@@ -161,52 +152,6 @@ def _wrapped(start: str, line: Line, style: Style, is_whole: bool) -> Iterator[s
         yield (" " * indent if number else start) + style.painted(part, mark)
 
 
-QUIET_S = 0.2
-"""A service sends new events every 50 ms, so related events arrive within this time."""
-HELD_S = 1.0
-"""The maximum delay of a line."""
-BURST_MAX = 1000
-
-_T = TypeVar("_T")
-
-
-def bursts(source: Iterable[_T], may_join: Callable[[_T], bool]) -> Iterator[list[_T]]:
-    """The items of a source in bursts. An item that `may_join` waits for the next items, until an item may not join or
-    no item comes for QUIET_S. Raises what the source raises, after all its items."""
-    waiting: Queue[_T | BaseException] = Queue(BURST_MAX)
-    Thread(target=_read, args=(source, waiting), daemon=True, name="burst").start()
-    burst: list[_T] = []
-    until_s = 0.0
-    while True:
-        wait_s = min(QUIET_S, until_s - monotonic())
-        try:
-            following = waiting.get(timeout=max(0.0, wait_s) if burst else None)
-        except Empty:
-            yield burst
-            burst = []
-            continue
-        if isinstance(following, BaseException):
-            if burst:
-                yield burst
-            if isinstance(following, StopIteration):
-                return
-            raise following
-        until_s = until_s if burst else monotonic() + HELD_S
-        burst.append(following)
-        if not may_join(following) or len(burst) == BURST_MAX or monotonic() >= until_s:
-            yield burst
-            burst = []
-
-
-def _read(source: Iterable[_T], waiting: Queue[_T | BaseException]) -> None:
-    try:
-        for each in source:
-            waiting.put(each)
-        waiting.put(StopIteration())
-    except BaseException as error:  # raised in the consumer
-        waiting.put(error)
-
-
 NO_REQUEST: Final = (
     "no event belongs to request {!r}: these ids can be found: requests of clients, the takeover of a cluster, and "
     "decisions of other controllers (controller-…, snapshot-…); not commands of this controller (kraft-…, reconcile-…)"
@@ -215,7 +160,8 @@ NO_REQUEST: Final = (
 
 def events(options: argparse.Namespace, backend: Backend) -> int:
     kind = options.type[0] if options.type is not None and len(options.type) == 1 and not options.follow else None
-    which = {"topic": options.topic, "request": options.request, "partition": options.partition}
+    topic = None if is_pattern(options.topic) else options.topic
+    which = {"topic": topic, "request": options.request, "partition": options.partition}
     which |= {"type": kind, "at": options.until}
     found = _chosen(options, backend, which)
     first = next(found, None)
@@ -304,6 +250,7 @@ def _filter(options: argparse.Namespace) -> Callable[[EventView], bool]:
         return (
             (since_ms is None or event.at_ms >= since_ms)
             and (options.type is None or event.type in options.type)
+            and (options.topic is None or fnmatchcase(str(event.fields.get("topic", "")), options.topic))
             and (options.principal is None or fnmatchcase(str(event.fields.get("principal", "")), options.principal))
         )
 
@@ -323,7 +270,7 @@ def _nothing_found(options: argparse.Namespace, backend: Backend) -> int:
             return print_error(NO_REQUEST.format(options.request), NEGATIVE)
         if options.topic is not None:
             return print_error(f"request {options.request!r} has no event of topic {options.topic!r}", NEGATIVE)
-    elif options.topic is not None and not _page(backend, {"topic": options.topic}).events:
+    elif not (options.topic is None or is_pattern(options.topic) or _page(backend, {"topic": options.topic}).events):
         return print_error(f"no event of topic {options.topic!r} is in the log", NEGATIVE)
     if options.output in ("table", "wide"):
         show_lines(options, ["No event matches."], paged=False)

@@ -1,4 +1,4 @@
-"""`topicwright requests --pending`, `approve` and `deny`: requests that wait for approval."""
+"""`topicwright requests --pending`, `approve` and `deny`: requests that wait for approval; and `risks`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from urllib.parse import quote
 from controller.cli.arguments import DONE, NEGATIVE
 from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, show
-from projections.views.approvals import ApprovalView, HeldRequestsView, HeldRequestView
+from projections.queries.risks import RISKS, RisksView
+from projections.views.requests import ApprovalView, HeldRequestsView, HeldRequestView
 
 
 def pending(options: argparse.Namespace, backend: Backend) -> int:
@@ -22,26 +23,39 @@ def _held_lines(held: Sequence[HeldRequestView], style: Style) -> Iterator[str]:
     if not held:
         yield "No request waits for approval."
         return
-    header = ("REQUEST", "TOPIC", "CHANGE", "BY", "RULES", "APPROVED BY", "EXPIRES")
-    yield from style.table(header, map(_held_row, held))
-
-
-def _held_row(one: HeldRequestView) -> tuple[object, ...]:
-    approvers = " and ".join(dict.fromkeys(" or ".join(rule.approve_by) for rule in one.rules))
-    rules = ",".join(rule.name for rule in one.rules)
-    marked = Marked(approvers, "good" if one.may_approve else "")
-    return one.request_id, one.topic, one.change, one.principal, rules, marked, one.expires_at
+    rows = []
+    for one in held:
+        approvers = Marked(" and ".join(map(" or ".join, one.rules.values())), "good" if one.may_approve else "")
+        who = (one.principal, ",".join(one.rules), approvers)
+        rows.append((one.request_id, one.topic, one.change, *who, one.expires_at))
+    yield from style.table(("REQUEST", "TOPIC", "CHANGE", "BY", "RULES", "APPROVED BY", "EXPIRES"), rows)
 
 
 def approve(options: argparse.Namespace, backend: Backend) -> int:
     done = backend.send("POST", f"/requests/{quote(options.id, safe='')}/approve", ApprovalView)
     lines = [f"request {done.held} is approved, as request {done.request_id}"]
-    lines += [f"{one.topic}: {one.message or ('done' if not one.code else one.error)}" for one in done.topics]
+    lines += [f"{topic}: {one.message or 'done'}" for topic, one in done.topics.items()]
     show(options, done, lambda _: lines, lambda: [done.request_id])
-    return NEGATIVE if any(one.code and one.error != "REQUEST_TIMED_OUT" for one in done.topics) else DONE
+    return NEGATIVE if any(one.rule for one in done.topics.values()) else DONE
 
 
 def deny(options: argparse.Namespace, backend: Backend) -> int:
-    body = {"because": options.because}
-    done = backend.send("POST", f"/requests/{quote(options.id, safe='')}/deny", ApprovalView, body=body)
+    path, body = f"/requests/{quote(options.id, safe='')}/deny", {"because": options.because}
+    done = backend.send("POST", path, ApprovalView, body=body)
     return show(options, done, lambda _: [f"request {done.held} is denied"], lambda: [done.held])
+
+
+def risks(options: argparse.Namespace, backend: Backend) -> int:
+    found = backend.get(RisksView, "/risks", limit=options.limit)
+    show(options, found, lambda style: _risk_lines(found, style), lambda: (one.name for one in found.topics))
+    return NEGATIVE if found.topics else DONE
+
+
+def _risk_lines(found: RisksView, style: Style) -> Iterator[str]:
+    counts = ((name, count, RISKS[name]) for name, count in found.counts.items())
+    yield from style.table(("RISK", "TOPICS", "MEANING"), counts)
+    yield ""
+    rows = ((one.name, one.owner or "-", one.created_by or "-", ", ".join(one.risks)) for one in found.topics)
+    yield from style.table(("TOPIC", "OWNER", "CREATED BY", "RISKS"), rows)
+    if found.more:
+        yield f"… and {found.more} more topics: --limit lists up to 1000"

@@ -9,15 +9,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Final
+from time import monotonic, sleep  # noqa: TID251 - how long somebody at a terminal waits
+from typing import Any, Final
 from urllib.parse import quote
 
-from controller.cli.arguments import DONE, NEGATIVE, suggestion
+from controller.cli.arguments import DONE, NEGATIVE, Negative, print_error, suggestion
 from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
+from controller.cli.reads.common import TOPIC_COLUMNS
 from controller.cli.reads.governance import pending
-from controller.machine.configs.topic_configs import LABEL, without_labels
+from controller.machine.configs.topic_configs import LABEL
 from events.errors import UserError
 from projections.text.names import is_pattern
 from projections.text.wording import changed, client_text, many, unset
@@ -34,6 +36,9 @@ from projections.views.topics import (
     TopicView,
 )
 
+WAIT_S = 0.25
+"""The interval of `topic wait`."""
+
 
 def topics(options: argparse.Namespace, backend: Backend) -> int:
     if options.name is not None and not is_pattern(options.name):
@@ -43,13 +48,21 @@ def topics(options: argparse.Namespace, backend: Backend) -> int:
     pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at))
     found, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
     matching = [one for one in found if _matches(options, one)]
+    if options.sort_by is not None:
+        column = TOPIC_COLUMNS.index(options.sort_by)
+        matching.sort(key=lambda one: _topic_row(one, Style())[column])
     which = " that match" if found else ""
     answer, names = {"topics": matching, "as_of": as_of}, (one.name for one in matching)
     return show(options, answer, lambda style: _topic_lines(matching, style, which), lambda: names, lines.when(as_of))
 
 
 def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
-    topic = backend.get(TopicView, "/topics", options.name, at=getattr(options, "at", None))
+    try:
+        topic = backend.get(TopicView, "/topics", options.name, at=getattr(options, "at", None))
+    except Refusal as refusal:
+        if refusal.status == 404 and (hint := suggestion(options.name, common.topic_names(options.name[:3], options))):
+            raise Negative(f"{refusal}{hint}") from None
+        raise
     return show(options, topic, lambda style: _one_topic(topic, style), lambda: [topic.name])
 
 
@@ -122,7 +135,11 @@ def _before_deletion(name: str, backend: Backend) -> str:
 def _delete(options: argparse.Namespace, backend: Backend) -> int:
     deleted = backend.send("DELETE", "/topics", DeletedView, options.name)
     line = f"{deleted.name} is deleted, in request {deleted.request_id}; `topicwright explain` shows its history"
-    return show(options, deleted, lambda _: [line], lambda: [deleted.name])
+    return _done(options, deleted, line)
+
+
+def _done(options: argparse.Namespace, answer: object, *text: str) -> int:
+    return show(options, answer, lambda _: text, lambda: [options.name])
 
 
 def _alter(options: argparse.Namespace, backend: Backend) -> int:
@@ -171,30 +188,58 @@ def _patch(options: argparse.Namespace, backend: Backend, body: dict[str, object
         values = changed(before.configs.items(), after.configs.items()) + changed(*counts)
         changes = [f"  {name}: {unset(old)} -> {unset(new)}" for name, old, new in values] or ["  nothing"]
     heading = f"{after.name} {'would change' if after.validate_only else 'is changed'}:"
-    return show(options, after, lambda _: [heading, *changes], lambda: [after.name])
+    return _done(options, after, heading, *changes)
+
+
+def _wait(options: argparse.Namespace, backend: Backend) -> int:
+    """Wait until a topic has a status, or is deleted. Returns 1 after the timeout, and prints the cause."""
+    until_s = monotonic() + options.timeout_ms / 1000
+    while True:
+        try:
+            status: str = backend.get(TopicView, "/topics", options.name).status
+        except Refusal as refusal:
+            if refusal.status != 404 or options.status != "deleted":
+                raise
+            status = "deleted"
+        if status == options.status:
+            return _done(options, {"status": status}, f"{options.name} is {status}")
+        if monotonic() >= until_s:
+            why = backend.get(ExplanationView, "/explain", options.name).summary
+            return print_error(f"{options.name} is not {options.status} after {options.timeout_ms} ms: {why}", NEGATIVE)
+        sleep(WAIT_S)
 
 
 _CHANGES: Final = {
-    "create": (_create, "is rejected"),
-    "recreate": (_recreate, "is not recreated"),
-    "delete": (_delete, "is not deleted"),
-    "alter": (_alter, "is not changed"),
-    "grow": (_alter, "is not changed"),
-    "label": (_label, "is not changed"),
+    "wait": (_wait, "", "Describe"),
+    "create": (_create, "is rejected", "Create"),
+    "recreate": (_recreate, "is not recreated", "Create"),
+    "delete": (_delete, "is not deleted", "Delete"),
+    "alter": (_alter, "is not changed", "AlterConfigs"),
+    "grow": (_alter, "is not changed", "Alter"),
+    "label": (_label, "is not changed", "AlterConfigs"),
 }
+"""Each change, the verb if it is rejected, and the operation that it needs on the topic."""
 
 
 def change(options: argparse.Namespace, backend: Backend) -> int:
     """Run a change; if it is rejected, print why and return 1."""
-    run, what = _CHANGES[options.action]
+    run, what, operation = _CHANGES[options.action]
     try:
         return run(options, backend)
     except Refusal as refusal:
         if refusal.status >= 500 or (refusal.status == 404 and not refusal.error.rule):
             raise
         what = "would be rejected" if getattr(options, "dry_run", False) else what
-        line = f"{options.name} {what}: {refusal}"
-        show(options, refusal.error, lambda _: [line], lambda: [options.name])
+        why: UserError = refusal
+        if refusal.error.rule == "validation:unknown-topic":
+            try:
+                backend.get(TopicView, "/topics", options.name)
+            except Refusal as known:  # tells when it was deleted
+                why = known
+        line = f"{options.name} {what}: {why}"
+        if refusal.error.rule == "authorizer":
+            line += f"; this login needs {operation} on Topic:{options.name}"
+        _done(options, refusal.error, line)
         return NEGATIVE
 
 
@@ -226,15 +271,12 @@ def requests(options: argparse.Namespace, backend: Backend) -> int:
 # --- text
 
 
-TOPICS_MAX = 3
-
-
 def _topic_lines(summaries: Sequence[TopicSummary], style: Style, which: str = "") -> Iterator[str]:
     """A list of topics; `which` completes the sentence that is printed if there are none."""
     if not summaries:
         yield f"There are no topics{which}."
         return
-    header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "OWNER")
+    header = tuple(map(str.upper, TOPIC_COLUMNS))
     if style.wide:
         yield from style.table(
             (*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), (_wide_topic(one, style) for one in summaries)
@@ -247,7 +289,7 @@ def _user(principal: str, style: Style) -> str:
     return principal if style.now is None else principal.removeprefix("User:")
 
 
-def _topic_row(one: TopicSummary, style: Style) -> tuple[object, ...]:
+def _topic_row(one: TopicSummary, style: Style) -> tuple[Any, ...]:
     return (
         one.name,
         one.num_partitions,
@@ -267,29 +309,10 @@ def _wide_topic(one: TopicSummary, style: Style) -> tuple[object, ...]:
 def _one_topic(one: TopicView, style: Style) -> Iterator[str]:
     """One topic with its partitions."""
     yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
-    for name, value in _topic_facts(one):
+    for name, value in lines.topic_facts(one):
         yield f"  {name:<11} {value}"
     yield ""
     yield from _partition_lines(one.partitions, style)
-
-
-def _topic_facts(one: TopicView) -> Iterator[tuple[str, str]]:
-    yield "topic id", one.topic_id
-    yield "partitions", f"{one.num_partitions}, factor {one.replication_factor}"
-    by = one.created_by
-    if by is not None:
-        who = client_text(by.principal, by.client_id)
-        yield "created", f"{one.created_at} by {who} over {lines.api(by)}, in request {by.request_id}"
-    else:
-        yield "created", one.created_at
-    if one.ready_at_ms is not None:
-        yield "complete", f"{one.ready_at}, {lines.span(one.ready_at_ms - one.created_at_ms)} later"
-    if one.policy is not None:
-        observed = "".join(f"; observed {seen.rule}: {seen.message}" for seen in one.policy.observed)
-        yield "policy", one.policy.outcome + observed
-    yield from one.labels.items()
-    for number, (name, value) in enumerate(sorted(without_labels(one.configs.items()))):
-        yield "" if number else "configs", f"{name}={value}"
 
 
 def _created_lines(one: CreatedView, style: Style) -> Iterator[str]:
@@ -329,7 +352,7 @@ def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) ->
             "-" if one.counted else one.request_id,
             style.age(one.requested_at),
             *((_user(one.principal, style),) if is_brief else (client_text(one.principal, one.client_id), one.api)),
-            _topics(one, style.wide),
+            lines.topics_of(one, whole=style.wide),
             Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes)),
             ",".join(one.rules) or "-",
             *((one.host or "-", one.requested_offset) if style.wide else ()),
@@ -341,12 +364,6 @@ def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) ->
     yield from style.table(("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *more_columns), rows)
     if more and style.width is not None:
         yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
-
-
-def _topics(one: RequestSummary, whole: bool) -> str:
-    names = one.topics if whole else one.topics[:TOPICS_MAX]
-    more = one.num_topics - len(names)
-    return (",".join(names) + (f" and {more} more" if more else "")) or "-"
 
 
 def _one_request(one: RequestView, style: Style) -> Iterator[str]:

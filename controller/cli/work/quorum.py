@@ -17,10 +17,10 @@ from typing import Any, Final
 from controller.cli import serve as flags
 from controller.cli.arguments import DONE, Negative
 from controller.cli.output import Style
+from controller.cli.work.admin import addresses
 from controller.kafka.messages.quorum import QuorumReplica
 from controller.quorum.client import SILENT_MS, QuorumClient, QuorumError, QuorumStatus, all_limits, running_nodes
 from controller.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
-from controller.quorum.raft.voters import Address
 from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve
@@ -30,11 +30,6 @@ from projections.text.points_in_time import iso
 POLL_S: Final = 0.5
 WATCH_S: Final = 10.0
 """Kafka's controllers with controller.quorum.auto.join.enable=true become voters again after 6 s."""
-
-
-def _addresses(text: str) -> list[Address]:
-    parts = (each.strip().rpartition(":") for each in text.split(","))
-    return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
 def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
@@ -52,7 +47,7 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
             http=options.http,
             data=options.data,
             brokers=flags.KRAFT,
-            joining=Joining(_addresses(options.bootstrap_controller), security),
+            joining=Joining(addresses(options.bootstrap_controller), security),
             settings=settings,
         )
     )
@@ -65,7 +60,7 @@ def _with_client(
 
     async def run(options: argparse.Namespace) -> None:
         security = security_in(options.command_config, "--command-config")
-        with closing(QuorumClient(_addresses(options.bootstrap_controller), security)) as client:
+        with closing(QuorumClient(addresses(options.bootstrap_controller), security)) as client:
             await work(options, client)
 
     def command(options: argparse.Namespace) -> int:

@@ -1,33 +1,29 @@
 """`topicwright users`: list, add and remove users in the log of a stopped service, a users file, or a running service.
 
 In the log of a stopped service `OfflineUsers` decides the same command as AlterUserScramCredentials. So a log has a
-first user before clients log in. A running service is changed through Kafka's admin API. librdkafka retries connections
-silently; here the first login failure or refused connection ends the command with its cause.
+first user before clients log in. A running service is changed through Kafka's protocol.
 """
 
 from __future__ import annotations
 
 import argparse
 import getpass
-import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-from confluent_kafka import KafkaException
 
 from controller.access.users import SALT_BYTES, add_token, read_users, remove_user, set_password
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.cli.arguments import DONE, Negative
 from controller.cli.folder import open_log
 from controller.cli.output import show
+from controller.cli.work.admin import call, check
+from controller.kafka.messages import ApiKey, access
 from controller.kafka.sasl import keys_of, salted_password
+from controller.machine.access.requests import MECHANISMS
 from controller.machine.commands.commands import AlterUserScramCredentials, AnyCommand, ChangeSettings, ScramChange
 from controller.machine.decide import decide
 from controller.machine.decision import Detail
@@ -39,16 +35,12 @@ from controller.quorum.log.record_kinds import NUMBERS
 from controller.quorum.raft.voters import VoterHistory
 from controller.release import RELEASE
 from controller.serving.process import new_cluster_id
-from controller.serving.reach_cluster import client_properties
 from controller.settings.load import ServeSettings, load_settings
 from controller.store.recorder import WITHOUT_METADATA_LOG, Recorder
 from controller.store.store import TopicStore
 from events.errors import UserError
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
-
-admin: Any = import_module("confluent_kafka.admin")  # its types export nothing
-
 
 # --- actions
 
@@ -69,8 +61,15 @@ def add(options: argparse.Namespace) -> int:
         with _offline(options) as users:
             _check(users.add(options.name, options.mechanism, password, options.iterations))
     else:
-        info = admin.ScramCredentialInfo(_kind(options), options.iterations)
-        Admin(options).alter(admin.UserScramCredentialUpsertion(options.name, info, password.encode()))
+        salt = os.urandom(SALT_BYTES)
+        credential = access.ScramCredentialUpsertion(
+            name=options.name,
+            mechanism=NUMBERS[options.mechanism],
+            iterations=options.iterations,
+            salt=salt,
+            salted_password=salted_password(options.mechanism, password, salt, options.iterations),
+        )
+        _alter(options, access.AlterUserScramCredentialsRequest(upsertions=(credential,)))
     print(f"set {options.mechanism} of {options.name}")
     return DONE
 
@@ -85,13 +84,10 @@ def remove(options: argparse.Namespace) -> int:
         with _offline(options) as users:
             _check(users.remove(options.name, options.mechanism))
     else:
-        Admin(options).alter(admin.UserScramCredentialDeletion(options.name, _kind(options)))
+        credential = access.ScramCredentialDeletion(name=options.name, mechanism=NUMBERS[options.mechanism])
+        _alter(options, access.AlterUserScramCredentialsRequest(deletions=(credential,)))
     print(f"removed {options.name} for {options.mechanism}")
     return DONE
-
-
-def _kind(options: argparse.Namespace) -> Any:
-    return getattr(admin.ScramMechanism, options.mechanism.replace("-", "_"))
 
 
 def list_(options: argparse.Namespace) -> int:
@@ -106,7 +102,7 @@ def list_(options: argparse.Namespace) -> int:
         with closing(open_log(options.data)) as log:
             users = [*mechanisms(TopicStore(log).durable_cluster)]
     else:
-        users = list(Admin(options).users())
+        users = _service_users(options)
     users.sort(key=lambda one: one[:2])
     rows = [(name, how, "-" if iterations is None else iterations) for name, how, iterations in users]
     return show(
@@ -231,78 +227,22 @@ def _password(name: str) -> str:
     return password
 
 
-# --- the admin API
+# --- a running service
 
 
-CONFIG = "--command-config"
-TIMEOUT_S = 30.0
-"""The timeout of a request once connected: a broker may be restarting."""
-POLL_S = 0.05
-RECONNECT: Mapping[str, int] = {"reconnect.backoff.ms": 1000, "reconnect.backoff.max.ms": 1000}
-"""Slow enough that a wrong password is tried only once."""
-ALL_DOWN = "_ALL_BROKERS_DOWN"
-FATAL_AFTER: Mapping[str, int] = {"_AUTHENTICATION": 1, "_SSL": 1, "_TRANSPORT": 2, ALL_DOWN: 3}
-"""For each error of librdkafka, the number of occurrences after which the command ends. A host name may have two
-addresses of which one works, and each attempt tries the next one. If a service closes each connection because it
-expects a login or TLS, librdkafka only reports all brokers down."""
+def _service_users(options: argparse.Namespace) -> list[tuple[str, str, int | None]]:
+    """All users with their mechanisms and iterations."""
+    request, kind = access.DescribeUserScramCredentialsRequest(), access.DescribeUserScramCredentialsResponse
+    answer = call(options, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, request, kind)
+    check(answer.error_code, answer.error_message)
+    return [
+        (one.user, MECHANISMS[info.mechanism], info.iterations)
+        for one in answer.results
+        for info in one.credential_infos
+    ]
 
 
-class Admin:
-    """A connection to a service. Raises UserError, also for properties that librdkafka rejects."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._bootstrap: str = options.bootstrap
-        self._seen: list[Any] = []
-        properties = client_properties(options.command_config, CONFIG)
-        config = {"bootstrap.servers": self._bootstrap, "client.id": "topicwright-users", **properties, **RECONNECT}
-        silent = logging.Logger("topicwright.users", logging.CRITICAL + 1)
-        try:
-            self._client = admin.AdminClient({**config, "error_cb": self._seen.append}, logger=silent)
-        except KafkaException as error:
-            raise UserError(f"{CONFIG}={options.command_config}: {error.args[0].str()}") from None
-
-    def alter(self, change: object) -> None:
-        """Set or remove a SCRAM credential. Raises Negative if the service refuses."""
-        (future,) = self._client.alter_user_scram_credentials([change], request_timeout=TIMEOUT_S).values()
-        self._result(future)
-
-    def users(self) -> list[tuple[str, str, int]]:
-        """All users with their mechanisms and iterations."""
-        found = self._result(self._client.describe_user_scram_credentials(request_timeout=TIMEOUT_S))
-        return [
-            (user, info.mechanism.name.replace("_", "-"), info.iterations)
-            for user, described in found.items()
-            for info in described.scram_credential_infos
-        ]
-
-    def _result(self, future: Future[Any]) -> Any:
-        """Wait for a result. Raises UserError after a fatal error or the timeout, Negative if the service refuses."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while not future.done():
-            self._client.poll(POLL_S)
-            if future.done():
-                break
-            names = [seen.name() for seen in self._seen]
-            if any(names.count(name) >= often for name, often in FATAL_AFTER.items()):
-                raise UserError(self._why())
-            if time.monotonic() > deadline:
-                raise UserError(f"no answer from {self._bootstrap} within {TIMEOUT_S:.0f} s; {self._why()}")
-        try:
-            return future.result(0)
-        except KafkaException as error:
-            raise Negative(error.args[0].str()) from None
-
-    def _why(self) -> str:
-        """The first error of the client, without its connection names."""
-        causes = [seen.str() for seen in self._seen if seen.name() != ALL_DOWN]
-        if self._seen and not causes:
-            return (
-                f"{self._bootstrap} closes each connection: it may require a login or TLS; configure them with "
-                "--command-config FILE, for example security.protocol=SASL_SSL"
-            )
-        if not causes:
-            return f"no connection to {self._bootstrap}"
-        refused = any(seen.name() == "_AUTHENTICATION" for seen in self._seen)
-        what = "the login was refused by" if refused else "no service at"
-        cause = causes[0].partition("/bootstrap: ")[2] or causes[0]
-        return f"{what} {self._bootstrap}: {cause}"
+def _alter(options: argparse.Namespace, request: access.AlterUserScramCredentialsRequest) -> None:
+    key, kind = ApiKey.ALTER_USER_SCRAM_CREDENTIALS, access.AlterUserScramCredentialsResponse
+    for one in call(options, key, 0, request, kind).results:
+        check(one.error_code, one.error_message)

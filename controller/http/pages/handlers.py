@@ -27,11 +27,14 @@ from controller.machine.configs.topic_configs import BY_NAME
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
 from events.logs.tree_heads import Head
+from projections.queries.risks import RISKS, RisksView
 from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
+from projections.text.wording import changed
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, RecordedChangesView, TimelineView
 from projections.views.overviews import (
+    AccessView,
     BrokerDetailView,
     ClusterHealthView,
     DifferenceView,
@@ -39,7 +42,7 @@ from projections.views.overviews import (
     WhatIfView,
 )
 from projections.views.requests import RequestsView, RequestView
-from projections.views.topics import CreatedView, PartitionView, TopicConfigsView, TopicsView, TopicView
+from projections.views.topics import AlteredView, CreatedView, PartitionView, TopicConfigsView, TopicsView, TopicView
 from projections.views.view import ErrorView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
@@ -102,6 +105,11 @@ async def topics(site: Site, request: HttpRequest, found: TopicsView, given: dic
     }
 
 
+@page("/risks", topic_lists.risks, "risks.html")
+async def risks(found: RisksView) -> dict[str, Any]:
+    return {"command": ("risks",), "found": found, "meanings": RISKS}
+
+
 @get(["/topics/{name:str}", "/topics/{name:str}/configs"])
 async def topic(
     name: FromPath[str],
@@ -125,8 +133,10 @@ async def topic_page(
     status: int = 200,
     error: ErrorView | None = None,
     filled: Mapping[str, str] = MappingProxyType({}),
+    preview: AlteredView | None = None,
 ) -> Response[bytes]:
-    """The page of one topic. After a refused change it shows the `error` and the form as it was `filled` in."""
+    """The page of one topic. After a rejected change it shows the `error` and the form as it was `filled` in; with a
+    `preview`, the configs before and after."""
     one: TopicView = await site.call(topic_lists.topic, request, name=name, at=at)
     configs: TopicConfigsView | None = None
     if site.allows(request, "DescribeConfigs", topic=name):
@@ -159,6 +169,7 @@ async def topic_page(
         deletable=may["Delete"] or site.allows(request, "Delete"),
         error=error,
         filled=filled,
+        preview=None if preview is None else changed(one.configs.items(), preview.configs.items()),
     )
 
 
@@ -214,6 +225,11 @@ async def brokers(site: Site, found: BrokersView, at: str | None) -> dict[str, A
 @page("/brokers/{broker_id:int}", reads.broker, "broker.html")
 async def broker(found: BrokerDetailView) -> dict[str, Any]:
     return {"follow": FOLLOW, "command": ("brokers", str(found.broker_id)), "one": found}
+
+
+@page("/access", reads.access, "access.html")
+async def access(found: AccessView) -> dict[str, Any]:
+    return {"follow": FOLLOW, "command": ("acls", "list"), "found": found}
 
 
 @page("/quorum", reads.quorum, "quorum.html")
@@ -320,6 +336,9 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
 async def change(name: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
     filled = await checked_form(request, site)
     try:
+        if filled.get("do") == "preview":
+            after = await _alter_configs(name, request, site, filled, validate_only=True)
+            return await topic_page(name, request, site, filled=filled, preview=after)
         return Redirect(await _changed(name, request, site, filled), status_code=303)
     except Refused as refusal:
         if not site.allows(request, "Describe", topic=name):
@@ -335,17 +354,25 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
             grown = body_of({"num_partitions": _number(filled, "num_partitions")}, writes.AlterBody)
             await site.call(writes.alter_topic, request, name=name, content=grown)
         case "configs":
-            configs = {key: value or None for key, value in _configs(filled).items()}
-            altered = body_of({"configs": configs}, writes.AlterBody)
-            await site.call(writes.alter_topic, request, name=name, content=altered)
+            await _alter_configs(name, request, site, filled)
         case "delete":
             if filled.get("typed") != name:
                 raise invalid(f"typed: to delete the topic, type its name {name!r}")
             done = await site.call(writes.delete_topic, request, name=name)
             here = f"/requests/{quote(done.request_id, safe='')}"
         case other:
-            raise invalid(f"do: {other!r} is not grow, configs or delete")
+            raise invalid(f"do: {other!r} is not grow, preview, configs or delete")
     return here
+
+
+async def _alter_configs(
+    name: str, request: HttpRequest, site: Site, filled: dict[str, str], *, validate_only: bool = False
+) -> AlteredView:
+    body = body_of({"configs": {key: value or None for key, value in _configs(filled).items()}}, writes.AlterBody)
+    altered: AlteredView = await site.call(
+        writes.alter_topic, request, name=name, content=body, validate_only=validate_only
+    )
+    return altered
 
 
 async def checked_form(request: HttpRequest, site: Site) -> dict[str, str]:

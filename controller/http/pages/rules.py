@@ -22,13 +22,13 @@ from controller.http.pages.handlers import EMPTY_FORM, checked_form
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.query_threads import TooBusy
 from controller.http.requests import At, body_of
-from projections.views.approvals import HeldRequestsView
-from projections.views.backtests import BacktestView, RulesTestView
+from projections.views.backtests import BacktestView, RedecideView, RulesTestView
 from projections.views.events import EventsView, EventView
 from projections.views.overviews import PoliciesView
+from projections.views.requests import HeldRequestsView
 from projections.views.view import ProblemView
 
-_Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RulesBody)
+_Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RedecideBody, rules.RulesBody)
 AFTER_DIGITS_MAX = 12
 VERSIONS_MAX = 10
 """The most versions of the rules on the page."""
@@ -54,7 +54,7 @@ async def _page(
     *,
     filled: Mapping[str, str] = MappingProxyType({}),
     problem: ProblemView | None = None,
-    result: BacktestView | RulesTestView | None = None,
+    result: BacktestView | RulesTestView | RedecideView | None = None,
 ) -> Response[bytes]:
     """The page. After a form was sent it has what was `filled` in, with its `problem` or `result`."""
     found: PoliciesView | None = None
@@ -97,18 +97,20 @@ async def change_rules(request: HttpRequest, site: NamedDependency[Site]) -> Res
     filled = await checked_form(request, site)
     filled["text"] = filled.get("text", "").replace("\r\n", "\n")
     problem: ProblemView | None = None
-    result: BacktestView | RulesTestView | None = None
+    result: BacktestView | RulesTestView | RedecideView | None = None
     try:
         match filled.get("do"):
             case "test":
                 result = await site.call(rules.test_rules, request, content=_body(filled, rules.TestBody))
             case "backtest":
                 result = await site.call(rules.backtest_rules, request, content=_body(filled, rules.BacktestBody))
+            case "redecide":
+                result = await site.call(rules.redecide, request, content=_body(filled, rules.RedecideBody))
             case "apply":
                 await site.call(rules.apply_rules, request, content=_body(filled, rules.RulesBody))
                 return Redirect("/policies", status_code=303)
             case other:
-                raise invalid(f"do: {other!r} is not test, backtest or apply")
+                raise invalid(f"do: {other!r} is not test, backtest, redecide or apply")
     except (Refused, TooBusy) as refusal:
         problem = answer_error(request, refusal).content
     return await _page(request, site, filled=filled, problem=problem, result=result)
@@ -141,13 +143,9 @@ async def waiting(site: Site, request: HttpRequest, found: HeldRequestsView) -> 
 @post("/approvals/{request_id:str}")
 async def decide(request_id: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Redirect:
     filled = await checked_form(request, site)
-    match filled.get("do"):
-        case "approve":
-            done = await site.call(rules.approve, request, request_id=request_id)
-            return Redirect(f"/requests/{quote(done.request_id, safe='')}", status_code=303)
-        case "deny":
-            body = body_of({"because": filled.get("because", "")}, rules.DenyBody)
-            await site.call(rules.deny, request, request_id=request_id, content=body)
-            return Redirect(f"/requests/{quote(request_id, safe='')}", status_code=303)
-        case other:
-            raise invalid(f"do: {other!r} is not approve or deny")
+    if filled.get("do") == "approve":
+        request_id = (await site.call(rules.approve, request, request_id=request_id)).request_id
+    else:
+        body = body_of({"because": filled.get("because", "")}, rules.DenyBody)
+        await site.call(rules.deny, request, request_id=request_id, content=body)
+    return Redirect(f"/requests/{quote(request_id, safe='')}", status_code=303)

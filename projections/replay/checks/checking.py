@@ -336,7 +336,7 @@ def in_buckets(
         count, _ = _extent(history)
 
     def in_task(batches: Batches) -> Batches:
-        with history_of(batches, arrow_schema(COLUMNS), threads=1) as bucket:
+        with history_of(batches, arrow_schema(COLUMNS), in_task=True) as bucket:
             for name, table in tables.items():
                 bucket.register(name, table)
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
@@ -354,7 +354,7 @@ def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:
 
 def _summarized(batches: Batches) -> Batches:
     """The ranges of offsets in some events, and the events that concern every topic."""
-    with history_of(batches, _CLUSTER, threads=1) as part:
+    with history_of(batches, _CLUSTER, in_task=True) as part:
         create_views(part, only=("offset_runs",))
         found = part.sql(_SUMMARY).to_arrow_table()
     yield from found.select(_SUMMARIZED.names).cast(_SUMMARIZED).to_batches()

@@ -44,6 +44,8 @@ select *, cause_command in ('AdoptMetadata', 'FollowController') as external,
 from stored_events;
 create or replace view shard_events as from events where topic is not null
 """
+TASK_MEMORY = "512MB"
+"""With this, a task whose bucket has a topic of a million events stays below 1 GiB."""
 _VIEW = re.compile(r"create view (\w+) as")
 
 
@@ -82,18 +84,19 @@ def text_of(name: str) -> str:
 
 @contextmanager
 def history_of(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, threads: int | None = None
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, in_task: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A new database in memory, which spills to a temporary folder, with the events in a table `stored_events`. Without
-    any batch the table is empty, with `schema`.
+    any batch the table is empty, with `schema`. A task uses one thread, and TASK_MEMORY before it spills; otherwise
+    DuckDB takes up to 80 % of the machine's memory.
 
     Raises ReplayError for an event that DuckDB cannot store, because a map has a duplicate key.
     """
     with TemporaryDirectory(prefix="topicwright-replay-") as folder, duckdb.connect() as history:
         history.execute("set temp_directory = ?", [folder])
         history.execute("set preserve_insertion_order = false")
-        if threads is not None:
-            history.execute(f"set threads = {threads}")
+        if in_task:
+            history.execute(f"set threads = 1; set memory_limit = '{TASK_MEMORY}'")
         left = iter(batches)
         first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
         history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))

@@ -232,18 +232,19 @@ def page() -> str:
 
 
 def _invariants() -> Iterator[str]:
-    yield "| check | requirement |"
+    yield "|check|requirement|"
     yield "|---|---|"
     for one in invariants():
         about = " ".join(one.about.split())
-        yield f"| `{one.name}` | {one.demand[0].upper()}{one.demand[1:]}. {about}".rstrip() + " |"
+        yield f"|`{one.name}`|{one.demand[0].upper()}{one.demand[1:]}. {about}".rstrip() + "|"
 
 
 def _views() -> Iterator[str]:
     for view in views():
         name, _, about = view.about.split("\n\n")[-1].partition(": ")
         if name == view.name:
-            yield fill(f"- `{name}`: {' '.join(about.split())}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+            row = " ".join(about.split()).removeprefix("a row is ").split(". ")[0].rstrip(".")
+            yield fill(f"- `{name}`: {row}.", _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 if __name__ == "__main__":

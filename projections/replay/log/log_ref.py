@@ -115,11 +115,6 @@ def _too_early(at: str, first_ms: int) -> ReplayError:
     return ReplayError(f"{at} is before the log begins: its first event is of {iso(first_ms)}")
 
 
-def has_partitions(ref: Ref) -> bool:
-    """True if the log has several partitions."""
-    return isinstance(ref, KafkaRef) and len(ref.partitions) > 1
-
-
 def log_of(ref: Ref) -> LogRef | KafkaTopic:
     """The log that a task opens: a topic without its scan, because a `Range` has all that a task needs from the
     scan."""

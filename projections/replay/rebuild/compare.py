@@ -217,17 +217,17 @@ def first_difference(steps: Iterable[tuple[Recorded, Side]], live: Side) -> Foun
     """The first event that the live side (None: no topic) does not reflect, from each event with the rebuilt side after
     it. Raises CannotApply."""
     wanted, before = {"all": live, **_parts(live)}, dict[str, Any]()
-    missed = dict[str, Recorded]()
+    skipped = dict[str, Recorded]()
     """By part that the live side has as it was earlier: the event that changed it."""
     for record, side in steps:
         now = {"all": side, **_parts(side)}
         for name in now.keys() | before.keys() | wanted.keys():
             if now.get(name) == wanted.get(name):
-                missed.pop(name, None)
+                skipped.pop(name, None)
             elif before.get(name) == wanted.get(name):
-                missed[name] = record
+                skipped[name] = record
         before = now
-    first = min(missed.values(), key=attrgetter("offset"), default=None)
+    first = min(skipped.values(), key=attrgetter("offset"), default=None)
     return (None, UNEXPLAINED) if first is None else (first.offset, event_text(first.event))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
     AdminClient,
     ScramCredentialInfo,
@@ -39,7 +40,7 @@ from tests.reference.cases import topic
 from tests.support.real_brokers import until
 from tests.support.reference_kafka import TRANSACTIONS
 from tests.support.stream import stream
-from tests.support.topicwright import COMMAND, Topicwright, fetch, topicwright
+from tests.support.topicwright import COMMAND, Topicwright, command, fetch, topicwright
 from tests.support.wire import Wire
 
 Body = dict[str, Any]
@@ -103,7 +104,7 @@ def test_a_wrong_password_is_refused_by_the_cluster(kafka: str, here: Topicwrigh
 def test_a_gateway_applies_the_clusters_acls_and_logins(kafka: str, here: Topicwright, tmp_path: Path) -> None:
     properties = Path(client_properties(tmp_path))
     own = {key: value for key, value in SETTINGS.items() if key != "node.id"}
-    own |= {"sasl.enabled.mechanisms": "PLAIN", "super.users": f"User:{ADMIN}"}
+    own |= {"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER", "super.users": f"User:{ADMIN}"}
     with stream(tmp_path / "s", kafka, "acls-log", gateways=0, brokers="cluster", properties=properties) as running:
         gateway = running.start_gateway(own)
         with logged_in(gateway.kafka, "reader") as reader, logged_in(gateway.kafka, ADMIN) as admin:
@@ -111,6 +112,24 @@ def test_a_gateway_applies_the_clusters_acls_and_logins(kafka: str, here: Topicw
             assert seen == {"a.one", "a.two"}
             assert reader.call("DescribeAcls", 3, **ANY_ACL)["error_code"] == CLUSTER_AUTHORIZATION_FAILED
             assert admin.call("DescribeAcls", 3, **ANY_ACL)["resources"]
+        by_token = _client(gateway, **UNSECURED)
+        assert "secret" not in by_token.list_topics(timeout=60).topics
+        groups = by_token.describe_consumer_groups(["g.one", "other"], request_timeout=60)
+        assert groups["g.one"].result(60).group_id == "g.one", "forwarded under the client's own name"
+        with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+            groups["other"].result(60)
+
+
+def test_the_acls_command_changes_the_clusters_acls(kafka: str, here: Topicwright, tmp_path: Path) -> None:
+    config = ("--command-config", client_properties(tmp_path))
+    acl = ("User:visitor", "Describe", "Topic:a.one")
+    assert command("acls", "add", *acl, "--bootstrap", here.kafka, *config).returncode == 0
+    for address in (kafka, here.kafka):
+        listed = command("acls", "list", "--principal", "User:visitor", "--bootstrap", address, *config, "-o", "name")
+        assert listed.stdout == "User:visitor may Describe Topic:a.one\n", listed.stderr
+    refused = command("acls", "remove", "User:visitor", "Read", "Topic:a.one", "--bootstrap", here.kafka, *config)
+    assert (refused.returncode, "there is no such ACL" in refused.stderr) == (1, True)
+    assert command("acls", "remove", *acl, "--bootstrap", here.kafka, *config).returncode == 0
 
 
 def _serve(folder: Path, kafka: str, properties: str, **more: str) -> str:

@@ -29,6 +29,9 @@ PAGES = (
     "/quorum",
     "/events",
     "/policies",
+    "/access",
+    "/access?filter=ann",
+    "/risks",
     "/changes",
     "/changes?topic=pay.*",
     "/diff",
@@ -225,13 +228,23 @@ async def test_forms_add_partitions_alter_configs_and_delete_a_topic(one: Servic
         ({"do": "configs", "configs": " "}, 400, "body: give either configs or num_partitions"),
         ({"do": "delete", "typed": "T"}, 400, "to delete the topic, type its name 't'"),
         ({"do": "configs", "configs": "retention.ms=5 days"}, 400, "Invalid config"),
-        ({"do": "polish"}, 400, "do: 'polish' is not grow, configs or delete"),
+        ({"do": "preview", "configs": "retention.ms=5 days"}, 400, "Invalid config"),
+        ({"do": "polish"}, 400, "do: 'polish' is not grow, preview, configs or delete"),
     ):
         refused = await send(one, "/topics/t", status, **fields)
         assert {"Partitions", "Configs", "Change"} <= set(Read(refused.text).words), "the error is on the topic's page"
         assert fields.get("configs", "").strip() in refused.text
         assert f'name="num_partitions" value="{fields.get("num_partitions", "")}"' in refused.text
         assert words.replace("_", " ").lower() in refused.text.replace("_", " ").lower().replace("&#39;", "'"), fields
+        assert refused.text.count('role="alert"') == refused.text.count('id="problem"') == 1
+        assert refused.text.count('aria-describedby="problem"') == (fields["do"] != "polish")
+    preview = await send(one, "/topics/t", 200, do="preview", configs="retention.ms=86400000\nmin.insync.replicas=")
+    for row in ("retention.ms default 86400000 Age above which", "min.insync.replicas 2 default How many"):
+        assert row in text_of(preview.text)
+    assert "retention.ms=86400000" in preview.text, "the form keeps the input"
+    same = await send(one, "/topics/t", 200, do="preview", configs="min.insync.replicas=2")
+    assert "Nothing would change" in same.text
+    assert (await one.get("/v1/topics/t"))["configs"] == {"min.insync.replicas": "2"}
     gone = await send(one, "/topics/t", do="delete", typed="t")
     assert "deleted" in text_of(await page(one, gone.headers["location"]))
     await one.get("/v1/topics/t", 404)

@@ -255,13 +255,11 @@ def _move(lifecycle: Lifecycle, states: dict[Any, str], key: Any, event: Any) ->
 
 HEAD = """# Life cycles
 
-The states of create requests, topics, partitions and brokers, for readers of the event log. This page is generated:
-edit the tables in `tests/machine/audit/lifecycle.py`, then run `python -m tests.machine.audit.lifecycle`. The
-tests check every log that they write against these tables.
+The states of create requests, topics, partitions and brokers, for readers of the event log. `python -m
+tests.machine.audit.lifecycle` writes this page from its tables, against which tests check every log that they write.
 
-Each table lists the events that may come in a state, and the next state. An event that is not in the table is a bug, or
-a sign of a damaged log. `LeaderElected` and `LeaderLost` are a `PartitionChanged` after which another replica leads, or
-none.
+An event that is not in a diagram is a bug, or a sign of a damaged log. `LeaderElected` and `LeaderLost` are a
+`PartitionChanged` after which another replica leads, or none.
 """
 
 
@@ -270,13 +268,10 @@ def page() -> str:
 
 
 def section(lifecycle: Lifecycle) -> str:
-    """Returns the section of a life cycle: description, diagram, states, transitions."""
+    """Returns the section of a life cycle: description, diagram, states."""
     lines = [f"## A {lifecycle.name}", "", lifecycle.about, "", "```mermaid", *_diagram(lifecycle), "```", ""]
-    lines += ["| state | means |", "|---|---|"]
-    lines += [f"| {name} | {state.meaning} |" for name, state in lifecycle.states.items()]
-    lines += ["", "| state | event | next |", "|---|---|---|"]
-    for name, state in lifecycle.states.items():
-        lines += [f"| {name} | `{event}` | {after} |" for event, after in state.nexts.items()]
+    lines += ["|state|means|", "|---|---|"]
+    lines += [f"|{name}|{state.meaning}|" for name, state in lifecycle.states.items()]
     return "\n".join([*lines, ""])
 
 

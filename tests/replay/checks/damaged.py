@@ -122,7 +122,7 @@ def both(logs: Iterable[Log]) -> Iterator[tuple[Violated, Violated]]:
     """Yields the violations that the auditor and the SQL find in each log."""
     some = list(logs)
     by_log: list[Violated] = [set() for _ in some]
-    with history_of(batches_of(some), arrow_schema(COLUMNS), threads=1) as history:
+    with history_of(batches_of(some), arrow_schema(COLUMNS), in_task=True) as history:
         for row in check(history, settle_ms=0).rows:
             by_log[row["log_partition"]].add((row["check"], row["topic"] or ""))
     for log, found in zip(some, by_log, strict=True):

@@ -102,7 +102,7 @@ Violations = dict[tuple[str, str], list[Row]]
 
 def checked(logs: Iterable[Sequence[Recorded]], settle_ms: int | None = 0) -> Result:
     """Check logs with DuckDB in this process."""
-    with history_of(batches_of(logs), arrow_schema(COLUMNS), threads=1) as history:
+    with history_of(batches_of(logs), arrow_schema(COLUMNS), in_task=True) as history:
         return check(history, settle_ms=settle_ms)
 
 
@@ -181,7 +181,7 @@ def test_cause_exists_finds_a_refusal_of_the_target_cluster_that_a_deletion_caus
 
 def test_violations_are_limited_and_all_are_counted() -> None:
     log = [*clean(), *clean()[1:]]
-    with history_of(batches_of([log]), arrow_schema(COLUMNS), threads=1) as history:
+    with history_of(batches_of([log]), arrow_schema(COLUMNS), in_task=True) as history:
         first = found_in(check(history, limit=2), 2)[0]
     assert (first.check, len(first.violations)) == ("offsets-contiguous", 2)
     assert first.times == len(clean()) - 1
@@ -211,7 +211,7 @@ def test_invariants_of_users_are_checked(tmp_path: Path) -> None:
     file.write_text(
         "-- names-are-long: a topic's name has two letters\nselect topic from topic_lives where len(topic) = 1;"
     )
-    with history_of(batches_of([clean()]), arrow_schema(COLUMNS), threads=1) as history:
+    with history_of(batches_of([clean()]), arrow_schema(COLUMNS), in_task=True) as history:
         (only,) = found_in(check(history, read_invariants(file)), more=read_invariants(file))
     assert (only.check, only.violations[0]["topic"]) == ("names-are-long", "a")
 
@@ -232,7 +232,7 @@ def test_invalid_invariants_are_rejected(text: str, said: str) -> None:
 
 def test_a_failing_sql_query_names_its_invariant() -> None:
     with (
-        history_of([], arrow_schema(COLUMNS), threads=1) as history,
+        history_of([], arrow_schema(COLUMNS), in_task=True) as history,
         pytest.raises(ReplayError, match=r"mine: Catalog Error.*no_such_views"),
     ):
         check(history, parsed("-- mine: fails\nselect * from no_such_views"))

@@ -1,0 +1,91 @@
+"""The report of risky topics: what would lose records or stop producers, or belongs to nobody."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from heapq import nsmallest
+from typing import Any, Final
+
+import msgspec
+
+from controller.machine.configs.topic_configs import labels_of, min_insync_replicas, topic_config
+from controller.machine.rules.reading import read_rules
+from controller.machine.rules.rule import ALL, Exemption, RulesError
+from controller.machine.state import Cluster, Topic
+from projections.views.view import AsOfView
+
+RISKS: Final = {
+    "no-owner": "it has no label owner",
+    "one-replica": "a partition has one replica: its records are lost with a disk",
+    "no-spare-replica": "min.insync.replicas equals the replication factor: without any one broker, producers with "
+    "acks=all stop",
+    "unlimited-retention": "it deletes no records, and no rule has an exception for it",
+    "no-preferred-leader": "no partition is led by its preferred leader",
+}
+"""Each risk and its meaning."""
+_RETENTION: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
+
+
+class RiskyTopicView(msgspec.Struct, frozen=True):
+    """A topic with risks. `created_by` is empty if the principal is unknown, `owner` without such a label."""
+
+    name: str
+    risks: tuple[str, ...]
+    owner: str
+    created_by: str
+
+
+class RisksView(msgspec.Struct, frozen=True):
+    """The number of topics with each risk, and the topics with the most of them; `more` are not listed."""
+
+    counts: dict[str, int]
+    topics: tuple[RiskyTopicView, ...]
+    more: int
+    as_of: AsOfView
+
+
+class Risks:
+    """Collects the risks of the topics in slices; lists at most `limit` topics."""
+
+    def __init__(self, cluster: Cluster, now_ms: int, limit: int) -> None:
+        self._settings, self._limit, self._risky = cluster.settings, limit, 0
+        self._excepted, self._counts = _exceptions(cluster, now_ms), Counter[str]()
+        self._found: list[RiskyTopicView] = []
+
+    def add(self, topics: Sequence[Topic]) -> None:
+        for topic in topics:
+            if risks := self._of(topic):
+                self._counts.update(risks)
+                self._risky += 1
+                owner = labels_of(topic.configs).get("owner", "")
+                self._found.append(RiskyTopicView(topic.name, risks, owner, topic.principal))
+        self._found = nsmallest(self._limit, self._found, key=lambda one: (-len(one.risks), one.name))
+
+    def view(self, as_of: AsOfView) -> RisksView:
+        counts = {name: self._counts[name] for name in RISKS}
+        return RisksView(counts, tuple(self._found), self._risky - len(self._found), as_of)
+
+    def _of(self, topic: Topic) -> tuple[str, ...]:
+        configs, defaults = topic.configs, self._settings.effective_defaults
+        factor = min(len(partition.replicas) for partition in topic.partitions)
+        values: list[Any] = [topic_config(name, configs, defaults) for name in _RETENTION]
+        endless = values[:2] == [-1, -1] and "delete" in (values[2] or ())
+        found = (
+            "owner" not in labels_of(configs),
+            factor == 1,
+            factor > 1 and min_insync_replicas(configs, self._settings) >= factor,
+            endless and not any(topic.name in one.topics for one in self._excepted),
+            all(one.leader != one.replicas[0] for one in topic.partitions),
+        )
+        return tuple(name for name, is_true in zip(RISKS, found, strict=True) if is_true)
+
+
+def _exceptions(cluster: Cluster, now_ms: int) -> list[Exemption]:
+    """The exceptions that rules about retention have for topics now; none if a newer release wrote the rules."""
+    try:
+        rules = read_rules(cluster.rules.text).rules if cluster.rules is not None and cluster.rules.text else ()
+    except RulesError:
+        return []
+    found = (one for rule in rules if any(each.name in _RETENTION for each in rule.configs) for one in rule.exceptions)
+    return [one for one in found if one.topics is not ALL and now_ms < one.until_ms]
