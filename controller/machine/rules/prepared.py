@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.rule import Change, Kind, Rule
+from controller.patterns import Pattern
 
 KNOWN_MAX = 1000
 KNOWN_CHARS_MAX = 2000
@@ -35,7 +38,8 @@ class Prepared:
         self._indexes = [(index, sorted({len(prefix) for prefix in index})) for index in (topics, principals)]
         named = [_configs_named(rule) for rule in self._rules]
         self._named = None if None in named else {MIN_INSYNC_REPLICAS}.union(*filter(None, named))
-        self._known: dict[object, tuple[Rule, ...]] = {}
+        self._known: dict[object, list[tuple[Rule, Pattern | None]]] = {}
+        """The suspects for some facts; with a pattern, only for a topic whose name does not match it."""
 
     def suspects(self, change: Change, variables: Variables[Change]) -> Sequence[Rule]:
         """Returns all rules that the change violates, and perhaps others, in the order of the text."""
@@ -55,12 +59,17 @@ class Prepared:
         if known is None:
             indexed = {n for index, _ in self._indexes for prefix in prefixes for n in index.get(prefix, ())}
             rules = [self._rules[n] for n in sorted(indexed)]
-            known = tuple([rule for rule in rules if rule.may_be_violated(change, topic, variables)])
+            known = []
+            for rule in rules:
+                if replace(rule, name_pattern=None).may_be_violated(change, topic, variables):
+                    known.append((rule, None))
+                elif rule.name_pattern is not None:
+                    known.append((rule, rule.name_pattern))
             if sum(len(text) for _, text in configs) <= KNOWN_CHARS_MAX:
                 if len(self._known) >= KNOWN_MAX:
                     self._known.clear()
                 self._known[key] = known
-        return known
+        return [rule for rule, pattern in known if pattern is None or not pattern.is_found_in(change.topic)]
 
 
 def _configs_named(rule: Rule) -> set[str] | None:

@@ -292,9 +292,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return Violation(f"rule '{self.name}': {text}" + (f" ({self.hint})" if self.hint else ""), failed)
 
     def may_be_violated(self, change: Change, topic: TopicFacts, variables: Variables[Change]) -> bool:
-        """False if no change to a topic with these facts violates the rule."""
+        """False if no change to a topic with these facts violates the rule, for a name that it allows."""
         check = self.check
-        if self.refuse or self.name_pattern or self.limit or (check is not None and not check.is_of_facts):
+        if self.refuse or self.limit or (check is not None and not check.is_of_facts):
             return True
         is_false = check is not None and _check_violation(check, variables) is not None
         return is_false or any(self._topic_violations(change, topic))

@@ -116,7 +116,7 @@ def test_prepared_rules_find_the_violations_that_all_rules_find(seed: int) -> No
             assert judge(rules, change) == judge(everything, change)
 
 
-def test_of_fifty_rules_only_those_for_names_are_applied_to_a_valid_create(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_of_fifty_rules_is_applied_to_a_valid_create(monkeypatch: pytest.MonkeyPatch) -> None:
     pack = Path("examples/rules/pack.toml").read_text()
     parts = re.findall(r"^\[\[rule\]\](?:\n(?!\[\[(?:rule|example|default)\]\]).*)*", pack, re.MULTILINE)
     fifty = islice(cycle(parts), 50)
@@ -136,6 +136,6 @@ def test_of_fifty_rules_only_those_for_names_are_applied_to_a_valid_create(monke
         topic = f"web.orders-{number}"
         change = Change(kind="create", topic=topic, before=None, after=after, principal="User:web", at_ms=0)
         assert not judge(rules, change).all
-        assert {name.partition("-")[2] for name in applied} <= {"naming"}
+        assert applied == []
         assert bool(evaluated) == (number == 0), "of equal topics only the first is evaluated, whatever labels it has"
         evaluated.clear()
