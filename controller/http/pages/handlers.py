@@ -20,7 +20,7 @@ from litestar.response import Redirect
 from controller.http import reads, writes
 from controller.http import topics as topic_lists
 from controller.http.errors import HttpRequest, Refused, answer_error, invalid
-from controller.http.pages.frame import AGO, flags
+from controller.http.pages.frame import AGO, PHASES, flags
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.requests import At, Cursor, From, Limit, To, body_of, caller_of, read_form
 from controller.machine.configs.topic_configs import BY_NAME
@@ -48,16 +48,6 @@ PARTITIONS_MAX, TOPICS_MAX, CHANGES_MAX, STEPS_MAX, UNFOLDED_MAX = 100, 100, 20,
 """The most partitions, topics of a request, changes of a topic, steps of a request, and healthy partitions that are
 not folded, on one page."""
 CHART_SPANS: Final = 60
-PHASES = {
-    "CreateRequested": "requested",
-    "TopicCreated": "decided: created",
-    "CreateRejected": "decided: rejected",
-    "MetadataPropagated": "propagated",
-    "PartitionChanged": "partition changed",
-    "TopicReady": "ready",
-    "CreateAnswered": "answered",
-}
-"""The steps of a request as its page names them."""
 
 
 @get("/")
