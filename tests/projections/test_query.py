@@ -3,7 +3,7 @@ and their offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -337,7 +337,7 @@ def test_a_state_at_an_offset_is_that_at_the_end_of_its_command() -> None:
     log = InMemoryLog("commands")
     changed = SettingsChanged((), "1")
     both = [CreateAnswered(RequestId("r"), TopicName(name), 0, "", 0) for name in "ab"]
-    commands: list[tuple[str, str, list[Event]]] = [
+    commands: list[tuple[str, str, Sequence[Event]]] = [
         ("Reconcile", "r1", [changed] * 5),
         ("Reconcile", "r2", [changed]),
         ("CreateTopic", "r", both),
@@ -351,8 +351,8 @@ def test_a_state_at_an_offset_is_that_at_the_end_of_its_command() -> None:
 
 
 def test_commands_of_one_topic_are_those_that_name_one() -> None:
-    kinds: set[type] = {*TopicCommand.__subclasses__(), DiscoverDeletion} - {AlterResourceConfigs}
-    assert {one.__name__ for one in kinds} == ONE_TOPIC
+    kinds = {DiscoverDeletion.__name__, *(one.__name__ for one in TopicCommand.__subclasses__())}
+    assert kinds - {AlterResourceConfigs.__name__} == ONE_TOPIC
 
 
 def test_an_offset_beyond_the_durable_end_is_rejected() -> None:
