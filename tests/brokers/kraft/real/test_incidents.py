@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -20,7 +21,7 @@ Problem = tuple[str, list[int], list[str]]
 
 def _status(cluster: RealCluster) -> tuple[int, dict[str, Any]]:
     """The exit code and the answer of `topicwright status`."""
-    argv = [COMMAND, "status", "--json", "--http", cluster.http]
+    argv: list[str | Path] = [COMMAND, "status", "--json", "--http", cluster.http]
     done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=240, check=False)
     return done.returncode, json.loads(done.stdout)
 
@@ -32,7 +33,7 @@ def _problems(cluster: RealCluster) -> list[Problem]:
 
 
 def _cause(cluster: RealCluster, kind: str) -> str:
-    return next(one["cause"] for one in _status(cluster)[1]["issues"] if one["kind"] == kind)
+    return next(str(one["cause"]) for one in _status(cluster)[1]["issues"] if one["kind"] == kind)
 
 
 def _reaches(cluster: RealCluster, *wanted: Problem) -> None:
