@@ -59,9 +59,7 @@ class TopicFilter(msgspec.Struct, frozen=True):
         return (
             (self.status in (None, one.status) or (self.status == "not-ready" and one.status != "ready"))
             and self.placeholders in (None, one.placeholders > 0)
-            and (
-                self.principal is None or self.principal.is_found_in(one.created_by.principal if one.created_by else "")
-            )
+            and (self.principal is None or self.principal.is_found_in(by))
             and (self.label is None or one.has_label(self.label))
         )
 
