@@ -40,6 +40,8 @@ TOOLS = (
     ("configs --describe --entity-type groups", ""),
     ("configs --alter --entity-type client-metrics --entity-name {topic} --add-config interval.ms=1000", "Completed"),
     ("configs --describe --entity-type client-metrics", "interval.ms=1000"),
+    ("client-metrics --list", "{topic}"),
+    ("client-metrics --describe", "interval.ms=1000"),
     ("configs --alter --entity-type client-metrics --entity-name {topic} --delete-config interval.ms", "Completed"),
     ("features describe", "Feature: metadata.version"),
     ("features upgrade --feature metadata.version=33", "was upgraded to 33"),

@@ -22,7 +22,7 @@ values of every parameter and field. Lists also take `limit` and `cursor`, and m
 |---|---|---|
 """
 _COMMON = {"limit", "cursor", "at"}
-_SENTENCE = re.compile(r"\. (?=[A-Z])")
+_CLAUSE_END = re.compile(r"\. (?=[A-Z])|[:;] ")
 
 
 async def page() -> str:
@@ -37,7 +37,7 @@ def _rows(paths: dict[str, dict[str, Any]]) -> Iterator[str]:
             parameters = operation.get("parameters", ())
             own = [each["name"] for each in parameters if each["in"] != "path" and each["name"] not in _COMMON]
             names = ", ".join(f"`{name}`" for name in own)
-            about = _SENTENCE.split(" ".join(operation["description"].split()))[0].rstrip(".")
+            about = _CLAUSE_END.split(" ".join(operation["description"].split()))[0].rstrip(".")
             yield f"|`{method.upper()} {path}`|{names}|{about}|"
 
 

@@ -207,3 +207,15 @@ async def test_approvers_decide_only_topics_of_a_request_that_list_them(users: U
         assert [each["topic"] for each in await pending(one, ALICE)] == ["d"]
         await decide(one, "both", "deny", ALICE, because="withdrawn")
         assert await pending(one, ALICE) == []
+
+
+async def test_rules_with_approve_by_are_refused_over_kafka(users: Users) -> None:
+    async with service(logins=logins(users, True, [])) as one:
+        one.api.decides_here = False
+        refused = await one.request("POST", "/v1/rules", 400, json={"text": RULES}, headers=CAROL)
+        assert refused["message"] == (
+            "rule 'big': approve_by: requests cannot wait for approval over Kafka, with gateways and workers; "
+            "allowed: rules without it"
+        )
+        await apply(one, RULES.replace("approve_by", "#"))
+        await apply(one, "")

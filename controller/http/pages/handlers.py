@@ -34,7 +34,6 @@ from projections.text.wording import changed
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, RecordedChangesView, TimelineView
 from projections.views.overviews import (
-    AccessView,
     BrokerDetailView,
     ClusterHealthView,
     DifferenceView,
@@ -225,11 +224,6 @@ async def brokers(site: Site, found: BrokersView, at: str | None) -> dict[str, A
 @page("/brokers/{broker_id:int}", reads.broker, "broker.html")
 async def broker(found: BrokerDetailView) -> dict[str, Any]:
     return {"follow": FOLLOW, "command": ("brokers", str(found.broker_id)), "one": found}
-
-
-@page("/access", reads.access, "access.html")
-async def access(found: AccessView) -> dict[str, Any]:
-    return {"follow": FOLLOW, "command": ("acls", "list"), "found": found}
 
 
 @page("/quorum", reads.quorum, "quorum.html")

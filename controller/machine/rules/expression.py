@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
-from controller.machine.configs.topic_configs import effective_values
 from controller.patterns import SMALL, Pattern, PatternError
 from events.errors import shortened
 
@@ -22,7 +21,6 @@ CHARS_MAX: Final = 1000
 COMMAS_WITH_MACRO_MAX: Final = 50
 """Limits the lists: `[0, 0, …].map(x, config)` takes time in proportion to the square of the number of items."""
 MATCHED_CHARS_MAX: Final = 500
-KNOWN_MAX: Final = 500
 VARIABLES: Final = (
     *("name", "change", "principal", "client_id", "host", "before", "after"),
     *("partitions", "replication_factor", "min_insync_replicas", "configs", "config", "label"),
@@ -32,12 +30,11 @@ _CONVERSIONS: Final = ("int", "double", "string", "bool", "timestamp", "duration
 FUNCTIONS: Final = ("size", *_METHODS, "matches", *_CONVERSIONS)
 _CALL = re.compile(r"(\.?)\s*\b(\w+)\s*\(")
 _STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
-_CONFIG_OR_STRING = re.compile(rf"""(?<![\w.])config\[['"]([a-z.]+)['"]\]|{_STRING.pattern}""")
-_HARD_TO_SPLIT = re.compile(r"//|\'{3}|\"{3}|[rRbB]['\"]|\.\s+config\b")
-_CONFIG_NAMES: Final = {name: f"config_{name.replace('.', '_')}" for name in effective_values(())}
-CONFIG_VARIABLES: Final = {variable: name for name, variable in _CONFIG_NAMES.items()}
-"""The names of configs by the variables that stand for them in programs, not in the texts of expressions."""
-_OF_TOPIC: Final = frozenset((*VARIABLES, *CONFIG_VARIABLES)) - {"change", "principal", "client_id", "host", "before"}
+_CONFIG = re.compile(r"""\bconfig\[['"]([a-z.]+)['"]\]""")
+_CONFIG_WORD = re.compile(r"\bconfig\b")
+_ANY_CONFIG: Final = frozenset(("before", "after", "configs", "label"))
+_OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "host", "before"}
+_OF_FACTS: Final = _OF_TOPIC - {"name", "after"}
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
 _MATCHES: Final = "re2_matches"
 """The name under which the CEL library knows our `matches`; the library's own `matches` cannot be replaced."""
@@ -64,10 +61,6 @@ class Variables(Generic[T]):
         self._subject = subject
         self._context: Any = None
 
-    def values(self, names: Sequence[str]) -> tuple[object, ...]:
-        makers, subject = self._makers, self._subject
-        return tuple([makers[name](subject) for name in names])
-
     def context(self, names: Sequence[str]) -> object:
         """A CEL context that has at least the variables `names`."""
         import cel
@@ -88,18 +81,17 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text: Final = text
-        self.source: Final = _with_config_variables(text)
-        """The text in which variables of their own replace `config['…']`: the map of all configs is slow to pass."""
-        self._program, self.names = _compiled(text, self.source)
+        self._program, self.names = _compiled(text)
+        literals = _CONFIG.findall(text)
+        reads_others = len(literals) != len(_CONFIG_WORD.findall(text)) or _ANY_CONFIG.intersection(self.names)
+        self.configs: Final = None if reads_others else frozenset(literals)
+        """The configs that the expression names; None if it may read any."""
         self.matches: Final = len(_MATCHES_NAME.findall(_STRING.sub("''", text)))
         """The number of calls of `matches`."""
+        self.is_of_facts: Final = _OF_FACTS.issuperset(self.names)
+        """True if the value depends only on the counts and configs of the topic after the change."""
         self.is_of_topic: Final = _OF_TOPIC.issuperset(self.names)
         """True if the value depends only on the topic, not on the requester, the kind of change or the old topic."""
-
-    @property
-    def is_cheap(self) -> bool:
-        """True if `Conditions` may evaluate it together with others."""
-        return not (self.matches or _MACRO.search(self.text) or {"before", "after"}.intersection(self.names))
 
     def value(self, variables: Variables[Any]) -> object:
         """Returns the value of the expression. Raises ExpressionFailed."""
@@ -116,38 +108,6 @@ class Expression:
         if not isinstance(value, bool):
             raise ExpressionFailed(f"it is {type(value).__name__}, not true or false")
         return value
-
-
-class Conditions:
-    """Cheap expressions that one program evaluates, once for the same values of their variables."""
-
-    def __init__(self, expressions: Sequence[Expression]) -> None:
-        self._count: Final = len(expressions)
-        self._names: Final = tuple(dict.fromkeys(name for one in expressions for name in one.names))
-        texts = ",".join(f"({one.source}\n)" for one in expressions)  # the newline ends a comment
-        self._program: Final = _program(f"[{texts}]")
-        self._known: dict[tuple[object, ...], Sequence[bool]] = {}
-
-    def are_true(self, variables: Variables[Any]) -> Sequence[bool]:
-        """Returns for each expression True if it is true. All are False if one of them fails."""
-        values = variables.values(self._names)
-        try:
-            known = self._known.get(values)
-        except TypeError:  # a map
-            return self._evaluated(values)
-        if known is None:
-            if len(self._known) >= KNOWN_MAX:
-                self._known.clear()
-            known = self._known[values] = self._evaluated(values)
-        return known
-
-    def _evaluated(self, values: Sequence[object]) -> Sequence[bool]:
-        try:
-            return [value is True for value in self._program.execute(dict(zip(self._names, values, strict=True)))]
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            return [False] * self._count
 
 
 class Message:
@@ -171,7 +131,7 @@ class Message:
 
 
 @lru_cache(maxsize=1000)
-def _compiled(text: str, source: str) -> tuple[Any, tuple[str, ...]]:
+def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
     if len(text) > CHARS_MAX:
         raise ExpressionError(f"has {len(text)} characters, allowed are {CHARS_MAX}")
     macros = len(_MACRO.findall(text))
@@ -181,12 +141,11 @@ def _compiled(text: str, source: str) -> tuple[Any, tuple[str, ...]]:
         raise ExpressionError(f"has a macro and {text.count(',')} commas, allowed are {COMMAS_WITH_MACRO_MAX}")
     if macros and _MATCHES_CALL.search(text):
         raise ExpressionError("has a macro and matches, allowed is one of them")
-    program = _program(source)
+    program = _program(text)
     bound = set(re.findall(_MACRO.pattern + r"\s*(\w+)\s*,", text))
     names = tuple(name for name in program.variables() if name in VARIABLES or name not in bound)
     functions = tuple("matches" if name == _MATCHES else name for name in program.functions())
-    others = [name for name in names if name not in CONFIG_VARIABLES or name in text]
-    for what, used, allowed in (("variable", others, VARIABLES), ("function", functions, FUNCTIONS)):
+    for what, used, allowed in (("variable", names, VARIABLES), ("function", functions, FUNCTIONS)):
         unknown = [each for each in used if each not in allowed and (what == "variable" or each.isidentifier())]
         if unknown:
             raise ExpressionError(f"unknown {what} '{unknown[0]}'; allowed: {', '.join(allowed)}")
@@ -195,12 +154,6 @@ def _compiled(text: str, source: str) -> tuple[Any, tuple[str, ...]]:
             allowed_call = f"{name}(value)" if dot else f"text.{name}(part)"
             raise ExpressionError(f"invalid call of {name}; allowed: {allowed_call}")
     return program, names
-
-
-def _with_config_variables(text: str) -> str:
-    if _HARD_TO_SPLIT.search(text) or _MACRO.search(text):  # a macro may give `config` another meaning
-        return text
-    return _CONFIG_OR_STRING.sub(lambda found: _CONFIG_NAMES.get(found[1], found[0]), text)
 
 
 def _program(text: str) -> Any:

@@ -32,7 +32,7 @@ from controller.machine.configs.values import Bad
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions.placement import replica_metadata_of
-from controller.machine.rules.expression import CONFIG_VARIABLES, Variables
+from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import Rules, new_rules, read_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
@@ -369,8 +369,4 @@ _MAKERS: Mapping[str, Callable[[Change], object]] = {
     "before": lambda change: change.before and {name: make(change.before) for name, make in _TOPIC_MAKERS.items()},
     "after": lambda change: change.after and {name: make(change.after) for name, make in _TOPIC_MAKERS.items()},
     **{name: lambda change, make=make: make(_now(change)) for name, make in _TOPIC_MAKERS.items()},  # type: ignore[misc]
-    **{
-        variable: lambda change, name=name: _value(_now(change), name)  # type: ignore[misc]
-        for variable, name in CONFIG_VARIABLES.items()
-    },
 }

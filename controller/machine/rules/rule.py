@@ -134,7 +134,7 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
     def common(self, other: ConfigRequirement) -> ConfigRequirement | None:
         """The values that both allow; None if there are none."""
         if isinstance(other.allowed, Choice):
-            values = tuple(value for value in other.allowed.values if self.allows(value))
+            values = tuple(value for value in other.allowed.values if self._allows(value))
             return ConfigRequirement(self.name, Choice(values)) if values else None
         if isinstance(self.allowed, Choice):
             return other.common(self)
@@ -146,11 +146,11 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
         value = topic.value(self.name)
         if isinstance(value, Bad):
             return value.message
-        if self.allows(value):
+        if self._allows(value):
             return None
         return f"{self.name} is '{topic.configs[self.name].strip()}', allowed is {self.allowed}"
 
-    def allows(self, value: Value) -> bool:
+    def _allows(self, value: Value) -> bool:
         if isinstance(self.allowed, Choice):
             return value in self.allowed
         assert isinstance(value, int | float), f"{self.name} has a range, so its values are numbers"
@@ -273,11 +273,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
         `variables` are those of the change. `unchanged` has the topic before the change; it is None for a new topic.
         """
-        if change.kind not in self.on or (self.principals is not ALL and change.principal not in self.principals):
+        if change.kind not in self.on or change.principal not in self.principals:
             return None
-        if self.topics is not ALL and change.kind != "defaults" and change.topic not in self.topics:
+        if change.kind != "defaults" and change.topic not in self.topics:
             return None
-        if self.exceptions and any(exemption.covers(change) for exemption in self.exceptions):
+        if any(exemption.covers(change) for exemption in self.exceptions):
             return None
         found, failed = self._requirements(change), False
         if self.limit is not None:
@@ -291,17 +291,23 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         text = ", ".join(found) if self.message is None or failed else self.message.text(variables)
         return Violation(f"rule '{self.name}': {text}" + (f" ({self.hint})" if self.hint else ""), failed)
 
+    def may_be_violated(self, change: Change, topic: TopicFacts, variables: Variables[Change]) -> bool:
+        """False if no change to a topic with these facts violates the rule, for a name that it allows."""
+        check = self.check
+        if self.refuse or self.limit or (check is not None and not check.is_of_facts):
+            return True
+        is_false = check is not None and _check_violation(check, variables) is not None
+        return is_false or any(self._topic_violations(change, topic))
+
     def _requirements(self, change: Change) -> list[str]:
         topic, before = change.after, change.before
         if change.kind != "defaults" and self.refuse:
             return [self.refuse]
         if topic is None:
             return []
-        found = self._topic_violations(change, topic)
-        if found and before is not None:
-            already = self._topic_violations(change, before)
-            found = [one for one in found if one not in already]
-        return found
+        found = list(self._topic_violations(change, topic))
+        already = list(self._topic_violations(change, before)) if found and before is not None else []
+        return [one for one in found if one not in already]
 
     def _check(
         self, check: Expression, change: Change, variables: Variables[Change], unchanged: Variables[Change] | None
@@ -310,58 +316,42 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if violation is None:
             return None
         before, after = change.before, change.after
-        if before is not None and after is not None and unchanged is not None and check.is_of_topic:
-            is_fresh = before.partitions != after.partitions and "partitions" in check.names
-            if not is_fresh and _check_violation(check, unchanged):
-                return None
-        return violation
+        if before is None or after is None or unchanged is None or not check.is_of_topic:
+            return violation
+        is_fresh = before.partitions != after.partitions and "partitions" in check.names
+        return violation if is_fresh or _check_violation(check, unchanged) is None else None
 
-    def _topic_violations(self, change: Change, topic: TopicFacts) -> list[str]:
-        found: list[str] = []
+    def _topic_violations(self, change: Change, topic: TopicFacts) -> Iterator[str]:
         configs = topic.configs
         if change.kind != "defaults":  # a change of the cluster's defaults has no topic name and no counts
             if self.name_pattern is not None and not self.name_pattern.is_found_in(change.topic):
-                found.append(f"topic name '{change.topic}' does not match '{self.name_pattern.text}'")
+                yield f"topic name '{change.topic}' does not match '{self.name_pattern.text}'"
             if self.partitions is not None and topic.partitions not in self.partitions:
-                found.append(f"partitions is {topic.partitions}, allowed is {self.partitions}")
-            allowed = self.replication_factor
-            if allowed is not None:
-                for each in topic.factors:
-                    if each not in allowed:
-                        found += [f"replication_factor is {each}, allowed is {allowed}"]
-            if self.required_configs:
-                found += [self._missing(name) for name in self.required_configs if name not in configs]
+                yield f"partitions is {topic.partitions}, allowed is {self.partitions}"
+            if (allowed := self.replication_factor) is not None:
+                yield from (
+                    f"replication_factor is {n}, allowed is {allowed}" for n in topic.factors if n not in allowed
+                )
+            yield from (self._missing(name) for name in self.required_configs if name not in configs)
             if self.allowed_configs is not None:
-                settable = self.settable
+                settable = self._settable
                 problem = f"may not be set, allowed are {', '.join(settable) or 'no configs'}"
-                found += [
-                    f"{name} {problem}"
-                    for name in sorted(configs)
-                    if name not in settable and not name.startswith(LABEL)
-                ]
-        for requirement in self.configs:
-            violation = requirement.violation(topic) if requirement.name in configs else None
-            if violation is not None:
-                found.append(violation)
-        if self.forbidden_configs:
-            found += [f"{name} may not be set" for name in self.forbidden_configs if name in configs]
-        return found
+                others = (name for name in sorted(configs) if name not in settable and not name.startswith(LABEL))
+                yield from (f"{name} {problem}" for name in others)
+        yield from filter(None, (one.violation(topic) for one in self.configs if one.name in configs))
+        yield from (f"{name} may not be set" for name in self.forbidden_configs if name in configs)
 
     @property
     def scope(self) -> tuple[str, ...]:
         """The requesters and topics that the rule applies to, as written in the rules."""
         return tuple(self.written.get(key, "") for key in SCOPE_KEYS)
 
-    def requirements(self) -> Iterator[ConfigRequirement]:
-        """The requirements for counts and configs."""
+    def allows(self) -> Iterator[ConfigRequirement]:
+        """The values that a new topic may have, as far as they do not depend on others."""
         for name, allowed in (("partitions", self.partitions), ("replication_factor", self.replication_factor)):
             if allowed is not None:
                 yield ConfigRequirement(name, allowed)
         yield from self.configs
-
-    def allows(self) -> Iterator[ConfigRequirement]:
-        """The values that a new topic may have, as far as they do not depend on others."""
-        yield from self.requirements()
         for names, is_set in ((self.required_configs, True), (self.forbidden_configs, False)):
             yield from (ConfigRequirement(f"'{name} is set'", Choice((is_set,))) for name in names)
 
@@ -370,8 +360,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return f"{name} must be set{value}"
 
     @property
-    def settable(self) -> tuple[str, ...]:
-        """The configs that `allowed_configs` lets a request set."""
+    def _settable(self) -> tuple[str, ...]:
         named = (requirement.name for requirement in self.configs)
         return tuple(dict.fromkeys((*(self.allowed_configs or ()), *self.required_configs, *named)))
 
