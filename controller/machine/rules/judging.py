@@ -31,7 +31,6 @@ from controller.machine.configs.topic_configs import (
 from controller.machine.configs.values import Bad
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import Rules, new_rules, read_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
@@ -194,7 +193,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
             return None
         before, after = _defaults(state.cluster, command)
     else:
-        topic = topic_named(state, command.topic)
+        topic = None if kind == "create" else topic_named(state, command.topic)
         owner = owner if topic is None else topic.principal
         defaults = state.cluster.settings.effective_defaults
         before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
@@ -258,7 +257,9 @@ def _facts_after(
 
 
 def _facts(partitions: Sequence[catalog.Partition], configs: catalog.Configs, defaults: catalog.Configs) -> TopicFacts:
-    factors = {len(one.replicas) - len(replica_metadata_of(one).removing) for one in partitions}
+    factors = {
+        len(one.replicas) - (len(one.replica_metadata.removing) if one.replica_metadata else 0) for one in partitions
+    }
     return TopicFacts(len(partitions), tuple(sorted(factors)), dict(configs), defaults)
 
 
