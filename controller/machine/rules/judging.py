@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -151,14 +150,8 @@ def filled(
 def defaults_of(cluster: Cluster, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
     """Returns the defaults that apply to create requests of a principal for a topic. Raises RulesError for rules of a
     newer release."""
-    rules = _rules_of(cluster)
-    return () if cluster.rules is None or not rules.defaults else _defaults_of(cluster.rules.text, principal, topic)
-
-
-@lru_cache(maxsize=1000)
-def _defaults_of(text: str, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
-    """Cached, because a create that policies approve is decided several times."""
-    return tuple(one for one in read_rules(text).defaults if principal in one.principals and topic in one.topics)
+    defaults = _rules_of(cluster).defaults
+    return tuple(one for one in defaults if principal in one.principals and topic in one.topics) if defaults else ()
 
 
 def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> int:
