@@ -192,13 +192,6 @@ class RulesApplied(Fact, frozen=True, tag=True):
     """The client's address; empty without a client."""
 
 
-class ApprovalRule(Fact, frozen=True):
-    """A rule that holds a request: its name, and the principals (as patterns) and roles that may approve."""
-
-    name: str
-    approve_by: tuple[str, ...]
-
-
 class ApprovalRequested(Fact, frozen=True, tag=True):
     """Rules hold a request for one topic: it was refused, and is decided again once somebody approves it."""
 
@@ -208,8 +201,8 @@ class ApprovalRequested(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     request: RequestedChange
-    rules: tuple[ApprovalRule, ...]
-    """The approver must be listed by each of them."""
+    rules: tuple[tuple[str, tuple[str, ...]], ...]
+    """The rules that hold it, each with the principals (as patterns) and roles of which one must approve."""
     expires_at_ms: int
 
 

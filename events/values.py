@@ -171,11 +171,13 @@ class RequestedConfigs(Fact, frozen=True, tag="configs"):
 class RequestedCreation(Fact, frozen=True, tag="creation"):
     """The creation of a topic, in a request that waits for approval; see `CreateRequested`."""
 
-    topic_id: TopicId
     num_partitions: int
     replication_factor: int
     assignments: tuple[Assignment, ...]
     configs: tuple[tuple[str, str | None], ...]
+
+
+Requested = RequestedPartitions | RequestedDeletion | RequestedConfigs | RequestedCreation
 
 
 class RequestedChange(Fact, frozen=True):
@@ -184,7 +186,7 @@ class RequestedChange(Fact, frozen=True):
     api: str
     """`CreatePartitions`, `DeleteTopics`, `AlterConfigs`, `IncrementalAlterConfigs` or `HTTP`."""
     api_version: int
-    change: RequestedPartitions | RequestedDeletion | RequestedConfigs | RequestedCreation
+    change: Requested
     duplicate: bool = False
     """The request named the topic more than once."""
     denied: int = 0

@@ -19,7 +19,7 @@ from controller.access.authorizer import Operation
 from controller.apis import errors_of, origin_of
 from controller.apis.limits import in_turns, slices
 from controller.controller_api import ControllerApi
-from controller.kafka.handling import Disconnect, RequestContext
+from controller.kafka.handling import ANONYMOUS, Disconnect, RequestContext
 from controller.kafka.messages import access
 from controller.kafka.sasl import keys_of
 from controller.machine.access import acls as codes
@@ -321,3 +321,12 @@ def _described_user(cluster: Cluster, user: str, twice: bool) -> access.Describe
 
 def _not_described(user: str, code: ErrorCode, message: str) -> access.DescribeUserScramCredentialsResult:
     return access.DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+
+
+def describe_delegation_tokens(
+    context: RequestContext, _: access.DescribeDelegationTokenRequest
+) -> access.DescribeDelegationTokenResponse:
+    """Answer DescribeDelegationToken as a Kafka without `delegation.token.secret.key`."""
+    is_anonymous = context.principal == ANONYMOUS
+    disabled, refused = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return access.DescribeDelegationTokenResponse(error_code=refused if is_anonymous else disabled)

@@ -1,5 +1,5 @@
-"""The handlers of ElectLeaders (KIP-460), AlterPartitionReassignments and ListPartitionReassignments (KIP-455), for
-`listener`; ElectLeaders also for listeners with simulated brokers."""
+"""The handlers of ElectLeaders (KIP-460), which `tables` and `kraft.listener` give to listeners, and of
+AlterPartitionReassignments and ListPartitionReassignments (KIP-455) in KRaft mode."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ HandlerTable = Mapping[int, ApiHandler]
 
 _ELEMENTS_MAX: Mapping[int, int] = {
     **dict.fromkeys(CHANGES, 16_000),  # up to 10,000 (`CHANGES_MAX`), some with several elements
-    ApiKey.OFFSET_FETCH: 4_000,  # 32,000 partitions take about ten milliseconds
+    ApiKey.ELECT_LEADERS: 8_000,  # 64,000 partitions take 50 ms to encode
+    **dict.fromkeys((ApiKey.DESCRIBE_PRODUCERS, ApiKey.OFFSET_FETCH), 4_000),  # 32,000 partitions take about 10 ms
     ApiKey.ALTER_PARTITION: 400_000,  # in one report of a broker: the in-sync replicas of 100,000 partitions
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: 400_000,
 }
@@ -151,6 +152,7 @@ def _simulated_reads(api: ControllerApi) -> dict[int, Handler]:
     return {
         **_read_handlers(api),
         **records.reads(api),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: access.describe_delegation_tokens,
         ApiKey.DESCRIBE_QUORUM: partial(cluster.describe_quorum, api),
         ApiKey.LIST_CONFIG_RESOURCES: partial(configs.list_config_resources, api),
     }

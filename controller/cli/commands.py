@@ -102,9 +102,7 @@ _MORE: Final = {
     "topic label": "owner=payments",
     "plan": "--prune --save plan.json",
     "apply": "--plan plan.json",
-    "users add": "--bootstrap localhost:9092",
-    "users remove": "--bootstrap localhost:9092",
-    "users list": "--bootstrap localhost:9092",
+    "users": "--bootstrap localhost:9092",
 }
 """The flags of an example."""
 
@@ -120,7 +118,8 @@ def add_examples(parser: argparse.ArgumentParser) -> None:
                 parser.epilog = each.epilog
         elif action.required and action.nargs != "*":
             words += [*action.option_strings[:1], samples.get(str(action.metavar), str(action.metavar))]
-    words.append(_MORE.get(parser.prog.partition(" ")[2], ""))
+    _, group, *action_name = parser.prog.split()
+    words.append(_MORE.get(" ".join((group, *action_name))) or _MORE.get(group, ""))
     parser.epilog = parser.epilog or f"Example: {' '.join(words).strip()}"
 
 

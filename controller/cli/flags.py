@@ -186,7 +186,7 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     wait.add_argument("--timeout-ms", type=count, default=30_000, metavar="MS", help="default %(default)s")
     common.add_backend(wait, change, may_be_stopped=False)
-    for parser in (alter, grow):
+    for parser in (alter, grow, label):
         parser.add_argument("--dry-run", action="store_true", help="validate, and show the values before and after")
 
 

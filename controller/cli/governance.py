@@ -9,8 +9,14 @@ from controller.cli.arguments import count, count_within
 from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.reads import common
 
-NOTIFICATIONS = ("refused", "approval", "offline", "discovered", "rules")
-"""The kinds of notifications: the keys of `work.notify.KINDS`, which `--help` does not load."""
+NOTIFICATIONS = {
+    "refused": ("CreateRejected", "ChangeRejected", "RequestsRefused", "CreationRefused"),
+    "approval": ("ApprovalRequested", "ApprovalDecided"),
+    "offline": ("PartitionChanged",),
+    "discovered": ("TopicDiscovered", "TopicVanished"),
+    "rules": ("RulesApplied",),
+}
+"""The kinds of notifications with the types of their events; a partition is offline when it loses its leader."""
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -25,22 +31,13 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--limit", type=count_within(1, 1000), default=100, metavar="N", help=what)
     common.add_backend(parser, later("reads.governance", "risks"))
     parser = commands.add_parser("notify", description=f"{COMMANDS['notify'].description} It runs until it is ended.")
-    what = "the webhook: https://HOST[:PORT]/PATH"
-    parser.add_argument("--to", required=True, metavar="URL", help=what)
+    parser.add_argument("--to", required=True, metavar="URL", help="the webhook: https://HOST[:PORT]/PATH")
     what = "where the offset of the next event is stored, in Prometheus' text format"
     parser.add_argument("--state", required=True, type=Path, metavar="FILE", help=what)
-    what = f"kinds of events, separated by commas; default: {', '.join(NOTIFICATIONS)}"
-    parser.add_argument("--events", type=_kinds, default=NOTIFICATIONS, metavar="KINDS", help=what)
-    what = "offset to begin with if FILE does not exist; default: the end of the log"
+    what = f"the kinds of events to send, default: {' '.join(NOTIFICATIONS)}"
+    parser.add_argument("--events", nargs="+", choices=NOTIFICATIONS, default=NOTIFICATIONS, metavar="KIND", help=what)
+    what = "offset to begin with if the file does not exist; default: the end of the log"
     parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help=what)
     parser.add_argument("--key", type=Path, metavar="FILE", help="sign each notification with the key in this file")
-    what = "allow webhooks at private addresses, and without TLS"
-    parser.add_argument("--allow-private", action="store_true", help=what)
+    parser.add_argument("--allow-private", action="store_true", help="allow private addresses, and http://")
     common.add_backend(parser, later("work.notify", "notify"), formats=(), may_be_stopped=False)
-
-
-def _kinds(text: str) -> tuple[str, ...]:
-    unknown = set(text.split(",")) - set(NOTIFICATIONS)
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{min(unknown)!r} is not one of {', '.join(NOTIFICATIONS)}")
-    return tuple(text.split(","))

@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from controller.brokers.port import CommandSink, EventTypes, stamp
-from controller.machine.commands.access import ExpireApprovals
+from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.changes import Reconciliation
@@ -80,7 +80,7 @@ class Deadlines:
 
 
 class ApprovalExpiry:
-    """Submits ExpireApprovals to `sink`, the controller of one log, when a request that waits for approval expires."""
+    """Submits EndApprovals to `sink`, the controller of one log, when a request that waits for approval expires."""
 
     handles: EventTypes = frozenset({ApprovalRequested, ApprovalDecided})
 
@@ -96,19 +96,17 @@ class ApprovalExpiry:
         self.stop()
         held = self._sink.store.durable_cluster.held.values()
         if held:
-            first_ms = min(one.expires_at_ms for one in held)
-            after_s = (first_ms - self._sink.now_ms(0)) / 1000
-            self._timer = asyncio.get_running_loop().call_later(after_s, self._expire, first_ms)
+            due_ms = min(one.expires_at_ms for one in held)
+            after_s = (due_ms - self._sink.now_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(after_s, self._end, due_ms)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
-    def _expire(self, due_ms: int) -> None:
-        self._sink.submit_internal(
-            ExpireApprovals(request_id=self._sink.new_request_id("approvals"), at_ms=self._sink.now_ms(due_ms))
-        )
+    def _end(self, due_ms: int) -> None:
+        request_id, at_ms = self._sink.new_request_id("approvals"), self._sink.now_ms(due_ms)
+        self._sink.submit_internal(EndApprovals(request_id=request_id, at_ms=at_ms, principal=""))
 
 
 class Background:

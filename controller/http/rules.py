@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 import structlog
@@ -30,7 +30,7 @@ from controller.http.errors import invalid, refusal_of, refused
 from controller.http.permissions import Reader
 from controller.http.query_threads import TooBusy
 from controller.http.requests import Caller, takes
-from controller.machine.commands.access import ApplyRules, DenyRequest
+from controller.machine.commands.access import ApplyRules, EndApprovals
 from controller.machine.commands.commands import Approval, CreateTopic
 from controller.machine.errors import ErrorCode
 from controller.machine.recorded_command import APPROVED_TIMEOUT_MS, approved_command
@@ -227,20 +227,15 @@ async def approvals(reader: _Reader) -> Response[HeldRequestsView]:
     """The requests that wait for approval: those that the caller made or may approve, and those for topics that the
     caller may describe."""
     held = sorted(_visible(reader), key=lambda one: (one.expires_at_ms, one.request_id, one.name))
-    found = HeldRequestsView(tuple(held_view(one, _may_approve(reader.caller, one)) for one in held))
+    own, caller = reader.caller.principal, reader.caller
+    found = HeldRequestsView(tuple(held_view(one, one.principal != own and is_approver(caller, one)) for one in held))
     return await reader.answer(lambda _: found)
-
-
-def _may_approve(caller: Caller, held: ApprovalRequested) -> bool:
-    return held.principal != caller.principal and is_approver(caller, held)
 
 
 def is_approver(caller: Caller, held: ApprovalRequested) -> bool:
     """True if each rule that holds a request lists the caller, or a role of the caller."""
-    return all(
-        any(one in caller.roles or (":" in one and fnmatchcase(caller.principal, one)) for one in rule.approve_by)
-        for rule in held.rules
-    )
+    principal, roles = caller.principal, caller.roles
+    return all(any(one in roles or (":" in one and fnmatchcase(principal, one)) for one in by) for _, by in held.rules)
 
 
 def _visible(reader: Reader) -> list[ApprovalRequested]:
@@ -251,27 +246,31 @@ def _visible(reader: Reader) -> list[ApprovalRequested]:
 
 
 def _held(reader: Reader, request_id: str, verb: str) -> list[ApprovalRequested]:
-    """The topics of a held request. Raises Refused if the caller sees none; or may not decide, which is recorded."""
+    """The topics of a held request that the caller may decide. Raises Refused without any, which the log records if the
+    caller sees the request."""
     caller, found = reader.caller, [one for one in _visible(reader) if one.request_id == request_id]
     if not found:
         raise refused(404, ErrorCode.RESOURCE_NOT_FOUND, gone(request_id))
-    for one in found:
-        is_own, code = one.principal == caller.principal, ErrorCode.POLICY_VIOLATION
-        if (is_own and verb == "approve") or not (is_own or is_approver(caller, one)):
-            message = f"{caller.principal} may not {verb} this request: that may {approvers(one.rules)}."
-            reader.api.controller.refusals.record_denial(caller, "", f"Topic:{one.name}", int(code), "approval")
-            raise refused(403, code, own(caller.principal) if is_own else message)
-    return found
+    is_own, code = found[0].principal == caller.principal, ErrorCode.POLICY_VIOLATION
+    decidable = [one for one in found if (verb == "deny" if is_own else is_approver(caller, one))]
+    if not decidable:
+        message = f"{caller.principal} may not {verb} this request: that may {approvers(found[0])}."
+        reader.api.controller.refusals.record_denial(caller, "", f"Topic:{found[0].name}", int(code), "approval")
+        raise refused(403, code, own(caller.principal) if is_own else message)
+    return decidable
 
 
 @post("/requests/{request_id:str}/approve", status_code=200)
 async def approve(reader: _Reader, changes: NamedDependency[Changes], request_id: FromPath[str]) -> ApprovalView:
-    """Approve a request: its changes are decided now, by the rules of now except those that held it. A change that is
-    refused waits on; the status is 200 if one of several is done."""
+    """Approve a request, for the topics that the caller may approve: its changes are decided now, by the rules of now
+    except those that held it. A change that is refused waits on; the status is 200 if one of several is done."""
     caller, api, held = reader.caller, reader.api, _held(reader, request_id, "approve")
-    stamps = {"request_id": (new_id := api.controller.new_request_id()), "at_ms": api.controller.now_ms()}
+    new_id, at_ms = api.controller.new_request_id(), api.controller.now_ms()
     approval = Approval(RequestId(request_id), caller.principal, caller.client_id, caller.host)
-    commands = [approved_command(one, approval, stamps) for one in held]
+    commands = [
+        approved_command(one, approval, request_id=new_id, at_ms=at_ms, topic_id=topic_id)
+        for one, topic_id in zip(held, api.new_topic_ids(len(held)), strict=True)
+    ]
     is_create = isinstance(commands[0], CreateTopic)
     answering = api.submit(commands, APPROVED_TIMEOUT_MS) if is_create else api.submit_change(commands)
     answers = await changes.answers(new_id, answering)
@@ -282,12 +281,18 @@ async def approve(reader: _Reader, changes: NamedDependency[Changes], request_id
 
 @post("/requests/{request_id:str}/deny", status_code=200, **takes(DenyBody))
 async def deny(reader: _Reader, request_id: FromPath[str], content: NamedDependency[DenyBody]) -> ApprovalView:
-    """Deny a request for all its topics. Its requester may do this too, to withdraw it."""
-    caller, controller, held = reader.caller, reader.api.controller, RequestId(request_id)
-    _held(reader, request_id, "deny")
-    stamps: dict[str, Any] = {"request_id": controller.new_request_id(), "at_ms": controller.now_ms()}
-    stamps |= {"principal": caller.principal, "client_id": caller.client_id, "host": caller.host}
-    (answer,) = await reader.api.submit([DenyRequest(held=held, reason=content.because, **stamps)])
+    """Deny a request. Its requester may do this too, to withdraw it."""
+    caller, controller = reader.caller, reader.api.controller
+    command = EndApprovals(
+        request_id=controller.new_request_id(),
+        at_ms=controller.now_ms(),
+        held=tuple((one.request_id, one.name) for one in _held(reader, request_id, "deny")),
+        reason=content.because,
+        principal=caller.principal,
+        client_id=caller.client_id,
+        host=caller.host,
+    )
+    (answer,) = await reader.api.submit([command])
     if answer.code:
         raise refusal_of(answer)
-    return ApprovalView(stamps["request_id"], request_id)
+    return ApprovalView(command.request_id, request_id)

@@ -53,6 +53,7 @@ class ApiKey(enum.IntEnum):
     CREATE_DELEGATION_TOKEN = 38, 1, 3, "access"
     RENEW_DELEGATION_TOKEN = 39, 1, 2, "access"
     EXPIRE_DELEGATION_TOKEN = 40, 1, 2, "access"
+    DESCRIBE_DELEGATION_TOKEN = 41, 1, 3, "access"
     ELECT_LEADERS = 43, 0, 2, "topics"
     INCREMENTAL_ALTER_CONFIGS = 44, 0, 1, "configs"
     ALTER_PARTITION_REASSIGNMENTS = 45, 0, 1, "topics"

@@ -14,7 +14,7 @@ happens until the command has the result of a dry run there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec.structs import replace
@@ -43,13 +43,13 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
     return _decided(state, command, ())
 
 
-def _decided(state: State, command: Any, approved: Sequence[str]) -> Decision:
+def _decided(state: State, command: Any, approved: Collection[str]) -> Decision:
     if state.cluster.rules is None or type(command) not in judging.KIND_OF:
         return _DECIDERS[type(command)](state, command)
     return _by_rules(state, command, approved)
 
 
-def _by_rules(state: State, command: Any, approved: Sequence[str]) -> Decision:
+def _by_rules(state: State, command: Any, approved: Collection[str]) -> Decision:
     """Decides on a change with the defaults that the rules fill in, then checks the result against the rules, except
     the approved ones."""
     given = command
@@ -117,8 +117,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.ChangeSettings: observing.change_settings,
     commands.RecordHead: lambda state, command: Decision((command.head,)),
     access.ApplyRules: judging.apply_rules,
-    access.DenyRequest: approval.deny,
-    access.ExpireApprovals: approval.expire,
+    access.EndApprovals: approval.end,
     access.CreateAcls: of_access.create_acls,
     access.DeleteAcls: of_access.delete_acls,
     access.AlterClientQuotas: of_access.alter_client_quotas,

@@ -24,15 +24,7 @@ from controller.machine.partitions.changes import Election
 from controller.machine.validation import BY_CLUSTER, QUOTA
 from events import catalog
 from events.names import BrokerId, TopicName
-from events.values import (
-    ConfigOp,
-    Fact,
-    RequestedConfigs,
-    RequestedCreation,
-    RequestedDeletion,
-    RequestedPartitions,
-    Verdict,
-)
+from events.values import ConfigOp, Fact, RequestedConfigs, RequestedDeletion, RequestedPartitions, Verdict
 
 APPROVED_TIMEOUT_MS = 30_000
 """The maximum time that an approver waits until an approved topic is complete."""
@@ -90,19 +82,21 @@ def _change(at_ms: int, change: Change) -> TopicCommand:
     )
 
 
-def approved_command(held: catalog.ApprovalRequested, approval: Approval, stamps: dict[str, Any]) -> TopicCommand:
+def approved_command(held: catalog.ApprovalRequested, approval: Approval, **stamps: Any) -> TopicCommand:
     """The command of a held request that was approved, to be judged again by policies and target cluster. `stamps` has
-    its request id and time."""
+    its request id, its time, and the id of a new topic."""
     details = held.request
     of_request = _shared(TopicCommand, held) | _shared(TopicCommand, details) | asdict(details.change)
     kind = _COMMANDS[type(details.change)]
-    judged = {"verdict": None} if "verdict" in kind.__struct_fields__ else {}
-    waits = {"timeout_ms": APPROVED_TIMEOUT_MS} if kind is commands.CreateTopic else {}
-    return kind(**of_request | stamps | judged | waits, topic=held.name, approval=approval)
+    if kind is commands.CreateTopic:
+        of_request["timeout_ms"] = APPROVED_TIMEOUT_MS
+    else:
+        del stamps["topic_id"]
+    return kind(**of_request | stamps, topic=held.name, approval=approval)
 
 
 _COMMANDS: dict[type, type[TopicCommand]] = {
-    RequestedCreation: commands.CreateTopic,
+    catalog.RequestedCreation: commands.CreateTopic,
     RequestedPartitions: commands.CreatePartitions,
     RequestedDeletion: commands.DeleteTopic,
     RequestedConfigs: commands.AlterTopicConfigs,

@@ -26,14 +26,7 @@ from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.names import BrokerId, Offset, shard_key
-from events.values import (
-    Configs,
-    RequestedChange,
-    RequestedConfigs,
-    RequestedCreation,
-    RequestedDeletion,
-    RequestedPartitions,
-)
+from events.values import Configs, Requested, RequestedChange, RequestedConfigs, RequestedDeletion, RequestedPartitions
 
 ELECTED_AT_ONCE_MAX = 1_000
 """A config change elects leaders in the same decision for topics of up to this many partitions."""
@@ -269,11 +262,11 @@ def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
 
 def details_of(command: commands.TopicCommand) -> RequestedChange:
     """The request as an event about a change has it."""
-    change: RequestedPartitions | RequestedDeletion | RequestedConfigs | RequestedCreation
+    change: Requested
     match command:
         case commands.CreateTopic():
             counts = command.num_partitions, command.replication_factor
-            change = RequestedCreation(command.topic_id, *counts, command.assignments, command.configs)
+            change = catalog.RequestedCreation(*counts, command.assignments, command.configs)
         case commands.CreatePartitions():
             change = RequestedPartitions(command.count, command.assignments)
         case commands.DeleteTopic():

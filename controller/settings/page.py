@@ -63,12 +63,10 @@ def _topic_row(row: TopicConfig) -> tuple[str, ...]:
 
 
 def _typed(allowed: str) -> str:
-    """The text with Kafka's names of types."""
-    return (
-        allowed.replace("a 32-bit integer", "int")
-        .replace("a 64-bit integer", "long")
-        .replace("true or false", "boolean")
-    )
+    """The text with Kafka's names of types: `int [1,...]`."""
+    for words, name in (("a 32-bit integer", "int"), ("a 64-bit integer", "long"), ("true or false", "boolean")):
+        allowed = allowed.replace(f"{words} in [", f"{name} [").replace(words, name)
+    return allowed
 
 
 def _code(default: str | None) -> str:

@@ -1,14 +1,11 @@
-"""The report of risky topics: what would lose records or stop producers, or belongs to nobody.
-
-One pass over the present topics, in slices. It has the topics with the most risks, and the number of topics with each.
-"""
+"""The report of risky topics: what would lose records or stop producers, or belongs to nobody."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from heapq import nsmallest
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,7 +24,7 @@ RISKS: Final = {
     "no-preferred-leader": "no partition is led by its preferred leader",
 }
 """Each risk and its meaning."""
-_RETENTION: Final = ("retention.ms", "retention.bytes")
+_RETENTION: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
 
 
 class RiskyTopicView(msgspec.Struct, frozen=True):
@@ -49,7 +46,7 @@ class RisksView(msgspec.Struct, frozen=True):
 
 
 class Risks:
-    """Collects the risks of topics, of which it lists at most `limit`."""
+    """Collects the risks of the topics in slices; lists at most `limit` topics."""
 
     def __init__(self, cluster: Cluster, now_ms: int, limit: int) -> None:
         self._settings, self._limit, self._risky = cluster.settings, limit, 0
@@ -72,18 +69,16 @@ class Risks:
     def _of(self, topic: Topic) -> tuple[str, ...]:
         configs, defaults = topic.configs, self._settings.effective_defaults
         factor = min(len(partition.replicas) for partition in topic.partitions)
-        policy, *limits = (topic_config(name, configs, defaults) for name in ("cleanup.policy", *_RETENTION))
-        deletes = isinstance(policy, tuple) and "delete" in policy
-        found = {
-            "no-owner": "owner" not in labels_of(configs),
-            "one-replica": factor == 1,
-            "no-spare-replica": factor > 1 and min_insync_replicas(configs, self._settings) >= factor,
-            "unlimited-retention": deletes
-            and limits == [-1, -1]
-            and not any(topic.name in one.topics for one in self._excepted),
-            "no-preferred-leader": all(one.leader != one.replicas[0] for one in topic.partitions),
-        }
-        return tuple(name for name, is_true in found.items() if is_true)
+        values: list[Any] = [topic_config(name, configs, defaults) for name in _RETENTION]
+        endless = values[:2] == [-1, -1] and "delete" in (values[2] or ())
+        found = (
+            "owner" not in labels_of(configs),
+            factor == 1,
+            factor > 1 and min_insync_replicas(configs, self._settings) >= factor,
+            endless and not any(topic.name in one.topics for one in self._excepted),
+            all(one.leader != one.replicas[0] for one in topic.partitions),
+        )
+        return tuple(name for name, is_true in zip(RISKS, found, strict=True) if is_true)
 
 
 def _exceptions(cluster: Cluster, now_ms: int) -> list[Exemption]:
@@ -92,5 +87,5 @@ def _exceptions(cluster: Cluster, now_ms: int) -> list[Exemption]:
         rules = read_rules(cluster.rules.text).rules if cluster.rules is not None and cluster.rules.text else ()
     except RulesError:
         return []
-    of_retention = (rule for rule in rules if any(one.name in _RETENTION for one in rule.configs))
-    return [one for rule in of_retention for one in rule.exceptions if one.topics is not ALL and now_ms < one.until_ms]
+    found = (one for rule in rules if any(each.name in _RETENTION for each in rule.configs) for one in rule.exceptions)
+    return [one for one in found if one.topics is not ALL and now_ms < one.until_ms]

@@ -154,11 +154,15 @@ _REFUSALS = """
 select rule, error_code, count(*) as count from events where type in ('CreateRejected', 'ChangeRejected')
 group by all order by count desc, rule, error_code
 """
-_CREATORS = """
-select q.principal, count(*) filter (where r.type = 'TopicCreated'), count(*) filter (where r.type = 'CreateRejected')
-from events q join events r on r.log_partition = q.log_partition and r.request_id = q.request_id and r.topic = q.topic
-where q.type = 'CreateRequested' and r.type in ('TopicCreated', 'CreateRejected')
-group by q.principal order by count(*) desc, q.principal limit 20
+_PRINCIPALS = """
+with results as (
+  select q.principal, r.type
+  from events q join events r on (r.log_partition, r.request_id, r.topic) = (q.log_partition, q.request_id, q.topic)
+  where q.type = 'CreateRequested' and r.type in ('TopicCreated', 'CreateRejected')
+  union all
+  select principal, type from events where type = 'ChangeRejected')
+select principal, count(*) filter (where type = 'TopicCreated'), count(*) filter (where type <> 'TopicCreated')
+from results group by principal order by count(*) desc, principal limit 20
 """
 _CHANGES = """
 select at_ms, coalesce(principal, '-'), topic, case type
@@ -202,7 +206,7 @@ def gather(ref: Ref, at: str | None) -> Report:
             brokers=_rows(history, _BROKERS),
             lanes=_rows(history, _LANES, last=last_ms),
             health=_rows(history, _HEALTH, width=width),
-            creators=history.execute(_CREATORS).fetchall(),
+            principals=history.execute(_PRINCIPALS).fetchall(),
             changes=[(iso(at_ms), *row) for at_ms, *row in history.execute(_CHANGES).fetchall()],
             checks=[_result(name, demands, found.get(name), len(ends) > 1) for name, demands in CHECKS.items()],
             violations=sum(row["times"] for row in rows),

@@ -28,7 +28,7 @@ Rows: `outcomes` (requests by outcome in the bar that begins at `at_ms`), `wait_
 long after their creation), `refusals` by rule, `brokers` (the load at the end, also of unregistered brokers with
 replicas), `lanes` (ranges of time in which the status of a broker does not change), `health` (the highest numbers of
 partitions in a bar) and `checks`. One row each: `waits` (`never`: not complete before they were deleted or the log
-ended) and `held`, the totals at the end. `creators` and `changes` are tuples, in the form that the page renders.
+ended) and `held`, the totals at the end. `principals` and `changes` are tuples, in the form that the page renders.
 """
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072b2", "#e69f00", "#009e73", "#d55e00"

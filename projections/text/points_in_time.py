@@ -1,6 +1,6 @@
 """Parses points in time of a log, an offset or a time, from URLs and command lines, and finds them in the log.
 
-    1234                          the state right after the event at offset 1234
+    1234                          the state right after the command behind the event at offset 1234
     2026-07-17T10:00:00Z          the state right after the last event at or before that time; without a zone it is UTC
     2026-07-17                    the same, for 00:00 of that day (UTC)
     1784282400000ms               the same, in milliseconds since the epoch
@@ -11,7 +11,7 @@ Times in a log never decrease, so a binary search finds the event at a time.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -69,7 +69,36 @@ def end_at(log: EventLog, point_in_time: PointInTime) -> int:
         shown = str(point_in_time) if point_in_time < OFFSET_END else f"{OFFSET_END} and more"
         newest = f"the newest event is at offset {end - 1}" if end else "the log is empty"
         raise InvalidPointInTime(f"offset {shown} is not reached yet: {newest}")
-    return point_in_time + 1
+    return end if point_in_time == end - 1 else _end_of_command(log, point_in_time, end)
+
+
+ONE_TOPIC = frozenset(
+    [
+        "CreateTopic",
+        "CreatePartitions",
+        "DeleteTopic",
+        "AlterTopicConfigs",
+        "ElectLeaders",
+        "ReassignPartitions",
+        "DiscoverDeletion",
+    ]
+)
+"""Commands of one topic each, of which a request may have several."""
+
+
+def _end_of_command(log: EventLog, offset: int, end: int) -> int:
+    """The offset after the last event of the command behind an event. A state between two events of a command never
+    existed."""
+
+    def command(at: int) -> tuple[object, ...]:
+        record = decode_event(Offset(at), read_one(log, Offset(at)))
+        topic = getattr(record.event, "topic", None) if record.cause.command in ONE_TOPIC else None
+        return record.at_ms, record.cause, topic
+
+    own, step = command(offset), 1
+    while offset + step < end and command(offset + step) == own:
+        step *= 2
+    return bisect_left(range(end), True, offset + step // 2, min(offset + step, end), key=lambda at: command(at) != own)
 
 
 def time_at(log: EventLog, end: int) -> int | None:

@@ -70,14 +70,11 @@ def _rules_observed(e: catalog.RulesObserved) -> str:
     return f"{e.topic or 'the defaults of brokers'} ({e.change} by {e.principal or 'others'}): {'; '.join(parts)}"
 
 
-def _approval_decided(e: catalog.ApprovalDecided) -> str:
-    of = f"request {e.request_id} for {e.name}"
-    if e.outcome == "expired":
-        return f"{of} has expired without approval"
-    approved = e.outcome == "approved"
-    return f"{_who(e)} {'approves' if approved else 'denies'} {of}{', done as ' if approved else ': '}{e.reason}"
-
-
+_DECIDED = {
+    "approved": "{who} approves request {e.request_id} for {e.name}, done as {e.reason}",
+    "denied": "{who} denies request {e.request_id} for {e.name}: {e.reason}",
+    "expired": "request {e.request_id} for {e.name} has expired without approval",
+}
 _RESOURCES = {4: "broker", 16: "client metrics", 32: "group"}
 """Kafka's numbers of resource types with configs, except topics."""
 
@@ -162,12 +159,7 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
     return f"partition {e.partition}: {', '.join(parts)}" + (f" ({e.reason})" if e.reason else "")
 
 
-RequestedChange = (
-    catalog.RequestedPartitions | catalog.RequestedDeletion | catalog.RequestedConfigs | catalog.RequestedCreation
-)
-
-
-def change_text(change: RequestedChange) -> str:
+def change_text(change: catalog.Requested) -> str:
     """A requested change of a topic as text."""
     match change:
         case catalog.RequestedCreation():
@@ -348,9 +340,9 @@ _SENTENCES: dict[type[Event], str | Callable[[Any], str]] = {
     catalog.RulesApplied: "{who} applies version {e.number} of the rules, sha256 {e.sha256:.12}",
     catalog.ApprovalRequested: lambda e: (
         f"the change of {e.name} ({change_text(e.request.change)}) by {e.principal} waits for approval, because of "
-        f"{many(len(e.rules), 'rule')}: {', '.join(rule.name for rule in e.rules)}"
+        f"{', '.join(dict(e.rules))}"
     ),
-    catalog.ApprovalDecided: _approval_decided,
+    catalog.ApprovalDecided: lambda e: _DECIDED[e.outcome].format(e=e, who=_who(e)),
     catalog.HeadSigned: "the tree head over the first {e.size} events is signed",
     catalog.HistorySkipped: (
         "the changes in the metadata log from offset {e.start_offset} up to {e.end_offset} are unknown ({e.reason})"

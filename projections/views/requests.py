@@ -142,8 +142,7 @@ class ApprovalView(msgspec.Struct, frozen=True):
 
 def held_view(held: catalog.ApprovalRequested, may_approve: bool) -> HeldRequestView:
     given = {"topic": held.name, "change": change_text(held.request.change), "host": held.request.host}
-    rules = {rule.name: rule.approve_by for rule in held.rules}
-    return view_of(HeldRequestView, held, **given, rules=rules, may_approve=may_approve)
+    return view_of(HeldRequestView, held, **given, rules=dict(held.rules), may_approve=may_approve)
 
 
 def request_view(records: Iterable[Recorded]) -> RequestView | None:

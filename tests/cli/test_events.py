@@ -56,7 +56,7 @@ def test_events_are_filtered_by_type_principal_and_time(offline: Run) -> None:
     nobodys = ("events", "--type", "TopicCreated", "--principal", "User:nobody")
     assert (offline(*nobodys).out, offline(*nobodys, "--json").out) == ("No event matches.\n", "")
     assert shown("--tail", 2) == every[-2:]
-    assert shown("--tail", 9, "--until", 12) == every[4:13]
+    assert shown("--tail", 9, "--until", 12) == every[5:14], "12 is not the last event of its command"
     assert shown("--tail", 9, "--from", 20) == [one for one in every if one["offset"] >= 20][-9:]
     assert shown("--tail", 1000) == every
     assert shown("--type", "TopicCreated", "--tail", 1) == [one for one in every if one["type"] == "TopicCreated"][-1:]
@@ -249,7 +249,7 @@ def test_explain_prints_a_topic_and_a_request(offline: Run) -> None:
     assert offline("explain", request).out.startswith(f"u created; request {request}: HTTP by User:ANONYMOUS")
     assert json.loads(offline("explain", request, "--json").out)["kind"] == "request"
     first = steps[0].split()[0]
-    assert len(offline("explain", "u", "--at", first).out.splitlines()) == 5, "a single step"
+    assert len(offline("explain", "u", "--at", first).out.splitlines()) == 6, "the steps of a single command"
 
 
 def test_a_long_explanation_marks_omitted_steps() -> None:

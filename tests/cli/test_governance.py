@@ -26,12 +26,16 @@ def test_topics_are_listed_by_label_with_their_owner(printed: Printed) -> None:
     printed("topic", "create", "lab.a", "--config", "label.owner=lab")
     printed("topic", "create", "lab.b")
     shown = printed("topic", "label", "lab.a", "description=First, of two", "tier=gold")
+    assert shown == ("lab.a is changed:\n  label.description: unset -> First, of two\n  label.tier: unset -> gold\n")
+    shown = printed("topics", "lab.a")
     assert "  owner       lab\n  description First, of two\n  tier        gold\n" in shown
     for wanted, names in (("owner=lab", ["lab.a"]), ("tier", ["lab.a"]), ("tier=g", []), ("none", [])):
         assert printed("topics", "--label", wanted, "-o", "name").split() == names
     rows = columns(printed("topics", "lab.*"))
     assert [row[5:] for row in rows[1:]] == [["lab"], ["created", "by", "User:ANONYMOUS"]]
-    assert "tier" not in printed("topic", "label", "lab.a", "--delete", "tier")
+    assert "label.tier: gold -> unset" in printed("topic", "label", "lab.a", "--delete", "tier", "--dry-run")
+    assert "label.tier: gold -> unset" in printed("topic", "label", "lab.a", "--delete", "tier")
+    assert "tier" not in printed("topics", "lab.a")
     assert "nothing to change" in printed("topic", "label", "lab.a", code=2)
     assert "filter a list" in printed("topics", "lab.a", "--label", "tier", code=2)
 

@@ -81,10 +81,10 @@ def test_times_are_local_or_utc_in_input_and_output(
 
 
 def test_ages_and_whole_request_ids_on_a_terminal_of_80_columns(stopped: Path) -> None:
-    requests, topics, brokers = on_terminal(
+    requests, topics, brokers, changes = on_terminal(
         *(
             ((words, "--data", str(stopped)), {"PAGER": "cat", "NO_COLOR": "1"})
-            for words in ("requests", "topics", "brokers")
+            for words in ("requests", "topics", "brokers", "changes")
         )
     )
     header, newest, *_ = requests.splitlines()
@@ -92,6 +92,7 @@ def test_ages_and_whole_request_ids_on_a_terminal_of_80_columns(stopped: Path) -
     assert re.match(r"\S+-\d+-[0-9a-f]{10}  \d+[smhd]  ", newest), "a whole id, and the age"
     assert re.search(r" \d+[smhd] ", topics.splitlines()[1])
     assert re.search(r" \d+[smhd] ", brokers.splitlines()[1])
+    assert re.match(r" +\d+  \d+[smhd] ", changes.splitlines()[1])
     assert max(map(len, (requests + topics + brokers).splitlines())) <= 80
     for at, age in (("13:28:50", "90s"), ("13:28:00", "2m"), ("11:00:00", "2h"), ("13:30:21", "0s")):
         assert Style(now=NOW).age(f"2026-07-17T{at}.005Z") == age

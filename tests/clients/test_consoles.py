@@ -13,6 +13,7 @@ from kafka.admin import ConfigResource as KafkaPythonResource
 from kafka.admin import ConfigResourceType
 
 from tests.support.kafka_tools import run_tools
+from tests.support.tools import KAFKA_SERVER, ROOT, client_classpath, compile_java, java_command, run_quietly
 from tests.support.topicwright import Topicwright
 from tests.support.wire import Wire
 
@@ -39,6 +40,8 @@ TOOLS = (
     ("configs --describe --entity-type groups", ""),
     ("configs --alter --entity-type client-metrics --entity-name {topic} --add-config interval.ms=1000", "Completed"),
     ("configs --describe --entity-type client-metrics", "interval.ms=1000"),
+    ("client-metrics --list", "{topic}"),
+    ("client-metrics --describe", "interval.ms=1000"),
     ("configs --alter --entity-type client-metrics --entity-name {topic} --delete-config interval.ms", "Completed"),
     ("features describe", "Feature: metadata.version"),
     ("features upgrade --feature metadata.version=33", "was upgraded to 33"),
@@ -48,11 +51,15 @@ TOOLS = (
 )
 
 
-@pytest.fixture
-def created(topicwright_server: Topicwright, topic: str) -> str:
-    with Wire(topicwright_server.kafka) as wire:
+def create(bootstrap: str, topic: str) -> None:
+    with Wire(bootstrap) as wire:
         wanted = {"name": topic, "num_partitions": 2, "replication_factor": 3, "assignments": [], "configs": []}
         wire.call("CreateTopics", 7, topics=[wanted], timeout_ms=60_000, validate_only=False)
+
+
+@pytest.fixture
+def created(topicwright_server: Topicwright, topic: str) -> str:
+    create(topicwright_server.kafka, topic)
     return topic
 
 
@@ -65,6 +72,30 @@ def test_kafka_tools(topicwright_server: Topicwright, created: str) -> None:
         if code or text not in output or "Exception" in output
     ]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+ERRORS = {
+    "describeAcls": "SecurityDisabledException",
+    "describeClassicGroups": "GroupIdNotFoundException",
+    "describeConsumerGroups": "GroupIdNotFoundException",
+    "describeDelegationToken": "UnsupportedByAuthenticationException",
+    "describeShareGroups": "GroupIdNotFoundException",
+    "describeStreamsGroups": "GroupIdNotFoundException",
+    "describeTransactions": "TransactionalIdNotFoundException",
+}
+"""The reads with an error, also from a Kafka without ACLs, delegation tokens, groups and transactions."""
+
+
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
+def test_every_read_of_javas_admin_client(bootstrap: str, topic: str) -> None:
+    create(bootstrap, topic)
+    classpath = compile_java(ROOT / "tests/clients/java/reads", client_classpath(KAFKA_SERVER))
+    done = run_quietly(java_command(classpath, "Reads", bootstrap, topic))
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert found.pop("left") == "[]", "the program calls every read"
+    errors = {name: result for name, result in found.items() if "Exception" in result}
+    assert errors == ERRORS
 
 
 def test_librdkafka_admin_client(topicwright_server: Topicwright, created: str) -> None:

@@ -56,7 +56,8 @@ def test_workflows_reduce_permissions_and_name_what_exists(name: str) -> None:
     workflow = WORKFLOWS[name]
     assert workflow["permissions"] == {"contents": "read"}
     for job in workflow["jobs"].values():
-        for step in job["steps"]:
+        assert "uses" not in job or (ROOT / job["uses"]).is_file()
+        for step in job.get("steps", ()):
             assert ("uses" in step) != ("run" in step)
             if step.get("uses", "").startswith("actions/checkout"):
                 assert step["with"]["persist-credentials"] is False

@@ -11,8 +11,10 @@ import pytest
 from controller.access.users import Users
 from controller.http.requests import Caller
 from controller.http.rules import is_approver
-from controller.machine.commands.access import ExpireApprovals
-from events.catalog import ApprovalRequested, ApprovalRule
+from controller.machine.commands.access import EndApprovals
+from controller.machine.commands.commands import CreateTopic
+from events.catalog import ApprovalRequested
+from events.names import RequestId, TopicName
 from tests.http.pages.story import HTML
 from tests.http.service import Half, Judge, Service, owned, service
 from tests.http.test_gate import basic, logins
@@ -80,7 +82,7 @@ async def test_a_held_create_is_approved_by_another_principal_and_done_once(user
         assert await pending(one, CAROL) == []
         explained = await one.request("GET", f"/v1/explain/{held}", headers=CAROL)
         texts = [step["text"] for step in explained["steps"]]
-        assert any("waits for approval, because of 1 rule: big" in text for text in texts), texts
+        assert any("waits for approval, because of big" in text for text in texts), texts
         assert f"User:carol (python-httpx/{texts[-1].partition('httpx/')[2]}" == texts[-1]
         assert texts[-1].endswith(f"approves request {held} for big.topic, done as {done['request_id']}")
 
@@ -113,7 +115,7 @@ async def test_an_approval_of_what_was_deleted_meanwhile_is_refused_and_waits_on
         assert refused["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
         assert len(await pending(one, CAROL)) == 1
         at_ms = (await pending(one, CAROL))[0]["expires_at_ms"]
-        command = ExpireApprovals(request_id=one.controller.new_request_id(), at_ms=at_ms)
+        command = EndApprovals(request_id=one.controller.new_request_id(), at_ms=at_ms, principal="")
         one.controller.submit_internal(command)
         await one.until(lambda: not one.api.cluster.held)
 
@@ -139,7 +141,7 @@ async def test_only_listed_approvers_decide_and_others_see_nothing(users: Users)
     [("User:carol", [], True), ("User:carl", ["approver"], True), ("User:bob", [], False), ("approver", [], False)],
 )
 def test_approvers_are_principals_or_roles(principal: str, roles: list[str], expected: bool) -> None:
-    rules = (ApprovalRule("r", ("User:carol", "approver")), ApprovalRule("s", ("User:c*",)))
+    rules = (("r", ("User:carol", "approver")), ("s", ("User:c*",)))
     held = ApprovalRequested("q", "t", "User:alice", None, None, rules, 0)  # type: ignore[arg-type]
     assert is_approver(Caller(principal, roles=frozenset(roles)), held) is expected
 
@@ -185,5 +187,35 @@ async def test_the_page_lists_approves_and_denies(users: Users) -> None:
         answer = await one.client.post(f"/approvals/{denied}", data=form, headers={**CAROL, **HTML})
         assert answer.status_code == 303
         assert "denies request" in (await one.client.get(answer.headers["location"], headers={**CAROL, **HTML})).text
-        answer = await one.client.post(f"/approvals/{denied}", data={**form, "do": "x"}, headers={**CAROL, **HTML})
-        assert "is not approve or deny" in answer.text
+
+
+async def test_approvers_decide_only_topics_of_a_request_that_list_them(users: Users) -> None:
+    rules = RULES.replace("partitions = { max = 2 }", 'topics = "b*"\npartitions = { max = 2 }')
+    rules += '[[rule]]\nname = "dora"\non = "create"\ntopics = "d*"\nrefuse = "no"\napprove_by = ["User:dora"]\n'
+    async with service(logins=logins(users, True, [])) as one:
+        await apply(one, rules)
+        stamps: dict[str, Any] = {"request_id": RequestId("both"), "at_ms": one.controller.now_ms()}
+        names = [TopicName("b"), TopicName("d")]
+        ids = one.api.new_topic_ids(2)
+        creates = [
+            CreateTopic(topic=name, topic_id=each, num_partitions=5, principal="User:alice", **stamps)
+            for name, each in zip(names, ids, strict=True)
+        ]
+        await one.api.submit(creates)
+        assert len(await pending(one, ALICE)) == 2
+        await decide(one, "both", "deny", CAROL, because="no")
+        assert [each["topic"] for each in await pending(one, ALICE)] == ["d"]
+        await decide(one, "both", "deny", ALICE, because="withdrawn")
+        assert await pending(one, ALICE) == []
+
+
+async def test_rules_with_approve_by_are_refused_over_kafka(users: Users) -> None:
+    async with service(logins=logins(users, True, [])) as one:
+        one.api.decides_here = False
+        refused = await one.request("POST", "/v1/rules", 400, json={"text": RULES}, headers=CAROL)
+        assert refused["message"] == (
+            "rule 'big': approve_by: requests cannot wait for approval over Kafka, with gateways and workers; "
+            "allowed: rules without it"
+        )
+        await apply(one, RULES.replace("approve_by", "#"))
+        await apply(one, "")

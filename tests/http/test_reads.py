@@ -86,7 +86,7 @@ async def test_current_view_equals_the_view_at_the_last_offset(one: Service) -> 
     for path in ("/v1/topics", "/v1/topics/a.t", "/v1/brokers"):
         assert await one.get(path) == await one.get(path, at=end - 1)
     as_of = (await one.get("/v1/topics", at=end - 4))["as_of"]
-    assert as_of["offset"] == end - 4
+    assert as_of["offset"] >= end - 4
     by_time = await one.get("/v1/topics", at=as_of["at"])
     assert by_time["as_of"]["at"] == as_of["at"], "the offset of the last event in that millisecond"
     assert await one.get("/v1/topics", at=f"{as_of['at_ms']}ms") == by_time

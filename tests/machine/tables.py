@@ -18,13 +18,13 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.machine.commands import commands
-from controller.machine.commands.access import ApplyRules, DenyRequest, ExpireApprovals
+from controller.machine.commands.access import ApplyRules, EndApprovals
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, Endpoint, HeadSigned, Partition, Verdict
 from events.codec import encode_event
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.tree_heads import Head, HeadSigner
-from events.names import NO_LEADER, BrokerId, RequestId
+from events.names import NO_LEADER, BrokerId, RequestId, TopicName
 from tests.machine.access.tables import ACCESS_VERBS
 from tests.machine.in_short import in_short
 from tests.machine.partitions.real_tables import REAL_VERBS, Fields, brokers, config_ops, request_fields
@@ -343,10 +343,14 @@ VERBS: dict[str, tuple[type[commands.AnyCommand], Fields]] = {
     "sign": (commands.RecordHead, _sign),
     "rules": (ApplyRules, _rules),
     "deny": (
-        DenyRequest,
-        lambda rig, words, options: {"held": RequestId(words[0]), "reason": "no", "principal": "User:bob"},
+        EndApprovals,
+        lambda rig, words, options: {
+            "held": ((RequestId(words[0]), TopicName("a")),),
+            "reason": "no",
+            "principal": "User:bob",
+        },
     ),
-    "expire-approvals": (ExpireApprovals, lambda rig, words, options: {}),
+    "expire-approvals": (EndApprovals, lambda rig, words, options: {"principal": ""}),
     **ACCESS_VERBS,
     **REAL_VERBS,
 }

@@ -3,7 +3,7 @@ and their offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -11,18 +11,19 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from controller.machine.apply import apply
+from controller.machine.commands.commands import AlterResourceConfigs, DiscoverDeletion, TopicCommand
 from controller.machine.state import DictTopics, State, Topic
-from events.catalog import Cause, CreateAnswered, Recorded, SettingsChanged
+from events.catalog import Cause, CreateAnswered, Event, Recorded, SettingsChanged
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
-from events.names import RequestId
+from events.names import Offset, RequestId, TopicName
 from projections.queries import differences
 from projections.queries.differences import TopicDifference, change_of, topic_differences
 from projections.queries.events import EventFilter, Listing
 from projections.queries.past import everything
 from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query, QueryClosed
-from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
+from projections.text.points_in_time import ONE_TOPIC, InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
 from projections.views.requests import request_view
 from projections.views.rows import TopicRow
 from tests.events.golden import history
@@ -330,6 +331,28 @@ def _log(times: list[int], durable: int | None = None) -> InMemoryLog:
 def test_state_at_a_time_includes_events_of_that_time(times: list[int], at_ms: int) -> None:
     end = end_at(_log(times), parse_point_in_time(f"{at_ms}ms"))
     assert end == sum(1 for one in times if one <= at_ms), f"{times} at {at_ms}"
+
+
+def test_a_state_at_an_offset_is_that_at_the_end_of_its_command() -> None:
+    log = InMemoryLog("commands")
+    changed = SettingsChanged((), "1")
+    both = [CreateAnswered(RequestId("r"), TopicName(name), 0, "", 0) for name in "ab"]
+    commands: list[tuple[str, str, Sequence[Event]]] = [
+        ("Reconcile", "r1", [changed] * 5),
+        ("Reconcile", "r2", [changed]),
+        ("CreateTopic", "r", both),
+        ("X", "r3", [changed] * 2),
+    ]
+    for kind, request_id, events in commands:
+        cause = Cause(kind, RequestId(request_id))
+        log.write(Commit(tuple(Entry(encode_event(7, cause, event)) for event in events)))
+    log.flush()
+    assert [end_at(log, Offset(at)) for at in range(10)] == [5, 5, 5, 5, 5, 6, 7, 8, 10, 10]
+
+
+def test_commands_of_one_topic_are_those_that_name_one() -> None:
+    kinds = {one.__name__ for one in (*TopicCommand.__subclasses__(), DiscoverDeletion)}
+    assert kinds - {AlterResourceConfigs.__name__} == ONE_TOPIC
 
 
 def test_an_offset_beyond_the_durable_end_is_rejected() -> None:

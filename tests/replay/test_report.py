@@ -119,7 +119,10 @@ def test_report_health_over_time_equals_the_folded_events(report: Report, record
     assert report.health[-1].partitions == report.held.partitions
     lanes = {(one.broker_id, one.since_ms, one.status == "live") for one in report.lanes}
     assert lanes >= {(number, at_ms, is_live) for number, seen in live.items() for at_ms, is_live in seen}
-    assert sum(created for _, created, _ in report.creators) == sum(isinstance(r.event, TopicCreated) for r in records)
+    created = sum(isinstance(r.event, TopicCreated) for r in records)
+    refused = sum(isinstance(r.event, CreateRejected | ChangeRejected) for r in records)
+    assert sum(count for _, count, _ in report.principals) == created
+    assert sum(count for _, _, count in report.principals) == refused > 0
     assert {change for *_, change in report.changes} >= {"deleted", "2 partitions added"}
 
 
@@ -132,12 +135,12 @@ def test_report_totals_releases_and_checks_equal_the_events(report: Report, reco
 
 def test_report_at_an_offset_covers_only_events_up_to_it(history: LogRef, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
-    done = run_report(None, history, Options(to=str(output), at="12"))
+    done = run_report(None, history, Options(to=str(output), at="14"))
     assert not done.found
     assert done.rows[0]["output"] == str(output)
-    assert done.rows[0]["offset"] == 12
-    assert done.lines == [f"{output} shows {history.text} up to offset 12", f"  all {len(CHECKS)} invariants hold"]
-    assert "<p>As of offset 12: 13 events from " in output.read_text(encoding="utf-8")
+    assert done.rows[0]["offset"] == 14
+    assert done.lines == [f"{output} shows {history.text} up to offset 14", f"  all {len(CHECKS)} invariants hold"]
+    assert "<p>As of offset 14: 15 events from " in output.read_text(encoding="utf-8")
 
 
 def test_report_of_a_damaged_log_lists_its_violations(records: list[Recorded], tmp_path: Path) -> None:

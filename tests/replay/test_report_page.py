@@ -75,7 +75,7 @@ REPORT = Report(
         (BORN_MS, 2100, 3, 40, 0),
         (BORN_MS + 600_000, 2200, 0, 12, 12),
     ),
-    creators=(("User:<b>ann</b>", 1000, 300),),
+    principals=(("User:<b>ann</b>", 1000, 300),),
     changes=(("2026-07-17T10:00:00Z", "User:ann", "<i>t</i>", "deleted"),),
     checks=rows_of(
         "name demands violations examples",
@@ -202,7 +202,7 @@ def test_report_charts_are_followed_by_tables_of_their_values(shown: Chrome) -> 
     assert rows(shown, "brokers")[1] == ["2", "west", "fenced", "1,500", "400"]
     assert rows(shown, "lanes")[1][:2] == ["2", "down"]
     assert [row[1:] for row in rows(shown, "health")] == [["2,100", "3", "40", "0"], ["2,200", "0", "12", "12"]]
-    assert rows(shown, "creators") == [["User:<b>ann</b>", "1,000", "300"]]
+    assert rows(shown, "principals") == [["User:<b>ann</b>", "1,000", "300"]]
     assert rows(shown, "changes") == [["2026-07-17T10:00:00Z", "User:ann", "<i>t</i>", "deleted"]]
     assert rows(shown, "types") == [["TopicCreated", "1,100"], ["CreateRejected", "300"]]
     assert "half within 8 ms, 95 % within 40 ms, 99 % within 90 ms, the longest 99 ms" in texts(shown, "#waits p")[0]
@@ -227,7 +227,7 @@ def test_report_bars_are_proportional_to_their_values(shown: Chrome) -> None:
 
 def test_report_page_renders_an_empty_log(browser: Chrome, tmp_path: Path) -> None:
     held = Row(topics=0, partitions=0, placeholders=0, leaderless=0)
-    nothing: dict[str, Any] = dict.fromkeys(("outcomes", "refusals", "brokers", "lanes", "health", "creators"), ())
+    nothing: dict[str, Any] = dict.fromkeys(("outcomes", "refusals", "brokers", "lanes", "health", "principals"), ())
     waits = Row(complete=0, never=2)
     report = changed(waits=waits, held=held, checks=REPORT.checks[:1], violations=0, changes=(), **nothing)
     show(browser, report, tmp_path)

@@ -28,7 +28,7 @@ from controller.engine.reports import Reports
 from controller.kafka.handling import NO_RESPONSE, ClientConnection, RequestContext
 from controller.kafka.messages import Message
 from controller.kafka.server import eager
-from controller.machine.commands.access import ApplyRules, DenyRequest
+from controller.machine.commands.access import ApplyRules, EndApprovals
 from controller.machine.commands.commands import Approval
 from controller.machine.decision import Answer
 from controller.machine.recorded_command import approved_command
@@ -110,9 +110,13 @@ class Serving:
         controller = self.api.controller
         stamps: dict[str, Any] = {"request_id": controller.new_request_id(), "at_ms": controller.now_ms()}
         if approves:
-            command = approved_command(held, Approval(held.request_id, "User:approver"), stamps)
+            command = approved_command(
+                held, Approval(held.request_id, "User:approver"), **stamps, topic_id=self.api.new_topic_ids(1)[0]
+            )
             return (await self.api.submit_change([command])).answers[0]
-        return (await self.api.submit([DenyRequest(held=held.request_id, reason="no", **stamps)])).answers[0]
+        return (
+            await self.api.submit([EndApprovals(held=((held.request_id, held.name),), reason="no", **stamps)])
+        ).answers[0]
 
     async def _answer(self, begin: Callable[..., Any], *args: Any) -> Any:
         if not self.alive:

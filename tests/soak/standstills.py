@@ -1,7 +1,7 @@
 """Detects a consumer group that stalls while records are acknowledged, stores evidence, and starts a new member.
 
 librdkafka 2.16.0 stops for good in two cases, with Kafka's controllers as with Topicwright; its log identifies them.
-Any other stall fails the soak. docs/testing.md has the measurements.
+Any other stall fails the soak. docs/testing.md names them.
 """
 
 from __future__ import annotations

@@ -58,15 +58,10 @@ def brokers(options: argparse.Namespace, backend: Backend) -> int:
 
 def control(options: argparse.Namespace, backend: Backend) -> int:
     """Add, stop, start or delay a simulated broker."""
-    path, body = "/simulated/brokers", None
-    if options.action == "add":
-        body = {"rack": options.rack} if options.rack else {}
-    else:
-        path = f"{path}/{options.id}/{options.action}"
-    if options.action == "delay":
-        body = {"delay_ms": options.delay_ms}
+    path = "/simulated/brokers" if options.action == "add" else f"/simulated/brokers/{options.id}/{options.action}"
+    bodies = {"add": {"rack": getattr(options, "rack", None)}, "delay": {"delay_ms": getattr(options, "delay_ms", 0)}}
     method = "PUT" if options.action == "delay" else "POST"
-    answer = backend.send(method, path, SimulatedBrokerView, body=body)
+    answer = backend.send(method, path, SimulatedBrokerView, body=bodies.get(options.action))
     state = "running" if answer.running else "stopped"
     line = f"broker {answer.broker_id} of rack {answer.rack} is {state}; it applies events after {answer.delay_ms} ms"
     return show(options, answer, lambda _: [line], lambda: [answer.broker_id])

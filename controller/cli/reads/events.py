@@ -117,7 +117,7 @@ def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
 def in_columns(lines: Iterable[Line], style: Style, ahead: int = AHEAD) -> Iterator[str]:
     """Lines under a header. Columns fit the first lines and grow with later ones. On a terminal the text is wrapped,
     and the type is left out, since the text implies it."""
-    widths = {"place": 8, "topic": 12, "request": 14}
+    widths = {"place": 8, "at": 4, "topic": 12, "request": 14}
     shows_type = style.width is None or style.wide
     rest = iter(lines)
     first = list(islice(rest, ahead))
@@ -134,7 +134,7 @@ def in_columns(lines: Iterable[Line], style: Style, ahead: int = AHEAD) -> Itera
 
 def _columns(line: Line, widths: dict[str, int], shows_type: bool) -> str:
     kind = f"{line.type:<19}  " if shows_type else ""
-    start = f"{line.place:>{widths['place']}}  {line.at:<24}  {kind}"
+    start = f"{line.place:>{widths['place']}}  {line.at:<{widths['at']}}  {kind}"
     return f"{start}{line.topic:<{widths['topic']}}  {line.request:<{widths['request']}}  "
 
 
@@ -196,7 +196,9 @@ def _change_lines(found: list[RecordedChangeView], style: Style) -> Iterator[str
         for one in found
     )
     each = (
-        Line(place(one.partition, one.offset), one.at, one.type, one.topic or "-", one.request_id or "-", text)
+        Line(
+            place(one.partition, one.offset), style.age(one.at), one.type, one.topic or "-", one.request_id or "-", text
+        )
         for one, text in zip(found, texts, strict=True)
     )
     yield from in_columns(each, style)

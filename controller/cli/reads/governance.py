@@ -23,13 +23,12 @@ def _held_lines(held: Sequence[HeldRequestView], style: Style) -> Iterator[str]:
     if not held:
         yield "No request waits for approval."
         return
-    header = ("REQUEST", "TOPIC", "CHANGE", "BY", "RULES", "APPROVED BY", "EXPIRES")
-    yield from style.table(header, map(_held_row, held))
-
-
-def _held_row(one: HeldRequestView) -> tuple[object, ...]:
-    approvers = Marked(" and ".join(map(" or ".join, one.rules.values())), "good" if one.may_approve else "")
-    return one.request_id, one.topic, one.change, one.principal, ",".join(one.rules), approvers, one.expires_at
+    rows = []
+    for one in held:
+        approvers = Marked(" and ".join(map(" or ".join, one.rules.values())), "good" if one.may_approve else "")
+        who = (one.principal, ",".join(one.rules), approvers)
+        rows.append((one.request_id, one.topic, one.change, *who, one.expires_at))
+    yield from style.table(("REQUEST", "TOPIC", "CHANGE", "BY", "RULES", "APPROVED BY", "EXPIRES"), rows)
 
 
 def approve(options: argparse.Namespace, backend: Backend) -> int:
@@ -41,8 +40,8 @@ def approve(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def deny(options: argparse.Namespace, backend: Backend) -> int:
-    body = {"because": options.because}
-    done = backend.send("POST", f"/requests/{quote(options.id, safe='')}/deny", ApprovalView, body=body)
+    path, body = f"/requests/{quote(options.id, safe='')}/deny", {"because": options.because}
+    done = backend.send("POST", path, ApprovalView, body=body)
     return show(options, done, lambda _: [f"request {done.held} is denied"], lambda: [done.held])
 
 
@@ -53,12 +52,8 @@ def risks(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _risk_lines(found: RisksView, style: Style) -> Iterator[str]:
-    if not found.topics:
-        yield "No topic has a risk."
-        return
-    yield from style.table(
-        ("RISK", "TOPICS", "MEANING"), ((name, count, RISKS[name]) for name, count in found.counts.items())
-    )
+    counts = ((name, count, RISKS[name]) for name, count in found.counts.items())
+    yield from style.table(("RISK", "TOPICS", "MEANING"), counts)
     yield ""
     rows = ((one.name, one.owner or "-", one.created_by or "-", ", ".join(one.risks)) for one in found.topics)
     yield from style.table(("TOPIC", "OWNER", "CREATED BY", "RISKS"), rows)

@@ -145,21 +145,17 @@ def _done(options: argparse.Namespace, answer: object, *text: str) -> int:
 def _alter(options: argparse.Namespace, backend: Backend) -> int:
     if options.action == "grow":
         body: dict[str, object] = {"num_partitions": options.partitions}
-    elif options.config or options.delete_config:
+    elif options.action == "alter" and (options.config or options.delete_config):
         _check_known(options.delete_config, options, backend)
         body = {"configs": {**dict(options.config), **dict.fromkeys(options.delete_config)}}
+    elif options.action == "label" and (options.labels or options.delete):
+        labels = {**dict(options.labels), **dict.fromkeys(options.delete)}
+        body = {"configs": {LABEL + name: value for name, value in labels.items()}}
     else:
-        raise common.Misuse("nothing to change: give --config KEY=VALUE or --delete-config KEY")
+        of_label = options.action == "label"
+        flags = "LABEL=VALUE or --delete LABEL" if of_label else "--config KEY=VALUE or --delete-config KEY"
+        raise common.Misuse(f"nothing to change: give {flags}")
     return _patch(options, backend, body)
-
-
-def _label(options: argparse.Namespace, backend: Backend) -> int:
-    if not options.labels and not options.delete:
-        raise common.Misuse("nothing to change: give NAME=VALUE or --delete NAME")
-    labels = {**dict(options.labels), **dict.fromkeys(options.delete)}
-    configs = {LABEL + name: value for name, value in labels.items()}
-    backend.send("PATCH", "/topics", dict[str, object], options.name, {"configs": configs})
-    return _show_topic(options, backend)
 
 
 def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
@@ -216,7 +212,7 @@ _CHANGES: Final = {
     "delete": (_delete, "is not deleted", "Delete"),
     "alter": (_alter, "is not changed", "AlterConfigs"),
     "grow": (_alter, "is not changed", "Alter"),
-    "label": (_label, "is not changed", "AlterConfigs"),
+    "label": (_alter, "is not changed", "AlterConfigs"),
 }
 """Each change, the verb if it is rejected, and the operation that it needs on the topic."""
 

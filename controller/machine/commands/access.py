@@ -42,15 +42,11 @@ class ApplyRules(ClusterCommand, frozen=True, kw_only=True, gc=False):
     after: int | None = None
 
 
-class DenyRequest(ClusterCommand, frozen=True, kw_only=True, gc=False):
-    """Deny the held request with the id `held`, for all its topics."""
+class EndApprovals(ClusterCommand, frozen=True, kw_only=True, gc=False):
+    """Deny held requests, each given by its request id and topic. Without any, end those that have expired."""
 
-    held: RequestId
-    reason: str
-
-
-class ExpireApprovals(Command, frozen=True, kw_only=True, gc=False):
-    """End the held requests that have expired at the time of the command."""
+    held: tuple[tuple[RequestId, TopicName], ...] = ()
+    reason: str = ""
 
 
 class AclFilter(msgspec.Struct, frozen=True, array_like=True, gc=False):

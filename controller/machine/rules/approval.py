@@ -10,13 +10,13 @@ The number of held requests and the size of each are limited, since anybody who 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from controller.machine import topics
-from controller.machine.commands.access import DenyRequest, ExpireApprovals
+from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
@@ -36,71 +36,52 @@ def hold(
 ) -> tuple[Rejection, catalog.ApprovalRequested | None]:
     """Returns the refusal of a command that somebody may approve, and the event by which it is held. The event is None
     for a dry run, for a change that is held already, and if there are too many."""
-    rules = tuple(catalog.ApprovalRule(rule.name, rule.approve_by) for rule, _ in violations)
+    rules = {rule.name: rule.approve_by for rule, _ in violations}
     expires_ms = min(rule.approval_expires for rule, _ in violations)
-    details, who = topics.details_of(command), (command.principal, command.client_id)
-    event = catalog.ApprovalRequested(
-        command.request_id, command.topic, *who, details, rules, command.at_ms + expires_ms
-    )
-    waiting = state.cluster.held.values()
-    same = next((one for one in waiting if _subject(one) == _subject(event)), None)
-    refusal = _why_not_held(event, len(waiting), sum(one.principal == event.principal for one in waiting))
+    details, who = topics.details_of(command), (command.request_id, command.topic, command.principal, command.client_id)
+    if isinstance(details.change, catalog.RequestedConfigs):
+        details = replace(details, change=replace(details.change, verdict=None))
+    event = catalog.ApprovalRequested(*who, details, tuple(rules.items()), command.at_ms + expires_ms)
+    waiting, by = state.cluster.held.values(), approvers(event)
+    own = [one for one in waiting if one.principal == event.principal]
+    same = next((one for one in own if (one.name, one.request.change) == (event.name, details.change)), None)
+    size, held = len(msgspec.msgpack.encode(event)), None
     if command.approval is not None:
-        text = f"Approval by {approvers(rules)} is needed too: the request must be denied, and sent again."
+        text = f"Approval by {by} is needed too: the request must be denied, and sent again."
     elif command.validate_only:
-        text = f"The request would wait for approval by {approvers(rules)}."
+        text = f"The request would wait for approval by {by}."
     elif same is not None:
         text = f"The same request waits already: {_way_forward(same)}"
-    elif refusal:
-        text = f"The request cannot wait for approval by {approvers(rules)}: {refusal}."
+    elif len(waiting) >= HELD_MAX or len(own) >= HELD_PER_PRINCIPAL_MAX:
+        text = f"The request cannot wait for approval: {len(own)} of {event.principal} and {len(waiting)} of all wait."
+    elif size > HELD_BYTES_MAX:
+        text = f"The request cannot wait for approval: it has {size} bytes, allowed are {HELD_BYTES_MAX}."
     else:
-        text = f"The request waits for approval for {expires_ms / _HOUR_MS:g} hours: {_way_forward(event)}"
-    is_held = text.endswith(_way_forward(event))
+        text, held = f"The request waits for approval for {expires_ms / _HOUR_MS:g} hours: {_way_forward(event)}", event
     message = shortened("; ".join(one.message for _, one in violations), catalog.MESSAGE_CHARS_MAX - len(text) - 2)
-    rejection = Rejection(ErrorCode.POLICY_VIOLATION, f"{message}. {text}", violations[0][1].rule)
-    return rejection, event if is_held else None
-
-
-def _subject(held: catalog.ApprovalRequested) -> tuple[object, ...]:
-    """Equal for requests of the same principal for the same change."""
-    change = held.request.change
-    match change:
-        case catalog.RequestedCreation():
-            change = replace(change, topic_id=b"")
-        case catalog.RequestedConfigs():
-            change = replace(change, verdict=None)
-    return held.name, held.principal, change
-
-
-def _why_not_held(event: catalog.ApprovalRequested, waiting: int, of_principal: int) -> str:
-    if waiting >= HELD_MAX or of_principal >= HELD_PER_PRINCIPAL_MAX:
-        return f"{of_principal} requests of {event.principal} and {waiting} of all wait already"
-    size = len(msgspec.msgpack.encode(event))
-    return f"it has {size} bytes, allowed are {HELD_BYTES_MAX}" if size > HELD_BYTES_MAX else ""
+    return Rejection(ErrorCode.POLICY_VIOLATION, f"{message}. {text}", violations[0][1].rule), held
 
 
 def _way_forward(held: catalog.ApprovalRequested) -> str:
-    return f"ask {approvers(held.rules)} to run `topicwright approve {held.request_id}`."
+    return f"ask {approvers(held)} to run `topicwright approve {held.request_id}`."
 
 
-def approvers(rules: Sequence[catalog.ApprovalRule]) -> str:
+def approvers(held: catalog.ApprovalRequested) -> str:
     """The approvers of a request, for people: one of each rule's."""
-    each = (" or ".join(one if ":" in one else f"the role {one}" for one in rule.approve_by) for rule in rules)
+    each = (" or ".join(one if ":" in one else f"the role {one}" for one in approve_by) for _, approve_by in held.rules)
     return shortened(", who is also ".join(dict.fromkeys(each)), 500)
 
 
-def approve(state: State, command: TopicCommand, decide: Callable[[Sequence[str]], Decision]) -> Decision:
+def approve(state: State, command: TopicCommand, decide: Callable[[Collection[str]], Decision]) -> Decision:
     """Decides an approved request. `decide` decides the command, by all rules but those with the given names."""
     approval = command.approval
     assert approval is not None, "only approved requests get here"
-    held = state.cluster.held.get((approval.request_id, command.topic))
+    held, refused = state.cluster.held.get((approval.request_id, command.topic)), (command.request_id, command.topic)
     if held is None or held.expires_at_ms <= command.at_ms:
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, gone(approval.request_id)
-        return Decision((), (Answer(command.request_id, command.topic, int(code), message),))
+        return Decision((), (Answer(*refused, int(ErrorCode.RESOURCE_NOT_FOUND), gone(approval.request_id)),))
     if held.principal == approval.principal:
-        code, message = ErrorCode.POLICY_VIOLATION, own(held.principal)
-        return Decision((), (Answer(command.request_id, command.topic, int(code), message),))
-    decision = decide([rule.name for rule in held.rules])
+        return Decision((), (Answer(*refused, int(ErrorCode.POLICY_VIOLATION), own(held.principal)),))
+    decision = decide(dict(held.rules))
     if decision.needs_approval:
         return decision
     codes = {one.code for one in decision.answers if one.request_id == command.request_id}
@@ -112,26 +93,22 @@ def approve(state: State, command: TopicCommand, decide: Callable[[Sequence[str]
 
 
 def gone(request_id: str) -> str:
-    return (
-        f"No request {shortened(request_id, 100)} waits for approval: perhaps it was approved, denied or has expired."
-    )
+    return f"No request {shortened(request_id, 100)} waits for approval: it was approved or denied, or has expired."
 
 
 def own(principal: str) -> str:
     return f"The request is of {principal}, and nobody approves their own: another principal must approve it."
 
 
-def deny(state: State, command: DenyRequest) -> Decision:
-    """Denies a request for all its topics. The requester may do this too, to withdraw the request."""
-    found = sorted(key for key in state.cluster.held if key[0] == command.held)
-    code, message = (0, "") if found else (int(ErrorCode.RESOURCE_NOT_FOUND), gone(command.held))
-    client_id, host = command.client_id, command.host
+def end(state: State, command: EndApprovals) -> Decision:
+    """Denies held requests, or ends those that have expired."""
+    held, outcome = state.cluster.held, "denied" if command.held else "expired"
+    expired = (key for key, one in held.items() if one.expires_at_ms <= command.at_ms)
+    ended = [key for key in command.held if key in held] if command.held else sorted(expired)
+    who = (command.principal, command.client_id)
     events = tuple(
-        catalog.ApprovalDecided(*key, "denied", command.reason, command.principal, client_id, host) for key in found
+        catalog.ApprovalDecided(*key, outcome, command.reason, *who, command.host)  # type: ignore[arg-type]
+        for key in ended
     )
-    return Decision(events, (Answer(command.request_id, command.topic, code, message),))
-
-
-def expire(state: State, command: ExpireApprovals) -> Decision:
-    expired = sorted(key for key, one in state.cluster.held.items() if one.expires_at_ms <= command.at_ms)
-    return Decision(tuple(catalog.ApprovalDecided(*key, "expired", "", "") for key in expired))
+    code, message = (ErrorCode.RESOURCE_NOT_FOUND, gone(command.held[0][0])) if command.held and not ended else (0, "")
+    return Decision(events, (Answer(command.request_id, command.topic, int(code), message),))

@@ -202,21 +202,9 @@ def _rule(place: Place, table: dict[str, object], taken: set[str]) -> Rule:
     if not REQUIREMENT_READERS.keys() & values.keys():
         place.fail(None, "has no requirement", f"at least one of {', '.join(REQUIREMENT_READERS)}")
     _check_contradictions(place, values)
-    _check_approval(place, values)
     values["is_open"] = values.pop("fail", "closed") == "open"
     values["exceptions"] = values.pop("exception", ())
     return Rule(**scoped(values), written=_written(table))
-
-
-def _check_approval(place: Place, values: dict[str, Any]) -> None:
-    """Only a request that the log holds in full can wait for approval."""
-    if "approve_by" not in values:
-        if "approval_expires" in values:
-            place.at("approval_expires").fail(None, "is without approve_by", "approve_by, with those who may approve")
-        return
-    other = next((kind for kind in values.setdefault("on", APPROVABLE[:-1]) if kind not in APPROVABLE), None)
-    if other is not None:
-        place.at("on").fail(other, "cannot wait for approval", f"with approve_by: {', '.join(APPROVABLE)}")
 
 
 def _default(place: Place, table: dict[str, object], taken: set[str]) -> TopicDefaults:
@@ -246,11 +234,15 @@ def _written(table: Mapping[str, object]) -> dict[str, str]:
     return {key: written_text(value) for key, value in table.items() if key not in ("name", "mode", "on", "exception")}
 
 
-def _check_contradictions(place: Place, values: Mapping[str, Any]) -> None:
-    """A forbidden config may be neither required nor allowed. A limit does not count by patterns of names."""
+def _check_contradictions(place: Place, values: dict[str, Any]) -> None:
+    """A forbidden config may be neither required nor allowed. A limit does not count by patterns of names. Only
+    a request that the log has in full can wait for approval."""
     if "limit" in values and values.keys() & {"topics", "except_topics"}:
         problem = "counts all topics or those of a prefix, not those of the rule's patterns"
         place.at("limit").fail(None, problem, "limit = { prefix = '…', … }, and no topics or except_topics")
+    for kind in values.setdefault("on", APPROVABLE[:-1]) if "approve_by" in values else ():
+        if kind not in APPROVABLE:
+            place.at("on").fail(kind, "cannot wait for approval", f"with approve_by: {', '.join(APPROVABLE)}")
     constrained = tuple(requirement.name for requirement in values.get("configs", ()))
     named = {*constrained, *values.get("required_configs", ()), *(values.get("allowed_configs") or ())}
     for name in values.get("forbidden_configs", ()):

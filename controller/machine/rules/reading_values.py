@@ -34,11 +34,9 @@ PATTERNS_MAX = 100
 TEXT_CHARS_MAX = 1000
 """Limit for a text such as a hint, because the refusal of each topic contains it."""
 APPROVERS_MAX = 20
-APPROVING_ROLES = ("approver", "admin")
-"""The roles of tokens that `approve_by` may name."""
 APPROVAL_MS_MAX = 30 * 86_400_000
 _UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_APPROVER = re.compile(r"[A-Za-z]{1,20}:[^\s\x00-\x1f\x7f-\x9f]{1,200}")
+_APPROVER = re.compile(r"approver|admin|[A-Za-z]{1,20}:[^\s\x00-\x1f\x7f-\x9f]{1,200}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME_PART = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -292,17 +290,11 @@ def _config_text(given: object) -> str:
 
 
 def _approvers(place: Place, value: object) -> tuple[str, ...]:
-    allowed = (
-        f'principals, perhaps with *, and roles, as in ["User:alice", "approver"]; roles: {", ".join(APPROVING_ROLES)}'
-    )
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+    given = value if isinstance(value, list) and 0 < len(value) <= APPROVERS_MAX else [None]
+    if not all(isinstance(one, str) and _APPROVER.fullmatch(one) for one in given):
+        allowed = f"1 to {APPROVERS_MAX} principals, perhaps with *, or roles: ['User:alice', 'approver', 'admin']"
         place.fail(value, "is not a list of approvers", allowed)
-    if len(value) > APPROVERS_MAX:
-        place.fail(f"{len(value)} approvers", "are too many", f"at most {APPROVERS_MAX}")
-    for one in value:
-        if one not in APPROVING_ROLES and not _APPROVER.fullmatch(one):
-            place.fail(value, f"'{one}' is neither a principal nor a role", allowed)
-    return tuple(dict.fromkeys(value))
+    return tuple(dict.fromkeys(given))
 
 
 def _duration(place: Place, value: object) -> int:

@@ -30,17 +30,8 @@ from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.chain import request_of
-from events.catalog import (
-    ApprovalDecided,
-    ApprovalRequested,
-    ChangeRejected,
-    CreateRejected,
-    Event,
-    Observation,
-    RulesObserved,
-    TopicCreated,
-    Verdict,
-)
+from events import catalog
+from events.catalog import ChangeRejected, CreateRejected, Event, Observation, RulesObserved, TopicCreated, Verdict
 from projections.replay.log.columns import arrow_schema
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
@@ -188,7 +179,8 @@ def _change(was: Result, now: Result, recorded: Sequence[Event], events: Sequenc
 
 
 def _without_verdict(events: Sequence[Event]) -> list[Event]:
-    decided = (each for each in events if not isinstance(each, RulesObserved | ApprovalRequested | ApprovalDecided))
+    apart = RulesObserved | catalog.ApprovalRequested | catalog.ApprovalDecided
+    decided = (event for event in events if not isinstance(event, apart))
     return [replace(event, verdict=None) if isinstance(event, TopicCreated) else event for event in decided]
 
 

@@ -41,6 +41,8 @@ from events.access import (
     ScramCredentialSet,
 )
 from events.catalog import (
+    ApprovalDecided,
+    ApprovalRequested,
     BrokerRegistered,
     Cause,
     MetadataHandedBack,
@@ -63,15 +65,19 @@ def real_history() -> list[Recorded]:
 
 
 def access_history() -> list[Recorded]:
-    """ACLs, SCRAM credentials and quotas that are set, changed and removed, after the history of Kafka brokers."""
+    """ACLs, SCRAM credentials and quotas that are set, changed and removed, and requests that wait for approval, after
+    the history of Kafka brokers."""
     before = real_history()
-    after = [record for record in history("access") if isinstance(record.event, _ACCESS)]
+    after = [one for name in ("access", "approvals") for one in history(name) if isinstance(one.event, _ACCESS)]
     after.append(_created_again(after))
     first = before[-1].offset + 1
     return before + [replace(record, offset=Offset(at)) for at, record in enumerate(after, first)]
 
 
-_ACCESS = AclsCreated | AclsDeleted | QuotasChanged | ScramCredentialSet | ScramCredentialRemoved
+_ACCESS = (
+    AclsCreated | AclsDeleted | QuotasChanged | ScramCredentialSet | ScramCredentialRemoved
+    | ApprovalRequested | ApprovalDecided
+)  # fmt: skip
 
 
 def _created_again(records: Sequence[Recorded]) -> Recorded:

@@ -20,8 +20,8 @@ SAME = """
 topics                                   | Topic, Partitions, Factor, Status, Created, Owner
 topics?name=pay.*&status=ready           | Topic, Status, Owner
 topics/pay.orders                        | Partition, Leader, In sync, Offline
-requests                                 | Request, Time, API, Topics, Outcome, Refused by
-requests?outcome=rejected&host=127.0.0.1 | Request, Time, API, Topics, Outcome, Refused by
+requests                                 | Request, Time, API, Topics, Outcome, Rule
+requests?outcome=rejected&host=127.0.0.1 | Request, Time, API, Topics, Outcome, Rule
 requests/ID                              | Topic, Outcome, Error, Rule, Waited, Change, Message
 brokers                                  | Broker, State, Since, Why, Rack, Listeners
 diff                                     | Topic, Change

@@ -26,7 +26,7 @@ COMMANDS = {
     "AllocateProducerIds", "ElectLeaders", "BalanceLeaders", "ReassignPartitions", "AlterResourceConfigs",
     "AdoptMetadata", "HandMetadataBack", FOLLOW, "CreateAcls", "DeleteAcls", "AlterClientQuotas",
     "AlterUserScramCredentials", "DrawLoginSecret", "RecordRefusals", "ApplyRules", "CopyClusterState",
-    "DenyRequest", "ExpireApprovals",
+    "EndApprovals",
 }  # fmt: skip
 BROKER_COMMANDS = {"RegisterBroker", "UnregisterBroker", "FenceBroker", "UnfenceBroker", "ChangeLogDirs"}
 """Commands that cause no topic events."""

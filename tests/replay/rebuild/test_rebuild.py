@@ -131,7 +131,7 @@ def test_brokers_are_rebuilt(history: LogRef) -> None:
 @pytest.mark.parametrize(
     ("options", "line", "rows"),
     [
-        (Options(at="10"), "1 topic as of offset 10", ["pay.orders 3 3"]),
+        (Options(at="10"), "1 topic as of offset 11", ["pay.orders 3 3"]),
         (Options(at=f"{BORN_MS + 60}ms"), "1 topic as of offset 8", ["pay.orders 3 3"]),
         (Options(at="2023-11-14T22:13:20.010Z", view="brokers"), "0 brokers as of offset 0", []),
         (Options(at="38", view="brokers"), "3 brokers", ["1 live", "2 live", "3 fenced"]),

@@ -14,6 +14,7 @@ public final class KafkaTools {
     private static final Map<String, String> TOOLS = Map.ofEntries(
         Map.entry("kafka-acls", "AclCommand"),
         Map.entry("kafka-broker-api-versions", "BrokerApiVersionsCommand"),
+        Map.entry("kafka-client-metrics", "ClientMetricsCommand"),
         Map.entry("kafka-cluster", "ClusterTool"),
         Map.entry("kafka-configs", "ConfigCommand"),
         Map.entry("kafka-consumer-groups", "consumer.group.ConsumerGroupCommand"),
