@@ -197,7 +197,8 @@ NOT_CONTROLLER: Final = Detail(ErrorCode.NOT_CONTROLLER, "This is not the correc
 
 
 NOT_CONTROLLER_HANDLERS: Final[Mapping[int, Handler]] = dict.fromkeys(
-    CHANGES - {ApiKey.ALTER_USER_SCRAM_CREDENTIALS},
+    (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS),
     lambda context, request: _rejected(context.api_key, request, NOT_CONTROLLER),
 )
-"""The handlers of a simulated broker for requests that only the controller may answer."""
+"""The handlers of a simulated broker for requests that clients send to the controller. They send other changes to any
+broker."""

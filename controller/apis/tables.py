@@ -1,7 +1,7 @@
 """The table of each listener without KRaft: the APIs that it answers, by API key, with versions and handler.
 
-The controller's own listener answers every API. The listener of a simulated broker answers reads, and rejects changes
-with NOT_CONTROLLER (KIP-4). A listener in front of a target cluster forwards requests that are not about topics.
+The controller's own listener answers every API. The listener of a simulated broker rejects changes of topics with
+NOT_CONTROLLER (KIP-4). A listener in front of a target cluster forwards requests that are not about topics.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def cluster_listener(
 
 def broker_listener(api: ControllerApi, broker_id: int) -> HandlerTable:
     """A simulated broker's listener."""
-    handlers = {**_simulated_reads(api), **NOT_CONTROLLER_HANDLERS}
+    handlers = {**_simulated_reads(api), **administration(api), **NOT_CONTROLLER_HANDLERS}
     return _listener(handlers, _at_broker(api, broker_id))
 
 

@@ -145,8 +145,8 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     )
     simulated_broker_listeners: bool = setting(
         False,
-        "Whether each simulated broker listens on its own port, answers broker requests and forwards admin requests "
-        "to the controller (KIP-4).",
+        "Whether each simulated broker listens on its own port. It rejects changes of topics, which clients then send "
+        "to the controller (KIP-4), and answers everything else.",
     )
     socket_request_max_bytes: int = setting(
         4 * MEBIBYTE,

@@ -96,8 +96,8 @@ class Rig:
         events = (decode_event(*pair).event for pair in self.log.read())
         return [event for event in events if isinstance(event, kind)]
 
-    async def call_broker(self, key: int, version: int, request: Message) -> Any:
-        return await self._call(self.broker, key, version, request, "User:ANONYMOUS")
+    async def call_broker(self, key: int, version: int, request: Message, principal: str = "User:ANONYMOUS") -> Any:
+        return await self._call(self.broker, key, version, request, principal)
 
     async def _call(self, table: HandlerTable, key: int, version: int, request: Message, principal: str) -> Any:
         connection = ClientConnection(session=Session(principal=principal))

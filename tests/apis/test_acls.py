@@ -91,10 +91,11 @@ async def test_unknown_acl_codes_disconnect(wrong: dict[str, int]) -> None:
             await create(one, AclCreation(resource_name="t", principal=BOB, host="*", **fields))
 
 
-async def test_broker_listener_rejects_acl_changes_with_not_controller() -> None:
+async def test_broker_listener_changes_acls() -> None:
     async with guarded() as one:
-        answer = await one.call_broker(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=(READS,)))
-        assert [each.error_code for each in answer.results] == [ErrorCode.NOT_CONTROLLER]
+        answer = await one.call_broker(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=(READS,)), ADMIN)
+        assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
+        assert (await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY, ADMIN)).resources
 
 
 def quota(rate: float | None, user: str | None = "bob") -> AlterClientQuotasRequest:

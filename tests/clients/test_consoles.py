@@ -3,6 +3,7 @@ own tools, librdkafka's admin client and kafka-python's."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from kafka.admin import ConfigResourceType
 
 from tests.support.kafka_tools import run_tools
 from tests.support.tools import KAFKA_SERVER, ROOT, client_classpath, compile_java, java_command, run_quietly
-from tests.support.topicwright import Topicwright
+from tests.support.topicwright import Topicwright, topicwright
 from tests.support.wire import Wire
 
 TOOLS = (
@@ -63,9 +64,22 @@ def created(topicwright_server: Topicwright, topic: str) -> str:
     return topic
 
 
-def test_kafka_tools(topicwright_server: Topicwright, created: str) -> None:
-    commands = [(command.format(topic=created), text.format(topic=created)) for command, text in TOOLS]
-    done = run_tools(topicwright_server.kafka, *(command.split() for command, _ in commands))
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of a simulated broker with a listener of its own."""
+    settings = {"simulated.broker.listeners": "true"}
+    with topicwright(tmp_path_factory.mktemp("listeners") / "server", settings) as running, Wire(running.kafka) as wire:
+        found = wire.call("Metadata", 12, topics=[])
+        one = next(each for each in found["brokers"] if each["node_id"] != found["controller_id"])
+        yield f"{one['host']}:{one['port']}"
+
+
+@pytest.mark.parametrize("at", ["service", "broker"])
+def test_kafka_tools(at: str, topicwright_server: Topicwright, broker: str, topic: str) -> None:
+    bootstrap = broker if at == "broker" else topicwright_server.kafka
+    run_tools(bootstrap, ("topics", "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "3"))
+    commands = [(command.format(topic=topic), text.format(topic=topic)) for command, text in TOOLS]
+    done = run_tools(bootstrap, *(command.split() for command, _ in commands))
     wrong = [
         (command, code, output)
         for (command, text), (code, output) in zip(commands, done, strict=True)

@@ -33,10 +33,8 @@ from projections.text.wording import changed
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, RecordedChangesView, TimelineView
 from projections.views.overviews import (
-    BrokerDetailView,
     ClusterHealthView,
     DifferenceView,
-    QuorumView,
     WhatIfView,
 )
 from projections.views.requests import RequestsView, RequestView
@@ -197,24 +195,6 @@ async def request_(
 @page("/explain/{subject:str}", reads.explanation, "explain.html")
 async def explanation(found: ExplanationView, subject: str) -> dict[str, Any]:
     return {"command": ("explain", subject), "chain": found}
-
-
-@page("/brokers", reads.brokers, "brokers.html")
-async def brokers(site: Site, found: BrokersView, at: str | None) -> dict[str, Any]:
-    loads = site.api.store.durable_tallies.brokers if at is None else {}
-    return {"follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
-
-
-@page("/brokers/{broker_id:int}", reads.broker, "broker.html")
-async def broker(found: BrokerDetailView) -> dict[str, Any]:
-    return {"follow": FOLLOW, "command": ("brokers", str(found.broker_id)), "one": found}
-
-
-@page("/quorum", reads.quorum, "quorum.html")
-async def quorum(found: QuorumView) -> dict[str, Any]:
-    here = next((one for one in found.voters if one.node_id == found.node_id), None)
-    command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
-    return {"follow": FOLLOW, "command": command, "found": found}
 
 
 @page("/events", reads.events, "events.html", order="newest")

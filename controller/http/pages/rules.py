@@ -1,6 +1,6 @@
 """The page of rules and policies: versions and their changes, refusals, and a form that tests, backtests and applies a
 text of rules, as `controller.http.rules` does. A refused text stays in the form, with the error next to it.
-Also the pages of requests that wait for approval, of risky topics, and of ACLs, users and quotas.
+Also the pages of requests that wait for approval, and of risky topics.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controller.http.requests import At, body_of
 from projections.queries.risks import RISKS, RisksView
 from projections.views.backtests import BacktestView, RedecideView, RulesTestView
 from projections.views.events import EventsView, EventView
-from projections.views.overviews import AccessView, PoliciesView
+from projections.views.overviews import PoliciesView
 from projections.views.requests import HeldRequestsView
 from projections.views.view import ProblemView
 
@@ -139,11 +139,6 @@ def _changes(versions: list[EventView], number: int | None) -> Iterable[str] | N
 async def waiting(site: Site, request: HttpRequest, found: HeldRequestsView) -> dict[str, Any]:
     follow = FOLLOW if site.allows(request, "Describe") else ""
     return {"command": ("requests", "--pending"), "follow": follow, "held": found.requests}
-
-
-@page("/access", reads.access, "access.html")
-async def access(found: AccessView) -> dict[str, Any]:
-    return {"follow": FOLLOW, "command": ("acls", "list"), "found": found}
 
 
 @post("/approvals/{request_id:str}")
