@@ -1,9 +1,6 @@
 """Rules for changes of topics over HTTP: test a text, backtest it on past requests, decide these again, apply a text;
 and list, approve and deny the requests that wait for approval.
 
-`approve_by` of the rules that hold a request names its approvers: principals, and roles of tokens. Nobody approves
-their own request; its requester may deny it, to withdraw it.
-
 The first three run in a process of their own (`projections.replay.redecide.in_service`), one at a time, so that
 they hold up nothing else. The process is ended when the client disconnects and when the service stops.
 """

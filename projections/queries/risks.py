@@ -28,7 +28,7 @@ _RETENTION: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
 
 
 class RiskyTopicView(msgspec.Struct, frozen=True):
-    """A topic with risks. `created_by` is empty if the principal is unknown, `owner` without such a label."""
+    """A topic with risks. `owner` is its label, `created_by` the principal; each is empty if it is unknown."""
 
     name: str
     risks: tuple[str, ...]

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,11 @@ from controller.engine import group_commit
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.machine.commands.access import ApplyRules
-from controller.machine.commands.commands import ChangeSettings, CreateTopic
+from controller.machine.commands.commands import Approval, ChangeSettings, CreateTopic
+from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from events.catalog import Recorded, SettingsChanged
+from controller.machine.recorded_command import approved_command
+from events.catalog import ApprovalRequested, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.logs.log import LogDiskFull
 from events.logs.memory_log import InMemoryLog
@@ -177,6 +180,40 @@ async def test_a_new_leader_applies_its_own_settings_and_the_old_one_follows(tmp
         await until(lambda: leader.shows("after"))
         assert leader.controller.state.cluster.settings_pairs == chosen.settings
         assert leader.events() == chosen.events()[: leader.log.next_offset]
+
+
+async def test_a_new_leader_approves_what_the_old_one_held(tmp_path: Path) -> None:
+    rules = f"{RULES}approve_by = ['User:bob']\n"
+
+    def waiting(process: Process) -> dict[str, ApprovalRequested]:
+        return {name: one for (_, name), one in process.controller.store.durable_cluster.held.items()}
+
+    async def approve(process: Process, name: str) -> Answer:
+        controller, held = process.controller, waiting(process)[name]
+        stamps: dict[str, Any] = {"request_id": controller.new_request_id("test"), "at_ms": controller.now_ms()}
+        command = approved_command(
+            held, Approval(held.request_id, "User:bob"), **stamps, topic_id=topic_id(held.request_id, name)
+        )
+        return (await controller.submit([command], 60_000)).answers[0]
+
+    async with three(tmp_path) as (leader, others):
+        await leader.has_a_broker()
+        await leader.controller.submit([leader.rules(rules)])
+        for name in ("a", "b"):
+            assert codes((await leader.create(name, 2)).answers) == [ErrorCode.POLICY_VIOLATION]
+        for each in others:
+            await until(lambda each=each: waiting(each).keys() == {"a", "b"})  # type: ignore[misc]
+        refused = await approve(others[0], "a")
+        assert refused.code == ErrorCode.NOT_CONTROLLER
+        assert f"the leader: node {leader.node.quorum.me.id} at" in refused.message
+        await leader.node.hand_over(PATIENCE_S)
+        await until(lambda: any(each.replication.leads for each in others))
+        (chosen,) = (each for each in others if each.replication.leads)
+        await chosen.controller.until_deciding()
+        await chosen.has_a_broker()
+        assert (await approve(chosen, "a")).code == ErrorCode.NONE
+        for each in (leader, *others):
+            await until(lambda each=each: waiting(each).keys() == {"b"} and each.shows("a"))  # type: ignore[misc]
 
 
 async def test_a_follower_resumes_after_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,12 +23,10 @@ def _held_lines(held: Sequence[HeldRequestView], style: Style) -> Iterator[str]:
     if not held:
         yield "No request waits for approval."
         return
-    rows = []
-    for one in held:
-        approvers = Marked(" and ".join(map(" or ".join, one.rules.values())), "good" if one.may_approve else "")
-        who = (one.principal, ",".join(one.rules), approvers)
-        rows.append((one.request_id, one.topic, one.change, *who, one.expires_at))
-    yield from style.table(("REQUEST", "TOPIC", "CHANGE", "BY", "RULES", "APPROVED BY", "EXPIRES"), rows)
+    by = [Marked(" and ".join(map(" or ".join, one.rules.values())), "good" if one.may_approve else "") for one in held]
+    rows = ((one.request_id, one.topic, one.change, one.principal, ",".join(one.rules), one.expires_at) for one in held)
+    header = ("REQUEST", "TOPIC", "CHANGE", "BY", "RULES", "EXPIRES", "APPROVED BY")
+    yield from style.table(header, ((*row, each) for row, each in zip(rows, by, strict=True)))
 
 
 def approve(options: argparse.Namespace, backend: Backend) -> int:

@@ -136,9 +136,8 @@ def _changes(versions: list[EventView], number: int | None) -> Iterable[str] | N
 
 
 @page("/approvals", rules.approvals, "approvals.html")
-async def waiting(site: Site, request: HttpRequest, found: HeldRequestsView) -> dict[str, Any]:
-    follow = FOLLOW if site.allows(request, "Describe") else ""
-    return {"command": ("requests", "--pending"), "follow": follow, "held": found.requests}
+async def waiting(found: HeldRequestsView) -> dict[str, Any]:
+    return {"command": ("requests", "--pending"), "held": found.requests}
 
 
 @post("/approvals/{request_id:str}")

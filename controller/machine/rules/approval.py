@@ -1,11 +1,8 @@
 """Requests that wait for approval: rules with `approve_by` hold a request, and somebody approves or denies it.
 
-A held request is refused at first, and its change is a part of the state. The approved request is a command of its own:
-the recorded change under the requester's name. The rules of that time decide it, except those that held it. So the
-approval and the change are in the log together, or neither is. If the change is refused then, nothing is recorded, and
-the request waits on.
-
-The number of held requests and the size of each are limited, since anybody who may request something may fill them.
+A held request is refused at first, and its change is a part of the state. An approved request is a new command: the
+recorded change under the requester's name, decided by the rules of that time except those that held it. So the approval
+and the change are in the log together, or neither is: if the change is refused then, the request waits on.
 """
 
 from __future__ import annotations
@@ -25,9 +22,8 @@ from controller.machine.state import State
 from events import catalog
 from events.errors import shortened
 
-HELD_MAX, HELD_PER_PRINCIPAL_MAX = 1_000, 50
-HELD_BYTES_MAX = 1 << 14
-"""Bytes of one held request. The largest serious request takes a few kilobytes."""
+HELD_MAX, HELD_PER_PRINCIPAL_MAX, HELD_BYTES_MAX = 1_000, 50, 1 << 14
+"""Limits for the number of held requests, of all and of one principal, and for the bytes of each."""
 _HOUR_MS = 3_600_000
 
 
