@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,12 +35,12 @@ from controller.store.stored_topics import TOPIC, decode_topic, each_stored, enc
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import read_one, shard_offsets
-from events.names import CLUSTER_SHARD, ShardKey
+from events.names import CLUSTER_SHARD, BrokerId, ShardKey
 from projections.replay.log.kafka_scan import KafkaRef, Stored, scan
 from projections.replay.log.log_ref import Ends, LogRef, Ref, as_of, offsets_row
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.rebuild.rebuild import HASHES, beginning, begun_at, hash_rows, state_hash
+from projections.replay.rebuild.rebuild import HASHES, beginning, begun_at, folded, hash_rows, state_hash
 from projections.replay.runner import Runner
 from projections.replay.shards import (
     AT_FIRST,
@@ -120,7 +121,7 @@ def _with_logs(
         steps = list(_steps(apply_cluster, Cluster(), clusters[partition]))
         sides = steps[-1][1] if steps else Cluster(), TopicStore(log).durable_cluster
         if sides[0] != sides[1]:
-            differences.append(_row((partition, CLUSTER_SHARD), first_difference(steps, sides[1]), sides))
+            differences.append(_row((partition, CLUSTER_SHARD), first_difference(steps, *sides), sides))
     differences.sort(key=itemgetter("log_partition", "shard"))
     compared = {partition: ends[partition] for partition in logs}
     lines = list(_lines(differences, len(live), compared, options.limit))
@@ -158,13 +159,12 @@ def _events_of(
 
 def _searched(events: Sequence[Stored], stored: Sequence[bytes]) -> tuple[Found, tuple[Side, Side]]:
     """The first missed event of a topic, and the topic rebuilt and live. Raises CannotApply."""
-    steps = list(topic_steps(events))
-    rebuilt = steps[-1][1] if steps else None
+    rebuilt = folded(events)
     try:
         live = decode_topic(stored) if stored else None
     except msgspec.DecodeError as error:
         return (None, f"the live side cannot be read: {error}"), (rebuilt, None)
-    return first_difference(steps, live), (rebuilt, live)
+    return first_difference(topic_steps(events), rebuilt, live), (rebuilt, live)
 
 
 def _logs_in(data: Path, ref: KafkaRef, opened: ExitStack) -> dict[int, FrozenLog]:
@@ -213,28 +213,30 @@ def topic_steps(events: Iterable[Stored]) -> Iterator[tuple[Recorded, Topic | No
     return _steps(apply_topic, None, events)
 
 
-def first_difference(steps: Iterable[tuple[Recorded, Side]], live: Side) -> Found:
-    """The first event that the live side (None: no topic) does not reflect, from each event with the rebuilt side after
-    it. Raises CannotApply."""
-    wanted, before = {"all": live, **_parts(live)}, dict[str, Any]()
+def first_difference(steps: Iterable[tuple[Recorded, Side]], rebuilt: Side, live: Side) -> Found:
+    """The first event that the live side (None: no topic) does not reflect, from each event with the side after it;
+    `rebuilt` is the last of these. Only the parts that are shown are followed. Raises CannotApply."""
+    wanted = {name: _part(live, name) for name in islice(_differing(rebuilt, live), SIDES_SHOWN)}
+    before, was_equal = dict[str, Any](), live is None
     skipped = dict[str, Recorded]()
-    """By part that the live side has as it was earlier: the event that changed it."""
+    """By part that the live side has as it was earlier ("": the whole side): the event that changed it."""
     for record, side in steps:
-        now = {"all": side, **_parts(side)}
-        for name in now.keys() | before.keys() | wanted.keys():
-            if now.get(name) == wanted.get(name):
+        now = {name: _part(side, name) for name in wanted}
+        is_equal = now == wanted and side == live
+        for name, part in (*wanted.items(), ("", True)):
+            if is_equal if name == "" else now[name] == part:
                 skipped.pop(name, None)
-            elif before.get(name) == wanted.get(name):
+            elif was_equal if name == "" else before.get(name) == part:
                 skipped[name] = record
-        before = now
+        before, was_equal = now, is_equal
     first = min(skipped.values(), key=attrgetter("offset"), default=None)
     return (None, UNEXPLAINED) if first is None else (first.offset, event_text(first.event))
 
 
 def _row(key: Key, found: Found, sides: tuple[Side, Side]) -> Difference:
     """The row of a topic; `sides` are the rebuilt and the live one, each None without a topic."""
-    rebuilt, live = map(_parts, sides)
-    names = [name for name in {**rebuilt, **live} if rebuilt.get(name) != live.get(name)]
+    rebuilt, live = sides
+    names = list(_differing(rebuilt, live))
     known = next((side.name for side in sides if isinstance(side, Topic)), f"under the key {key[1]}")
     return {
         "log_partition": key[0],
@@ -269,15 +271,33 @@ def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: in
         yield f"… and {len(differences) - limit} more: --json shows all"
 
 
-def _parts(side: Side) -> dict[str, Any]:
-    """A side by the names of its parts, without those that are derived from others."""
+def _differing(rebuilt: Side, live: Side) -> Iterator[str]:
+    """The names of the parts that differ."""
+    names = dict.fromkeys(name for side in (rebuilt, live) for name in _names(side))
+    return (name for name in names if _part(rebuilt, name) != _part(live, name))
+
+
+def _names(side: Side) -> Iterator[str]:
+    """The names of the parts of a side, without those that are derived from others."""
     if side is None:
-        return {}
-    parts = {name: getattr(side, name) for name in side.__struct_fields__ if name not in _NOT_SHOWN}
-    if isinstance(side, Cluster):
-        brokers = {f"broker {number}": one for number, one in sorted(side.brokers.items())}
-        return {"settings": dict(side.settings_pairs), **parts, **brokers}
-    return parts | {f"partition {number}": one for number, one in enumerate(side.partitions)}
+        return
+    yield from (name for name in side.__struct_fields__ if name not in _NOT_SHOWN)
+    if isinstance(side, Topic):
+        yield from (f"partition {number}" for number in range(len(side.partitions)))
+    else:
+        yield from ("settings", *(f"broker {number}" for number in sorted(side.brokers)))
+
+
+def _part(side: Side, name: str) -> Any:
+    """A part of a side; None if it has none of this name."""
+    kind, _, number = name.partition(" ")
+    if isinstance(side, Cluster) and kind == "broker":
+        return side.brokers.get(BrokerId(int(number)))
+    if isinstance(side, Topic) and kind == "partition":
+        return side.partitions[int(number)] if int(number) < len(side.partitions) else None
+    if isinstance(side, Cluster) and name == "settings":
+        return dict(side.settings_pairs)
+    return None if side is None else getattr(side, name)
 
 
 _NOT_SHOWN = frozenset(
@@ -286,8 +306,9 @@ _NOT_SHOWN = frozenset(
 _SECRETS = frozenset(("scram", "login_secret", "resource_configs"))
 
 
-def _shown(parts: Mapping[str, Any], name: str) -> Any:
-    return "nothing" if name not in parts else "a secret" if name in _SECRETS else _plain(parts[name])
+def _shown(side: Side, name: str) -> Any:
+    part = _part(side, name)
+    return "nothing" if part is None else "a secret" if name in _SECRETS else _plain(part)
 
 
 def _plain(value: Any) -> Any:

@@ -47,7 +47,7 @@ def test_compare_finds_the_event_after_which_a_live_topic_stopped(history: LogRe
             after = max(n for n, one in enumerate(each) if n and one is not None and each[n - 1] is None)
         else:
             after = next(n for n in range(count, len(each)) if each[n] != live)
-        assert first_difference(steps, live)[0] == steps[after - 1][0].offset, f"{shard} after {count} events"
+        assert first_difference(steps, each[-1], live)[0] == steps[after - 1][0].offset, f"{shard} after {count} events"
 
 
 def with_partition(number: int, **changes: Any) -> Callable[[Topic], Topic]:
@@ -83,7 +83,7 @@ def test_compare_finds_the_event_that_a_changed_live_topic_contradicts(
     steps = steps_of(history, "pay_orders")
     topic = steps[-1][1]
     assert topic is not None
-    offset, text = first_difference(steps, change(topic))
+    offset, text = first_difference(steps, topic, change(topic))
     assert text.startswith(event)
     assert (offset is None) == (event == UNEXPLAINED)
 
@@ -91,7 +91,7 @@ def test_compare_finds_the_event_that_a_changed_live_topic_contradicts(
 def test_compare_reports_a_live_topic_without_events_as_unexplained(history: LogRef) -> None:
     topic = steps_of(history, "slow_one")[2][1]
     assert topic is not None
-    assert first_difference([], topic) == (None, UNEXPLAINED)
+    assert first_difference([], None, topic) == (None, UNEXPLAINED)
 
 
 # --- the sub-command
