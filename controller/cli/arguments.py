@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, NoReturn
 
 from controller.cli.commands import Parsers
-from controller.cli.output import harmless
+from controller.cli.output import with_local_times
 from events.errors import UserError
 from projections.text.names import is_pattern
 
@@ -28,7 +28,7 @@ settings, or unreadable input."""
 def print_error(message: str, code: int = WRONG) -> int:
     """Print an error after all other output; returns the exit code."""
     sys.stdout.flush()
-    lines = "\n".join(map(harmless, message.split("\n")))
+    lines = "\n".join(map(with_local_times, message.split("\n")))
     print(f"topicwright: {lines}", file=sys.stderr)
     return code
 

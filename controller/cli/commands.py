@@ -47,7 +47,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "quorum": Command("serve", "show the voters of a KRaft quorum and how far behind they are"),
     },
     "change": {
-        "topic": Command("flags", "create, delete, recreate, alter, grow or label a topic"),
+        "topic": Command("flags", "create, delete, recreate, alter, grow, label or wait for a topic"),
         "broker": Command("flags", "add, stop, start or delay a simulated broker"),
         "plan": Command("ascode.flags", "show the changes that make topics as files describe them, and change nothing"),
         "apply": Command("ascode.flags", "create and change topics as files describe them"),

@@ -102,7 +102,7 @@ def show(
         case _:
             style = style_of(options)
             past = [f"State{as_of}:"] if as_of and options.at is not None else []
-            show_lines(options, (harmless(line, style.colour) for line in chain(past, lines(style))))
+            show_lines(options, (with_local_times(line, style.colour) for line in chain(past, lines(style))))
     return 0
 
 
@@ -176,14 +176,19 @@ _OWN_COLOUR = re.compile(rf"\x1b\[(?:{'|'.join(_CODES.values())}|0)m")
 
 
 def harmless(line: str, colour: bool = False) -> str:
-    """A line for people: times are local, without a zone. Control characters and text-direction marks are escaped: the
-    text may come from any client (a client id, a message); with `colour` the colour codes of `painted` are not."""
+    """Escape control characters and text-direction marks in a line: the text may come from any client (a client id, a
+    message). With `colour` the colour codes of `painted` are not escaped."""
     colours = [*_OWN_COLOUR.finditer(line)] if colour else []
     parts, at = [], 0
     for one in colours:
         parts += [escaped(line[at : one.start()]), one[0]]
         at = one.end()
-    return _TIME.sub(_local, "".join([*parts, escaped(line[at:])]))
+    return "".join([*parts, escaped(line[at:])])
+
+
+def with_local_times(line: str, colour: bool = False) -> str:
+    """A harmless line, its times local and without a zone, or UTC if that is the zone of the terminal."""
+    return _TIME.sub(_local, harmless(line, colour))
 
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?)Z(  )?")

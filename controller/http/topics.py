@@ -64,7 +64,7 @@ async def topics(
     placeholders: Annotated[
         bool | None, QueryParameter(description="Only topics with placeholders (`true`) or without (`false`), KIP-409")
     ] = None,
-    principal: Annotated[str | None, QueryParameter(description="Principal that created the topic")] = None,
+    principal: Glob = None,
     label: Annotated[
         str | None, QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
     ] = None,
@@ -78,7 +78,7 @@ async def topics(
     A page examines a bounded number of topics, so it may have fewer than `limit` and still a `next_cursor`.
     In the order of names, `cursor` may also be any name to continue after.
     """
-    which = TopicFilter(_pattern(name), status, placeholders, principal, label)
+    which = TopicFilter(_pattern(name), status, placeholders, _pattern(principal), label)
     page = _Page(reader, which, limit)
     authorizer = reader.api.authorizer
     if authorizer is not None and not authorizer.allows_any(reader.caller, "Describe", "Topic"):
@@ -209,4 +209,4 @@ def _pattern(name: str | None) -> Pattern | None:
     try:
         return None if name is None else glob(name)
     except PatternError as error:
-        raise invalid(f"name: {error}") from None
+        raise invalid(f"pattern: {error}") from None

@@ -163,20 +163,20 @@ def policies(query: Queries, at: str | None, now_ms: int) -> overviews.PoliciesV
 
 
 def access(query: Queries, acls: Iterable[Acl], cluster: Cluster, text: str) -> overviews.AccessView:
-    """The ACLs, users and quotas whose rows contain the text, in any case."""
-    wanted = text.lower()
-    quotas = [(entity_text(entity), *each) for entity, values in cluster.quotas.items() for each in values]
-    found = (
-        [one for one in map(acl_text, sorted(acls)) if wanted in one.lower()],
-        sorted(
-            overviews.UserView(*key, one.iterations) for key, one in cluster.scram.items() if wanted in key[0].lower()
+    """The ACLs, users and quotas that contain the text, in any case."""
+    lines: dict[str, list[str]] = {
+        "acls": [acl_text(acl) for acl in sorted(acls)],
+        "users": sorted(f"{user} by {how}, {one.iterations} iterations" for (user, how), one in cluster.scram.items()),
+        "quotas": sorted(
+            f"{entity_text(entity)}: {key}={value:.17g}"
+            for entity, pairs in cluster.quotas.items()
+            for key, value in pairs
         ),
-        sorted(overviews.QuotaView(*row) for row in quotas if wanted in row[0].lower()),
-    )
-    shown = [tuple(rows[:ACCESS_SHOWN_MAX]) for rows in found]
-    more = any(len(rows) > ACCESS_SHOWN_MAX for rows in found)
-    names: Any = dict(zip(("acls", "users", "quotas"), shown, strict=True))
-    return overviews.AccessView(**names, more=more, as_of=query.as_of(query.end()))
+    }
+    found = {name: [one for one in each if text.lower() in one.lower()] for name, each in lines.items()}
+    shown: Any = {name: tuple(each[:ACCESS_SHOWN_MAX]) for name, each in found.items()}
+    more = any(len(each) > ACCESS_SHOWN_MAX for each in found.values())
+    return overviews.AccessView(**shown, more=more, as_of=query.as_of(query.end()))
 
 
 def broker(

@@ -35,12 +35,13 @@ from projections.views.view import view_of
 
 class TopicFilter(msgspec.Struct, frozen=True):
     """A filter of topics; None matches all. `not-ready` is every status but `ready`; `placeholders` selects topics with
-    or without placeholders; `principal` created the topic; `label` is `NAME=VALUE`, or `NAME` for any value."""
+    or without placeholders; `principal` matches who created the topic; `label` is `NAME=VALUE`, or `NAME` for any
+    value."""
 
     name: Pattern | None = None
     status: WantedStatus | None = None
     placeholders: bool | None = None
-    principal: str | None = None
+    principal: Pattern | None = None
     label: str | None = None
 
     @property
@@ -54,10 +55,11 @@ class TopicFilter(msgspec.Struct, frozen=True):
 
     def matches(self, one: topic_views.TopicSummary) -> bool:
         """True if a topic matches, given that its name does."""
+        by = one.created_by.principal if one.created_by else ""
         return (
             (self.status in (None, one.status) or (self.status == "not-ready" and one.status != "ready"))
             and self.placeholders in (None, one.placeholders > 0)
-            and self.principal in (None, one.created_by and one.created_by.principal)
+            and (self.principal is None or self.principal.is_found_in(by))
             and (self.label is None or one.has_label(self.label))
         )
 

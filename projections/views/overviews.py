@@ -161,29 +161,13 @@ class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
     as_of: AsOfView
 
 
-class UserView(msgspec.Struct, frozen=True, order=True):
-    """A user with a SCRAM password in the log."""
-
-    name: str
-    mechanism: str
-    iterations: int
-
-
-class QuotaView(msgspec.Struct, frozen=True, order=True):
-    """A quota of an entity, as in `client-id=app,user=ann`."""
-
-    entity: str
-    quota: str
-    value: float
-
-
 class AccessView(msgspec.Struct, frozen=True, kw_only=True):
-    """The effective ACLs as sentences (with `ClusterAcls` those of the target cluster), and the users and quotas of the
-    log. If `more`, there are others than the first ones."""
+    """The effective ACLs (with `ClusterAcls` those of the target cluster), and the SCRAM users and quotas of the log.
+    If `more`, there are others than the first ones."""
 
     acls: tuple[str, ...]
-    users: tuple[UserView, ...]
-    quotas: tuple[QuotaView, ...]
+    users: tuple[str, ...]
+    quotas: tuple[str, ...]
     more: bool
     as_of: AsOfView
 

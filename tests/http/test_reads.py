@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.machine.commands.access import CreateAcls
+from controller.machine.commands.access import AlterClientQuotas, CreateAcls, QuotaAlteration
 from controller.machine.commands.commands import AlterUserScramCredentials, ScramChange
 from controller.machine.state import ScramCredential
 from events.access import Acl
@@ -305,17 +305,20 @@ async def test_access_has_the_acls_users_and_quotas_that_contain_a_text(one: Ser
     for user in ("ann", "bob"):
         change = ScramChange(user, 2, ScramCredential(4096, bytes(16), b"PLANTED" * 6, b"PLANTED" * 6))
         one.submit_internal(AlterUserScramCredentials, changes=(change,), **who)
+    values = (("controller_mutation_rate", 5.0), ("request_percentage", 50.5))
+    quota = QuotaAlteration((("user", "ann"),), values)
+    one.submit_internal(AlterClientQuotas, alterations=(quota,), **who)
     await one.controller.decided()
     shown = await one.get("/v1/access")
     assert shown["acls"] == [
         "User:Ann may Write Topic:pay. (prefixed)",
         "User:bob may not All Group:app from 10.0.0.7",
     ]
-    assert [user["name"] for user in shown["users"]] == ["ann", "bob"]
-    assert shown["users"][0] == {"name": "ann", "mechanism": "SCRAM-SHA-512", "iterations": 4096}
-    assert (shown["quotas"], shown["more"]) == ([], False)
+    users = [f"{user} by SCRAM-SHA-512, 4096 iterations" for user in ("ann", "bob")]
+    quotas = ["user=ann: controller_mutation_rate=5", "user=ann: request_percentage=50.5"]
+    assert (shown["users"], shown["quotas"], shown["more"]) == (users, quotas, False)
     found = await one.get("/v1/access", filter="ANN")
-    assert [found["acls"], [user["name"] for user in found["users"]]] == [shown["acls"][:1], ["ann"]]
+    assert (found["acls"], found["users"], found["quotas"]) == (shown["acls"][:1], users[:1], quotas)
     assert "PLANTED" not in str(shown)
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.backend import Backend
-from controller.cli.output import Style, as_json, as_yaml, harmless, show, show_lines, style_of
+from controller.cli.output import Style, as_json, as_yaml, show, show_lines, style_of, with_local_times
 from controller.cli.reads import common
 from projections.text.names import is_pattern
 from projections.text.points_in_time import parse_point_in_time
@@ -60,7 +60,9 @@ def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Itera
         case _:
             style = style_of(options)
             each = map(line_of, events) if style.wide or options.follow else joined(events)
-            return (harmless(line, style.colour) for line in in_columns(each, style, 0 if options.follow else AHEAD))
+            return (
+                with_local_times(line, style.colour) for line in in_columns(each, style, 0 if options.follow else AHEAD)
+            )
 
 
 def line_of(event: EventView) -> Line:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from time import monotonic, sleep  # noqa: TID251 - how long somebody at a terminal waits
 from typing import Any, Final
 from urllib.parse import quote
@@ -45,13 +44,13 @@ def topics(options: argparse.Namespace, backend: Backend) -> int:
         if any(one is not None for one in (options.status, options.principal, options.label)):
             raise common.Misuse("--status, --principal and --label filter a list, so they cannot be used with a topic")
         return _show_topic(options, backend)
-    pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at))
-    found, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
-    matching = [one for one in found if _matches(options, one)]
+    filters = {each: getattr(options, each) for each in ("name", "status", "principal", "label")}
+    pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at, **filters))
+    matching, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
     if options.sort_by is not None:
         column = TOPIC_COLUMNS.index(options.sort_by)
         matching.sort(key=lambda one: _topic_row(one, Style())[column])
-    which = " that match" if found else ""
+    which = " that match" if any(filters.values()) else ""
     answer, names = {"topics": matching, "as_of": as_of}, (one.name for one in matching)
     return show(options, answer, lambda style: _topic_lines(matching, style, which), lambda: names, lines.when(as_of))
 
@@ -64,16 +63,6 @@ def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
             raise Negative(f"{refusal}{hint}") from None
         raise
     return show(options, topic, lambda style: _one_topic(topic, style), lambda: [topic.name])
-
-
-def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
-    by = one.created_by.principal if one.created_by else ""
-    return (
-        (options.name is None or fnmatchcase(one.name, options.name))
-        and options.status in (None, one.status, "not-ready" if one.status != "ready" else None)
-        and (options.principal is None or fnmatchcase(by, options.principal))
-        and (options.label is None or one.has_label(options.label))
-    )
 
 
 def explain(options: argparse.Namespace, backend: Backend) -> int:

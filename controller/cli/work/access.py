@@ -25,6 +25,7 @@ from projections.text.wording import DEFAULT_ENTITY, OPERATIONS, RESOURCE_TYPES,
 ACLS_VERSION, QUOTAS_VERSION = 3, 1
 EXACT, DEFAULT = 0, 1
 """Kafka's match types of quota entities."""
+PERMISSIONS, PATTERNS = {DENY: "deny", ALLOW: "allow"}, {LITERAL: "literal", PREFIXED: "prefixed"}
 ENTITY_TYPES = (USER, CLIENT_ID, IP)
 
 
@@ -40,24 +41,17 @@ def list_acls(options: argparse.Namespace) -> int:
     )
     answer = call(options, ApiKey.DESCRIBE_ACLS, ACLS_VERSION, request, access.DescribeAclsResponse)
     check(answer.error_code, answer.error_message)
-    patterns = [(one, (one.resource_type, one.pattern_type, one.resource_name)) for one in answer.resources]
     found = sorted(
-        Acl(*pattern, one.principal, one.host, one.operation, one.permission_type)
-        for resource, pattern in patterns
-        for one in resource.acls
+        Acl(of.resource_type, of.pattern_type, of.resource_name, *astuple(one))
+        for of in answer.resources
+        for one in of.acls
     )
     header = ("PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "PATTERN", "HOST")
     rows = [
-        (
-            one.principal,
-            "deny" if one.permission == DENY else "allow",
-            OPERATIONS.get(one.operation, str(one.operation)),
-            f"{RESOURCE_TYPES.get(one.resource_type, one.resource_type)}:{one.name}",
-            "prefixed" if one.pattern_type == PREFIXED else "literal",
-            one.host,
-        )
+        (one.principal, PERMISSIONS[one.permission], OPERATIONS.get(one.operation, one.operation),
+         f"{RESOURCE_TYPES.get(one.resource_type, one.resource_type)}:{one.name}", PATTERNS[one.pattern_type], one.host)
         for one in found
-    ]
+    ]  # fmt: skip
     view = {"acls": [dict(zip(map(str.lower, header), row, strict=True)) for row in rows]}
     lines = ["There are no ACLs."]
     return show(options, view, lambda style: style.table(header, rows) if rows else lines, lambda: map(acl_text, found))

@@ -25,11 +25,11 @@ STORY = (
     ("Create a topic. The answer comes when every live broker knows it (KIP-4):", CREATE.format("orders")),
     ("Broker 3 fails:", "stop"),
     ("What is wrong, since when, and what does it wait for?", "status"),
-    ("A topic of three replicas is refused now, with the reason:", CREATE.format("refunds")),
+    ("A topic of three replicas is rejected now, with the reason:", CREATE.format("refunds")),
     ("Broker 3 is back:", "start"),
     ("Is it over?", "status"),
     ("Who requested the topic, and what happened to it?", "explain demo.orders"),
-    ("The refused topic has a history too:", "explain demo.refunds"),
+    ("The rejected topic has a history too:", "explain demo.refunds"),
     ("A deleted topic keeps its history:", "topic delete demo.orders"),
 )
 """Announcements and commands; `stop` and `start` are requests for broker 3."""

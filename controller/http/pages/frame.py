@@ -23,6 +23,16 @@ from projections.views.view import AsOfView
 
 CHART_WIDTH, CHART_HEIGHT = 1000, 40
 """Width and height of the SVG view box of a chart."""
+PHASES = {
+    "CreateRequested": "requested",
+    "TopicCreated": "decided: created",
+    "CreateRejected": "decided: rejected",
+    "MetadataPropagated": "propagated",
+    "PartitionChanged": "partition changed",
+    "TopicReady": "ready",
+    "CreateAnswered": "answered",
+}
+"""The steps of a request as its page names them."""
 AGO = {"15 min": 900_000, "1 h": 3_600_000, "1 day": 86_400_000, "1 week": 604_800_000}
 """Links to the state this many milliseconds before the newest event."""
 

@@ -20,24 +20,21 @@ from litestar.response import Redirect
 from controller.http import reads, writes
 from controller.http import topics as topic_lists
 from controller.http.errors import HttpRequest, Refused, answer_error, invalid
-from controller.http.pages.frame import AGO, flags
+from controller.http.pages.frame import AGO, PHASES, flags
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.requests import At, Cursor, From, Limit, To, body_of, caller_of, read_form
 from controller.machine.configs.topic_configs import BY_NAME
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
 from events.logs.tree_heads import Head
-from projections.queries.risks import RISKS, RisksView
 from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.text.wording import changed
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, RecordedChangesView, TimelineView
 from projections.views.overviews import (
-    BrokerDetailView,
     ClusterHealthView,
     DifferenceView,
-    QuorumView,
     WhatIfView,
 )
 from projections.views.requests import RequestsView, RequestView
@@ -49,16 +46,6 @@ PARTITIONS_MAX, TOPICS_MAX, CHANGES_MAX, STEPS_MAX, UNFOLDED_MAX = 100, 100, 20,
 """The most partitions, topics of a request, changes of a topic, steps of a request, and healthy partitions that are
 not folded, on one page."""
 CHART_SPANS: Final = 60
-PHASES = {
-    "CreateRequested": "requested",
-    "TopicCreated": "decided: created",
-    "CreateRejected": "decided: rejected",
-    "MetadataPropagated": "propagated",
-    "PartitionChanged": "partition changed",
-    "TopicReady": "ready",
-    "CreateAnswered": "answered",
-}
-"""The steps of a request as its page names them."""
 
 
 @get("/")
@@ -102,11 +89,6 @@ async def topics(site: Site, request: HttpRequest, found: TopicsView, given: dic
         "statuses": STATUSES,
         "some_hidden": not sees_all,
     }
-
-
-@page("/risks", topic_lists.risks, "risks.html")
-async def risks(found: RisksView) -> dict[str, Any]:
-    return {"command": ("risks",), "found": found, "meanings": RISKS}
 
 
 @get(["/topics/{name:str}", "/topics/{name:str}/configs"])
@@ -213,24 +195,6 @@ async def request_(
 @page("/explain/{subject:str}", reads.explanation, "explain.html")
 async def explanation(found: ExplanationView, subject: str) -> dict[str, Any]:
     return {"command": ("explain", subject), "chain": found}
-
-
-@page("/brokers", reads.brokers, "brokers.html")
-async def brokers(site: Site, found: BrokersView, at: str | None) -> dict[str, Any]:
-    loads = site.api.store.durable_tallies.brokers if at is None else {}
-    return {"follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
-
-
-@page("/brokers/{broker_id:int}", reads.broker, "broker.html")
-async def broker(found: BrokerDetailView) -> dict[str, Any]:
-    return {"follow": FOLLOW, "command": ("brokers", str(found.broker_id)), "one": found}
-
-
-@page("/quorum", reads.quorum, "quorum.html")
-async def quorum(found: QuorumView) -> dict[str, Any]:
-    here = next((one for one in found.voters if one.node_id == found.node_id), None)
-    command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
-    return {"follow": FOLLOW, "command": command, "found": found}
 
 
 @page("/events", reads.events, "events.html", order="newest")

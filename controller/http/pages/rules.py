@@ -1,6 +1,6 @@
 """The page of rules and policies: versions and their changes, refusals, and a form that tests, backtests and applies a
 text of rules, as `controller.http.rules` does. A refused text stays in the form, with the error next to it.
-Also the pages of the requests that wait for approval, and of ACLs, users and quotas.
+Also the pages of requests that wait for approval, and of risky topics.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 
-from controller.http import reads, rules
+from controller.http import reads, rules, topics
 from controller.http.errors import HttpRequest, Refused, answer_error, invalid
 from controller.http.pages.handlers import EMPTY_FORM, checked_form
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.query_threads import TooBusy
 from controller.http.requests import At, body_of
+from projections.queries.risks import RISKS, RisksView
 from projections.views.backtests import BacktestView, RedecideView, RulesTestView
 from projections.views.events import EventsView, EventView
-from projections.views.overviews import AccessView, PoliciesView
+from projections.views.overviews import PoliciesView
 from projections.views.requests import HeldRequestsView
 from projections.views.view import ProblemView
 
@@ -140,11 +141,6 @@ async def waiting(site: Site, request: HttpRequest, found: HeldRequestsView) -> 
     return {"command": ("requests", "--pending"), "follow": follow, "held": found.requests}
 
 
-@page("/access", reads.access, "access.html")
-async def access(found: AccessView) -> dict[str, Any]:
-    return {"follow": FOLLOW, "command": ("acls", "list"), "found": found}
-
-
 @post("/approvals/{request_id:str}")
 async def decide(request_id: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Redirect:
     filled = await checked_form(request, site)
@@ -154,3 +150,8 @@ async def decide(request_id: FromPath[str], request: HttpRequest, site: NamedDep
         body = body_of({"because": filled.get("because", "")}, rules.DenyBody)
         await site.call(rules.deny, request, request_id=request_id, content=body)
     return Redirect(f"/requests/{quote(request_id, safe='')}", status_code=303)
+
+
+@page("/risks", topics.risks, "risks.html")
+async def risks(found: RisksView) -> dict[str, Any]:
+    return {"command": ("risks",), "found": found, "meanings": RISKS}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -31,7 +30,6 @@ from controller.machine.configs.topic_configs import (
 from controller.machine.configs.values import Bad
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import Rules, new_rules, read_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
@@ -152,14 +150,8 @@ def filled(
 def defaults_of(cluster: Cluster, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
     """Returns the defaults that apply to create requests of a principal for a topic. Raises RulesError for rules of a
     newer release."""
-    rules = _rules_of(cluster)
-    return () if cluster.rules is None or not rules.defaults else _defaults_of(cluster.rules.text, principal, topic)
-
-
-@lru_cache(maxsize=1000)
-def _defaults_of(text: str, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
-    """Cached, because a create that policies approve is decided several times."""
-    return tuple(one for one in read_rules(text).defaults if principal in one.principals and topic in one.topics)
+    defaults = _rules_of(cluster).defaults
+    return tuple(one for one in defaults if principal in one.principals and topic in one.topics) if defaults else ()
 
 
 def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> int:
@@ -194,7 +186,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
             return None
         before, after = _defaults(state.cluster, command)
     else:
-        topic = topic_named(state, command.topic)
+        topic = None if kind == "create" else topic_named(state, command.topic)
         owner = owner if topic is None else topic.principal
         defaults = state.cluster.settings.effective_defaults
         before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
@@ -258,7 +250,9 @@ def _facts_after(
 
 
 def _facts(partitions: Sequence[catalog.Partition], configs: catalog.Configs, defaults: catalog.Configs) -> TopicFacts:
-    factors = {len(one.replicas) - len(replica_metadata_of(one).removing) for one in partitions}
+    factors = {
+        len(one.replicas) - (len(one.replica_metadata.removing) if one.replica_metadata else 0) for one in partitions
+    }
     return TopicFacts(len(partitions), tuple(sorted(factors)), dict(configs), defaults)
 
 
