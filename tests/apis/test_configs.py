@@ -21,17 +21,18 @@ from controller.kafka.messages.configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    ListConfigResourcesRequest,
 )
-from controller.machine.configs.changes import LISTS, OpType
-from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS
+from controller.machine.configs.changes import CLIENT_METRICS, LISTS, OpType
+from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
 from controller.machine.configs.values import ConfigType
 from events.catalog import PartitionChanged, ResourceConfigsChanged
-from tests.apis.rig import Rig, rig
+from tests.apis.rig import Rig, read_back, rig
 from tests.apis.test_permissions import BOB, Granted
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
-OF_ONE, OF_ALL, STATIC, DEFAULT, OF_LOGGER = 2, 3, 4, 5, 6
+OF_ONE, OF_ALL, STATIC, DEFAULT, OF_LOGGER, OF_CLIENT_METRICS = 2, 3, 4, 5, 6, 7
 SET, DELETE, APPEND = OpType.SET, OpType.DELETE, OpType.APPEND
 
 
@@ -297,3 +298,44 @@ async def test_group_configs_require_a_group_name(served: Rig) -> None:
     found = await served.describe_configs(GROUPS, "")
     assert (found.error_code, found.error_message) == (42, "Group name must not be empty")
     assert (await served.alter_configs(GROUPS, "", (KEY, OpType.SET, "50000")))[0] == 42
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("interval.ms", "100", 0),
+        ("interval.ms", "99", 42),
+        ("interval.ms", "soon", 40),
+        ("match", "client_id=a.*,client_source_port=1", 0),
+        ("match", "colour=red", 40),
+        ("colour", "red", 42),
+    ],
+)
+async def test_client_metrics_configs_are_checked_and_described(served: Rig, key: str, value: str, code: int) -> None:
+    assert (await served.alter_configs(CLIENT_METRICS, "m", (key, OpType.SET, value)))[0] == code
+    found = await served.describe_configs(CLIENT_METRICS, "m")
+    assert [each.name for each in found.configs] == list(CLIENT_METRICS_CONFIGS)
+    own = [(each.name, each.value) for each in found.configs if each.config_source == OF_CLIENT_METRICS]
+    assert own == ([(key, value)] if code == 0 else [])
+
+
+async def test_list_config_resources_by_type(served: Rig) -> None:
+    names = sorted(f"t{number}" for number in range(450))
+    for start in range(0, 450, 50):
+        await served.create(*names[start : start + 50], num_partitions=1, replication_factor=1)
+    assert (await served.alter_configs(GROUPS, "g", (KEY, OpType.SET, "50000")))[0] == 0
+    assert (await served.alter_configs(CLIENT_METRICS, "m", ("metrics", OpType.SET, "*")))[0] == 0
+    assert (await served.alter_configs(BROKER, "", ("log.retention.ms", OpType.SET, "60000")))[0] == 0
+
+    async def listed(version: int, *kinds: int) -> list[tuple[int, str]]:
+        request = ListConfigResourcesRequest(resource_types=kinds)
+        answer = await served.call(ApiKey.LIST_CONFIG_RESOURCES, version, request)
+        found = read_back(ApiKey.LIST_CONFIG_RESOURCES, version, answer)
+        return [(each.resource_type, each.resource_name) for each in found.config_resources]
+
+    assert await listed(0) == await listed(1, CLIENT_METRICS) == [(CLIENT_METRICS, "m")]
+    assert sorted(await listed(1, TOPIC)) == [(TOPIC, name) for name in names]
+    brokers = [(kind, str(number)) for kind in (BROKER, LOGGER) for number in (1, 2, 3)]
+    assert sorted(await listed(1)) == sorted(
+        [*((TOPIC, name) for name in names), *brokers, (CLIENT_METRICS, "m"), (GROUPS, "g")]
+    )
