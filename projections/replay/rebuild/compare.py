@@ -54,6 +54,7 @@ from projections.replay.shards import (
 from projections.text.names import topic_id_text
 from projections.text.wording import event_text, many
 
+NOTHING = "nothing"
 UNEXPLAINED = "no event in the log leads to the live state"
 SEARCHED_MAX = 500
 """The first missed event is searched for at most so many topics."""
@@ -217,18 +218,16 @@ def first_difference(steps: Iterable[tuple[Recorded, Side]], rebuilt: Side, live
     """The first event that the live side (None: no topic) does not reflect, from each event with the side after it;
     `rebuilt` is the last of these. Only the parts that are shown are followed. Raises CannotApply."""
     wanted = {name: _part(live, name) for name in islice(_differing(rebuilt, live), SIDES_SHOWN)}
-    before, was_equal = dict[str, Any](), live is None
-    skipped = dict[str, Recorded]()
-    """By part that the live side has as it was earlier ("": the whole side): the event that changed it."""
+    before, skipped = dict[str, Any](), dict[str, Recorded]()
+    """By part that the live side has as it was earlier: the event that changed it."""
     for record, side in steps:
         now = {name: _part(side, name) for name in wanted}
-        is_equal = now == wanted and side == live
-        for name, part in (*wanted.items(), ("", True)):
-            if is_equal if name == "" else now[name] == part:
+        for name, part in wanted.items():
+            if now[name] == part:
                 skipped.pop(name, None)
-            elif was_equal if name == "" else before.get(name) == part:
+            elif before.get(name, NOTHING) == part:
                 skipped[name] = record
-        before, was_equal = now, is_equal
+        before = now
     first = min(skipped.values(), key=attrgetter("offset"), default=None)
     return (None, UNEXPLAINED) if first is None else (first.offset, event_text(first.event))
 
@@ -289,15 +288,15 @@ def _names(side: Side) -> Iterator[str]:
 
 
 def _part(side: Side, name: str) -> Any:
-    """A part of a side; None if it has none of this name."""
+    """A part of a side; NOTHING if it has none of this name."""
+    if side is None:
+        return NOTHING
     kind, _, number = name.partition(" ")
     if isinstance(side, Cluster) and kind == "broker":
-        return side.brokers.get(BrokerId(int(number)))
+        return side.brokers.get(BrokerId(int(number)), NOTHING)
     if isinstance(side, Topic) and kind == "partition":
-        return side.partitions[int(number)] if int(number) < len(side.partitions) else None
-    if isinstance(side, Cluster) and name == "settings":
-        return dict(side.settings_pairs)
-    return None if side is None else getattr(side, name)
+        return side.partitions[int(number)] if int(number) < len(side.partitions) else NOTHING
+    return dict(side.settings_pairs) if isinstance(side, Cluster) and name == "settings" else getattr(side, name)
 
 
 _NOT_SHOWN = frozenset(
@@ -307,8 +306,7 @@ _SECRETS = frozenset(("scram", "login_secret", "resource_configs"))
 
 
 def _shown(side: Side, name: str) -> Any:
-    part = _part(side, name)
-    return "nothing" if part is None else "a secret" if name in _SECRETS else _plain(part)
+    return "a secret" if name in _SECRETS else _plain(_part(side, name))
 
 
 def _plain(value: Any) -> Any:
