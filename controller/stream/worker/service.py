@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -350,7 +351,7 @@ async def work(options: WorkerOptions) -> int:
     """
     if options.driver == "faust":
         try:
-            import faust  # noqa: F401  # before the worker joins the group
+            import_module("faust")  # before the worker joins the group
         except ImportError as error:
             raise MissingExtra("worker, unless --driver plain,", "faust", error) from error
     worker = Worker(options)
