@@ -4,6 +4,7 @@ own tools, librdkafka's admin client and kafka-python's."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kafka.admin import ConfigResource as KafkaPythonResource
 from kafka.admin import ConfigResourceType
 
 from tests.support.kafka_tools import run_tools
+from tests.support.reference_kafka import TRANSACTIONS, reference_kafka
 from tests.support.tools import KAFKA_SERVER, ROOT, client_classpath, compile_java, java_command, run_quietly
 from tests.support.topicwright import Topicwright, topicwright
 from tests.support.wire import Wire
@@ -100,11 +102,21 @@ ERRORS = {
 """The reads with an error, also from a Kafka without ACLs, delegation tokens, groups and transactions."""
 
 
-@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
-def test_every_read_of_javas_admin_client(bootstrap: str, topic: str) -> None:
-    create(bootstrap, topic)
+@pytest.fixture(params=["kafka", "topicwright"])
+def read(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """HOST:PORT of Topicwright, and of a Kafka of its own: Kafka creates a topic when transactions are described, which
+    other tests of a shared one do not expect."""
+    if request.param == "topicwright":
+        yield request.getfixturevalue("topicwright_server").kafka
+        return
+    with reference_kafka(tmp_path / "kafka", **TRANSACTIONS) as kafka:
+        yield kafka.bootstrap
+
+
+def test_every_read_of_javas_admin_client(read: str, topic: str) -> None:
+    create(read, topic)
     classpath = compile_java(ROOT / "tests/clients/java/reads", client_classpath(KAFKA_SERVER))
-    done = run_quietly(java_command(classpath, "Reads", bootstrap, topic))
+    done = run_quietly(java_command(classpath, "Reads", read, topic))
     assert done.returncode == 0, done.stderr
     found = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert found.pop("left") == "[]", "the program calls every read"

@@ -125,10 +125,9 @@ async def test_a_request_for_many_topics_under_many_rules_lets_the_event_loop_ru
     rig.put.clear()
     count, turns = 10_000, [time.thread_time()]
     rig.request(*creates("many", count))
-    async with asyncio.timeout(240):
-        while len(rig.put) < count:
-            turns.append(time.thread_time())
-            await asyncio.sleep(0)
+    while len(rig.put) < count:
+        turns.append(time.thread_time())
+        await asyncio.sleep(0)
     turns.append(time.thread_time())
     assert max(map(float.__sub__, turns[1:], turns)) < 0.1
     sent = [decode_command(value) for _, _, _, value, _ in rig.put]
