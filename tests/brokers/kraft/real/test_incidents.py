@@ -1,22 +1,31 @@
 """Incidents of Kafka brokers: `topicwright status` names the brokers that everything waits for, and why they are away.
-The tests share the cluster of conftest.py."""
+The test has a cluster of its own, without topics of others."""
 
 from __future__ import annotations
 
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.brokers.kraft.real.conftest import SETTINGS
 from tests.support.churn import QUIET
-from tests.support.real_brokers import RealCluster, until
+from tests.support.real_brokers import RealCluster, real_cluster, until
 from tests.support.topicwright import COMMAND
 
 Problem = tuple[str, list[int], list[str]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RealCluster]:
+    with real_cluster(tmp_path, settings=SETTINGS) as cluster:
+        yield cluster
 
 
 def _status(cluster: RealCluster) -> tuple[int, dict[str, Any]]:
@@ -84,5 +93,3 @@ def test_status_names_the_brokers_that_an_incident_waits_for(cluster: RealCluste
     cluster.brokers[2].signal(signal.SIGCONT)
     cluster.wait_live()
     until(lambda: _status(cluster)[0] == 0, 90, "healthy after the pause")
-    for future in admin.delete_topics([one.topic for one in topics], request_timeout=30).values():
-        future.result(40)
