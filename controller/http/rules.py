@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from fnmatch import fnmatchcase
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -29,6 +29,7 @@ from controller.http.query_threads import TooBusy
 from controller.http.requests import Caller, takes
 from controller.machine.commands.access import ApplyRules, EndApprovals
 from controller.machine.commands.commands import Approval, CreateTopic
+from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.recorded_command import APPROVED_TIMEOUT_MS, approved_command
 from controller.machine.rules.approval import approvers, gone, own
@@ -193,21 +194,20 @@ def _past(queries: Queries, since: str) -> Past:
 async def apply_rules(reader: _Reader, content: NamedDependency[RulesBody]) -> RulesAppliedView:
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
     reader.require(operation="Alter")
-    caller, controller = reader.caller, reader.api.controller
     await check_text(content.text, can_wait=reader.api.decides_here)
-    command = ApplyRules(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        text=content.text,
-        after=content.after,
-        principal=caller.principal,
-        client_id=caller.client_id,
-        host=caller.host,
-    )
+    answer = await _decided(reader, ApplyRules, text=content.text, after=content.after)
+    return RulesAppliedView(answer.number)
+
+
+async def _decided(reader: Reader, kind: type[ApplyRules | EndApprovals], **content: Any) -> Answer:
+    """The answer to a command of the caller. Raises Refused."""
+    caller, controller = reader.caller, reader.api.controller
+    content |= {"principal": caller.principal, "client_id": caller.client_id, "host": caller.host}
+    command = kind(request_id=controller.new_request_id(), at_ms=controller.now_ms(), **content)
     (answer,) = await reader.api.submit([command])
     if answer.code:
         raise refusal_of(answer)
-    return RulesAppliedView(answer.number)
+    return answer
 
 
 # Requests that wait for approval.
@@ -279,17 +279,6 @@ async def approve(reader: _Reader, changes: NamedDependency[Changes], request_id
 @post("/requests/{request_id:str}/deny", status_code=200, **takes(DenyBody))
 async def deny(reader: _Reader, request_id: FromPath[str], content: NamedDependency[DenyBody]) -> ApprovalView:
     """Deny a request. Its requester may do this too, to withdraw it."""
-    caller, controller = reader.caller, reader.api.controller
-    command = EndApprovals(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        held=tuple((one.request_id, one.name) for one in _held(reader, request_id, "deny")),
-        reason=content.because,
-        principal=caller.principal,
-        client_id=caller.client_id,
-        host=caller.host,
-    )
-    (answer,) = await reader.api.submit([command])
-    if answer.code:
-        raise refusal_of(answer)
-    return ApprovalView(command.request_id, request_id)
+    held = tuple((one.request_id, one.name) for one in _held(reader, request_id, "deny"))
+    answer = await _decided(reader, EndApprovals, held=held, reason=content.because)
+    return ApprovalView(answer.request_id, request_id)
