@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from controller.access.authorizer import Operation
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Disconnect, Handler, RequestContext
@@ -45,6 +46,15 @@ def reads(api: ControllerApi) -> dict[int, Handler]:
     }
 
 
+def _topic(
+    api: ControllerApi, context: RequestContext, operation: Operation, name: str
+) -> tuple[Topic | None, ErrorCode]:
+    """The topic, if there is one and the client may see it, and the error of partitions that it does not have."""
+    if not api.grants(context, operation, name):
+        return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return api.topic(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 async def list_offsets(
     api: ControllerApi, context: RequestContext, request: clients.ListOffsetsRequest
 ) -> clients.ListOffsetsResponse:
@@ -52,9 +62,7 @@ async def list_offsets(
 
     def results(requested: Sequence[clients.ListOffsetsTopic]) -> Iterator[clients.ListOffsetsTopicResponse]:
         for each in requested:
-            denied = not api.grants(context, "Describe", each.name)
-            topic = None if denied else api.topic(each.name)
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic, code = _topic(api, context, "Describe", each.name)
             yield clients.ListOffsetsTopicResponse(
                 name=each.name,
                 partitions=tuple(_offset(context.api_version, topic, one, code) for one in each.partitions),
@@ -185,9 +193,7 @@ async def describe_producers(
 
     def results(requested: Sequence[clients.DescribeProducersTopic]) -> Iterator[clients.DescribeProducersTopicResult]:
         for each in requested:
-            denied = not api.grants(context, "Read", each.name)
-            topic = None if denied else api.topic(each.name)
-            missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic, missing = _topic(api, context, "Read", each.name)
             count = 0 if topic is None else len(topic.partitions)
             yield clients.DescribeProducersTopicResult(
                 name=each.name,
