@@ -261,7 +261,7 @@ def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
 
 
 def details_of(command: commands.TopicCommand) -> RequestedChange:
-    """The request as an event about a change has it."""
+    """The request of a command, for the event that records it."""
     change: Requested
     match command:
         case commands.CreateTopic():

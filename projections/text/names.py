@@ -6,7 +6,7 @@ The command line loads this module for `--help`, so it imports nothing but the s
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from typing import Literal, get_args
 
 TopicStatus = Literal["ready", "pending", "under-replicated", "offline"]
@@ -54,11 +54,6 @@ def error_name(code: int) -> str:
 def topic_id_text(topic_id: bytes) -> str:
     """A topic id as Kafka's tools write it: base64url without padding (KIP-516)."""
     return urlsafe_b64encode(topic_id).rstrip(b"=").decode()
-
-
-def topic_id_bytes(text: str) -> bytes:
-    """The inverse of `topic_id_text`. Raises ValueError."""
-    return urlsafe_b64decode(text + "==")
 
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
