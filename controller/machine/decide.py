@@ -64,6 +64,8 @@ def _by_rules(state: State, command: Any, approved: Collection[str]) -> Decision
             return _DECIDERS[type(command)](state, command)
         unread = Observation("policy:rules", f"the rules cannot be read: {error}")
         judgement, decision = judging.Judgement((unread,)), Decision()
+    if judgement is judging.ALLOWED and not defaults:
+        return decision
     rejection, held = judgement.rejection(defaults), None
     if rejection is None and judgement.held:
         rejection, held = approval.hold(state, given, judgement.held)

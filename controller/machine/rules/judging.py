@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -133,8 +134,9 @@ def filled(
 
     For each value the first default that applies is used. A request with a manual assignment gets no counts.
     """
+    defaults = _rules_of(state.cluster).defaults
     added: list[catalog.FilledDefault] = []
-    for default in defaults_of(state.cluster, command.principal, command.topic):
+    for default in defaults and _applicable(defaults, command.principal, command.topic):
         values: dict[str, Any] = {}
         if not command.assignments:
             given = {"num_partitions": default.partitions, "replication_factor": default.replication_factor}
@@ -147,25 +149,20 @@ def filled(
     return command, tuple(added)
 
 
-def defaults_of(cluster: Cluster, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
-    """Returns the defaults that apply to create requests of a principal for a topic. Raises RulesError for rules of a
-    newer release."""
-    defaults = _rules_of(cluster).defaults
-    return tuple(one for one in defaults if principal in one.principals and topic in one.topics) if defaults else ()
+def _applicable(defaults: Sequence[TopicDefaults], principal: str, topic: str) -> Iterator[TopicDefaults]:
+    """The defaults that apply to create requests of a principal for a topic."""
+    return (one for one in defaults if principal in one.principals and topic in one.topics)
 
 
 def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> int:
     """Returns how many partitions create requests for these topics get that ask for no number; more if the defaults of
     the rules are too many to try each topic. Raises RulesError for rules of a newer release."""
-    own = cluster.settings.num_partitions
-    largest = max([own, *(one.partitions for one in _rules_of(cluster).defaults)])
-    if largest == own or len(topics) * len(_rules_of(cluster).defaults) > DEFAULTS_TRIED_MAX:
+    own, defaults = cluster.settings.num_partitions, _rules_of(cluster).defaults
+    largest = max([own, *(one.partitions for one in defaults)])
+    if largest == own or len(topics) * len(defaults) > DEFAULTS_TRIED_MAX:
         return largest * len(topics)
-    counts = (
-        next((one.partitions for one in defaults_of(cluster, principal, topic) if one.partitions), own)
-        for topic in topics
-    )
-    return sum(counts)
+    applicable = (_applicable(defaults, principal, topic) for topic in topics)
+    return sum(next((one.partitions for one in each if one.partitions), own) for each in applicable)
 
 
 def _rules_of(cluster: Cluster) -> Rules:
@@ -181,14 +178,17 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
     before: TopicFacts | None
     after: TopicFacts | None
     principal = owner = getattr(command, "principal", "")
-    if isinstance(command, commands.AlterResourceConfigs):
+    defaults = state.cluster.settings.effective_defaults
+    if kind == "create":
+        made: Any = decision.events[1] if decision.events else decision.answers[0].topic
+        before, after = None, TopicFacts(len(made.partitions), (made.replication_factor,), dict(made.configs), defaults)
+    elif kind == "defaults":
         if command.kind != BROKERS:
             return None
         before, after = _defaults(state.cluster, command)
     else:
-        topic = None if kind == "create" else topic_named(state, command.topic)
+        topic = topic_named(state, command.topic)
         owner = owner if topic is None else topic.principal
-        defaults = state.cluster.settings.effective_defaults
         before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
         after = None if kind == "delete" else _facts_after(topic, before, decision, defaults)
     return Change(
@@ -201,7 +201,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         host=getattr(command, "host", ""),
         at_ms=command.at_ms,
         owner=owner,
-        counts=lambda group: _counts(state, command, group),
+        counts=partial(_counts, state, command),
     )
 
 
@@ -234,14 +234,15 @@ def _facts_after(
         return _facts(dry.partitions, dry.configs, defaults)
     changed: dict[int, catalog.Partition] = {}
     for event in decision.events:
-        if isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
-            partitions, configs = event.partitions, event.configs
-        elif isinstance(event, catalog.PartitionsAdded):
-            partitions = (*partitions, *event.partitions)
-        elif isinstance(event, catalog.TopicConfigsChanged):
-            configs = event.configs
-        elif isinstance(event, catalog.PartitionChanged):
-            changed[event.partition] = event.after
+        match event:
+            case catalog.TopicDiscovered():
+                partitions, configs = event.partitions, event.configs
+            case catalog.PartitionsAdded():
+                partitions = (*partitions, *event.partitions)
+            case catalog.TopicConfigsChanged():
+                configs = event.configs
+            case catalog.PartitionChanged():
+                changed[event.partition] = event.after
     if changed:
         partitions = [changed.get(n, one) for n, one in enumerate(partitions)]
     elif topic is not None and before is not None and partitions is topic.partitions:  # there may be 100,000 of them

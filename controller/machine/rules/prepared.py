@@ -8,7 +8,7 @@ the rules name them. `Rule.violation` then decides on each suspect, so a suspect
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from msgspec.structs import replace
 
@@ -35,7 +35,8 @@ class Prepared:
             index, prefixes = (topics, prefixes) if all(prefixes) else (principals, rule.principals.prefixes or ("",))
             for prefix in prefixes:
                 index[prefix].append(n)
-        self._indexes = [(index, sorted({len(prefix) for prefix in index})) for index in (topics, principals)]
+        self._indexes = topics, principals
+        self._lengths = [sorted({len(prefix) for prefix in index}, reverse=True) for index in self._indexes]
         named = [_configs_named(rule) for rule in self._rules]
         self._named = None if None in named else {MIN_INSYNC_REPLICAS}.union(*filter(None, named))
         self._known: dict[object, list[tuple[Rule, Pattern | None]]] = {}
@@ -46,18 +47,21 @@ class Prepared:
         topic = change.after
         if self._of_all or topic is None:
             return self._rules
-        prefixes = [
-            prefix
-            for (index, lengths), name in zip(self._indexes, (change.topic, change.principal), strict=True)
-            for length in lengths
-            if (prefix := name[:length]) in index
-        ]
-        named = self._named
-        configs = tuple([pair for pair in topic.configs.items() if named is None or pair[0] in named])
-        key = (*prefixes, topic.partitions, topic.factors, configs, topic.defaults)
+        begins = _longest(self._lengths[0], self._indexes[0], change.topic)
+        by = _longest(self._lengths[1], self._indexes[1], change.principal)
+        named, configs = self._named, tuple(topic.configs.items())
+        if configs and named is not None:
+            configs = tuple([pair for pair in configs if pair[0] in named])
+        key = (begins, by, topic.partitions, topic.factors, configs, topic.defaults)
         known = self._known.get(key)
         if known is None:
-            indexed = {n for index, _ in self._indexes for prefix in prefixes for n in index.get(prefix, ())}
+            indexed = {
+                n
+                for index, longest in zip(self._indexes, (begins, by), strict=True)
+                for prefix, found in index.items()
+                if longest.startswith(prefix)
+                for n in found
+            }
             rules = [self._rules[n] for n in sorted(indexed)]
             known = []
             for rule in rules:
@@ -69,7 +73,15 @@ class Prepared:
                 if len(self._known) >= KNOWN_MAX:
                     self._known.clear()
                 self._known[key] = known
-        return [rule for rule, pattern in known if pattern is None or not pattern.is_found_in(change.topic)]
+        return known and [rule for rule, pattern in known if pattern is None or not pattern.is_found_in(change.topic)]
+
+
+def _longest(lengths: Sequence[int], index: Container[str], name: str) -> str:
+    """The longest beginning of a name that an index has; every other one is a beginning of it."""
+    for length in lengths:
+        if (prefix := name[:length]) in index:
+            return prefix
+    return ""
 
 
 def _configs_named(rule: Rule) -> set[str] | None:
