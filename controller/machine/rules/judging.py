@@ -32,6 +32,7 @@ from controller.machine.configs.values import Bad
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
+from controller.machine.rules.prepared import Prepared
 from controller.machine.rules.reading import Rules, new_rules, read_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
@@ -116,14 +117,14 @@ def judge(rules: Rules, change: Change, approved: Collection[str] = ()) -> Judge
 
 
 def judge_decision(
-    state: State, command: commands.AnyCommand, decision: Decision, approved: Collection[str] = ()
+    rules: Rules, state: State, command: commands.AnyCommand, decision: Decision, approved: Collection[str] = ()
 ) -> Judgement:
-    """Applies the rules of the state to a decided command, except the approved ones. Raises RulesError for rules of a
-    newer release."""
+    """Applies the rules to a decided command, except the approved ones."""
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED
-    change = _change(state, KIND_OF[type(command)], command, decision)
-    return ALLOWED if change is None else judge(_rules_of(state.cluster), change, approved)
+    kind = KIND_OF[type(command)]
+    change = _change(state, kind, command, decision, rules.of(kind))
+    return ALLOWED if change is None else judge(rules, change, approved)
 
 
 def filled(
@@ -134,9 +135,8 @@ def filled(
 
     For each value the first default that applies is used. A request with a manual assignment gets no counts.
     """
-    defaults = _rules_of(state.cluster).defaults
     added: list[catalog.FilledDefault] = []
-    for default in defaults and _applicable(defaults, command.principal, command.topic):
+    for default in _applicable(rules_of(state.cluster).defaults, command.principal, command.topic):
         values: dict[str, Any] = {}
         if not command.assignments:
             given = {"num_partitions": default.partitions, "replication_factor": default.replication_factor}
@@ -157,7 +157,7 @@ def _applicable(defaults: Sequence[TopicDefaults], principal: str, topic: str) -
 def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> int:
     """Returns how many partitions create requests for these topics get that ask for no number; more if the defaults of
     the rules are too many to try each topic. Raises RulesError for rules of a newer release."""
-    own, defaults = cluster.settings.num_partitions, _rules_of(cluster).defaults
+    own, defaults = cluster.settings.num_partitions, rules_of(cluster).defaults
     largest = max([own, *(one.partitions for one in defaults)])
     if largest == own or len(topics) * len(defaults) > DEFAULTS_TRIED_MAX:
         return largest * len(topics)
@@ -165,13 +165,14 @@ def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> 
     return sum(next((one.partitions for one in each if one.partitions), own) for each in applicable)
 
 
-def _rules_of(cluster: Cluster) -> Rules:
+def rules_of(cluster: Cluster) -> Rules:
     """Returns the rules of the state. Raises RulesError for rules of a newer release."""
     return Rules(()) if cluster.rules is None or not cluster.rules.text else read_rules(cluster.rules.text)
 
 
-def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Change | None:
-    """The change that a decision makes, or would make in a dry run; None if it makes none."""
+def _change(state: State, kind: Kind, command: Any, decision: Decision, prepared: Prepared) -> Change | None:
+    """The change that a decision makes, or would make in a dry run; None if it makes none, or one that the prepared
+    rules are known to allow."""
     is_dry_run = getattr(command, "validate_only", False) and decision.answers and not decision.answers[0].code
     if not decision.events and not is_dry_run:
         return None
@@ -181,7 +182,10 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
     defaults = state.cluster.settings.effective_defaults
     if kind == "create":
         made: Any = decision.events[1] if decision.events else decision.answers[0].topic
-        before, after = None, TopicFacts(len(made.partitions), (made.replication_factor,), dict(made.configs), defaults)
+        facts = len(made.partitions), (made.replication_factor,), made.configs
+        if prepared.is_allowed(command.topic, principal, *facts, defaults):
+            return None
+        before, after = None, TopicFacts(*facts[:2], dict(made.configs), defaults)
     elif kind == "defaults":
         if command.kind != BROKERS:
             return None
@@ -218,7 +222,7 @@ def limited_groups(state: State, command: commands.TopicCommand) -> set[str]:
         return set()
     topic = topic_named(state, command.topic)
     owner = command.principal if topic is None else topic.principal
-    limits = (rule.limit for rule in _rules_of(state.cluster).rules if rule.limit is not None)
+    limits = (rule.limit for rule in rules_of(state.cluster).rules if rule.limit is not None)
     groups = (limit.group(command.topic, owner) for limit in limits)
     return {group for group in groups if group is not None}
 
