@@ -121,6 +121,7 @@ class GatewayService:
         self._open_partitions(ranges)
         await clients.listen()
         await clients.listen_for_cluster(options.data)
+        self._producer = await asyncio.to_thread(CommandProducer, options.properties, within_ms=PRODUCED_WITHIN_MS)
         self._make_node([end for _, end in ranges])
         gateway = StreamGateway(
             self.node,
@@ -163,7 +164,6 @@ class GatewayService:
             http="",
             endpoints=self.clients.advertised,
         )
-        self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
         self._members = Members(
             own,
             self._producer,
