@@ -218,16 +218,10 @@ class Auditor(ClusterAudit):
                     self._expect("created-as-asked", not is_refused, "refused after it was ready")
 
     def _see_created(self, event: catalog.TopicCreated) -> None:
-        is_adopted = self.record.cause.command == "AdoptMetadata"
         self._expect("one-creation-per-life", _shard(event.topic) not in self.topics, "a topic exists")
-        self._expect("created-as-asked", event.is_adopted == is_adopted, f"deadline {event.deadline_ms}")
         self.topics[_shard(event.topic)] = Life(
             event.topic, event.request_id, list(event.partitions), dict(event.configs)
         )
-        if is_adopted:
-            for index, partition in enumerate(event.partitions):
-                self._check_distinct(index, partition)
-            return
         request = self.requests.get((event.request_id, event.topic))
         is_open = request is not None and request.rejected is None and not request.created
         same_id = request is not None and request.event.topic_id == event.topic_id
@@ -374,7 +368,8 @@ class Auditor(ClusterAudit):
             request.ready = True
 
     def _check_target_cluster(self) -> None:
-        has_cluster = self._is_external or self.settings.get("has.target.cluster") == "true"
+        is_external = self._is_external or self.record.cause.command == "AdoptMetadata"
+        has_cluster = is_external or self.settings.get("has.target.cluster") == "true"
         self._expect("cause-exists", has_cluster, "there is no target cluster")
 
     def _see_discovered(self, event: catalog.TopicDiscovered) -> None:
