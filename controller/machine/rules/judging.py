@@ -173,8 +173,9 @@ def rules_of(cluster: Cluster) -> Rules:
 def _change(state: State, kind: Kind, command: Any, decision: Decision, prepared: Prepared) -> Change | None:
     """The change that a decision makes, or would make in a dry run; None if it makes none, or one that the prepared
     rules are known to allow."""
-    is_dry_run = getattr(command, "validate_only", False) and decision.answers and not decision.answers[0].code
-    if not decision.events and not is_dry_run:
+    if not decision.events and not (
+        getattr(command, "validate_only", False) and decision.answers and not decision.answers[0].code
+    ):
         return None
     before: TopicFacts | None
     after: TopicFacts | None
