@@ -47,7 +47,7 @@ $(ENVIRONMENT): pyproject.toml constraints.txt
 
 # Without the tools of development and Spark, so that a first look takes seconds.
 $(RUNTIME): pyproject.toml constraints.txt
-	$(call install,report)
+	$(call install,aws)
 
 # A `topicwright` to type. Another program of that name is left alone.
 COMMAND ?= $(HOME)/.local/bin/topicwright

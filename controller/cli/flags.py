@@ -18,7 +18,6 @@ from controller.cli.arguments import (
     event_type,
     event_types,
     host_pattern,
-    http_address,
     key_value,
     non_empty,
     point_in_time,
@@ -46,9 +45,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     mcp = commands.add_parser("mcp", description=COMMANDS["mcp"].description)
     common.add_backend(mcp, later("work.mcp", "serve"), formats=(), may_be_stopped=False)
     demo = commands.add_parser("demo", description=COMMANDS["demo"].description)
-    what = "a running service with simulated brokers; default: the one on 127.0.0.1:8080, or a new one"
-    demo.add_argument("--http", type=http_address, metavar="HOST:PORT", help=what)
-    demo.set_defaults(func=later("work.demo", "demo"))
+    common.add_backend(demo, later("work.demo", "demo"), formats=(), may_be_stopped=False)
 
 
 def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:

@@ -118,6 +118,7 @@ class GatewayService:
         self._open_partitions(ranges)
         await clients.listen()
         await clients.listen_for_cluster(options.data)
+        self._producer = await asyncio.to_thread(CommandProducer, options.properties, within_ms=PRODUCED_WITHIN_MS)
         self._make_node([end for _, end in ranges])
         gateway = StreamGateway(
             self.node,
@@ -149,7 +150,6 @@ class GatewayService:
     def _make_node(self, ends: Sequence[int]) -> None:
         settings = self.options.settings
         own = Announcement(_gateway_id(self.options.data), os.urandom(5).hex(), self.clients.advertised)
-        self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
         self._members = Members(
             own,
             self._producer,

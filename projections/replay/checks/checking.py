@@ -128,6 +128,7 @@ _CLUSTER = arrow_schema(
 """The columns of the events of which `broker_spans` and `cluster_spans` are made."""
 _SUMMARIZED = pa.unify_schemas([RUNS, _CLUSTER])
 _SCHEMA = arrow_schema(COLUMNS)
+_NO_EVENTS = pa.Table.from_batches([], _SCHEMA)
 _NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
 _FOUND = pa.unify_schemas(
     [_SCHEMA, pa.schema([("check", pa.string()), ("seen", pa.string()), ("expected", pa.string()),
@@ -205,7 +206,7 @@ def check(
         history.register("carried", before)
         history.execute(_OTHER_PARTITIONS)
     rows = list(rules.violations(history, tuple(wanted) or invariants(), limit, starts))
-    runs, carried = history.sql("from offset_runs").to_arrow_table().to_pylist(), _SCHEMA.empty_table()
+    runs, carried = history.sql("from offset_runs").to_arrow_table().to_pylist(), _NO_EVENTS
     if keep:
         others = "" if before is None else f"union all by name from carried {_UNTOUCHED}"
         carried = history.sql(f"select {_NAMES} from (from carried_events {others})").to_arrow_table().cast(_SCHEMA)
@@ -217,7 +218,7 @@ def check_here(
 ) -> Result:
     """Check events in this process. Raises ReplayError."""
     source = events(COLUMNS)
-    with history_of(source.batches(), source.schema) as history:
+    with history_of(source.query or source.batches(), source.schema) as history:
         return check(history, wanted, limit, keep=keep)
 
 
@@ -229,7 +230,7 @@ def check_growth(new: Source, files: Sequence[str], earlier: Callable[[Shards], 
     """
     assert before.carried is not None, "an export's checkpoint has carried events"
     ends = ends_of_runs(before.runs)
-    with history_of(new.batches(), new.schema) as history:
+    with history_of(new.query or new.batches(), new.schema) as history:
         is_earlier = " or ".join(f'(log_partition = {one} and "offset" < {end})' for one, end in ends.items())
         history.execute(f"create view earlier as from read_parquet({list(files)}) where {is_earlier}")
         history.register("violated", pa.Table.from_pylist([dict(row) for row in before.found], _FOUND))
@@ -299,7 +300,7 @@ def check_in_buckets(
 
     def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
         runs = history.sql("from offset_runs").to_arrow_table().to_pylist()
-        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs, _SCHEMA.empty_table())
+        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs, _NO_EVENTS)
 
     def checked(bucket: duckdb.DuckDBPyConnection) -> Batches:
         yield pa.RecordBatch.from_pylist(list(rules.violations(bucket, rest, limit)), schema=_FOUND)

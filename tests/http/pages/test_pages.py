@@ -147,7 +147,7 @@ BAD_INPUT = (
     ("/topics?at=1970-01-01", 200, "before the first event"),
     ("/?at=1970-01-01", 200, "Nothing was rejected"),
     ("/quorum?at=5", 400, "at: unknown query parameter; this path takes none"),
-    ("/?at=2999-01-01", 200, "As of 2999-01-01"),
+    ("/?at=2999-01-01", 400, "'2999-01-01' is in the future: it is 20"),
 )
 """A path, the status of its page, and a part of the page's text."""
 
