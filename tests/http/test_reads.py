@@ -176,7 +176,7 @@ WRONG = """
 /v1/topics?at=99999                | 400 at: offset 99999 is not reached yet: the newest event is at offset 6
 /v1/topics?at=2999-01-01           | 400 at: '2999-01-01' is in the future: it is 20
 /v1/requests?to=99999999999999ms   | 400 at: '99999999999999ms' is in the future: it is 20
-/v1/topics?att=5                   | 400 att: unknown query parameter; allowed are at, cursor, label, limit, name, plac
+/v1/topics?att=5                   | 400 att: unknown query parameter; allowed are at, cursor, label, limit, name
 /v1/topics/t?at=3                  | 404 no topic 't' was ever created
 /v1/requests/r?at=3                | 404 no request 'r' is in the log
 /v1/events?from=-1                 | 400 from: must be a whole number >= 0
