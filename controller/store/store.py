@@ -367,7 +367,6 @@ def topic_slices(store: Callable[[], Sliced], partitions_max: int = PARTITIONS_P
 
 
 def every_topic(store: Sliced) -> Iterator[Topic]:
-    """All durable topics, read in slices."""
     return chain.from_iterable(topic_slices(lambda: store))
 
 
