@@ -118,3 +118,11 @@ def test_topics_without_new_records_are_unused(printed: Printed, tmp_path: Path)
         port = free_ports(1)[0]
         there = ("risks", "--bootstrap", f"127.0.0.1:{port}", "--unused", now, *at)
         assert f"no answer from the Kafka at 127.0.0.1:{port}" in printed(*there, code=2)
+
+
+def test_the_demo_runs_on_the_service_of_the_environment(printed: Printed, server: Topicwright) -> None:
+    shown = printed("demo")
+    assert f"On the service at {server.http}. Watch it in a browser: http://{server.http}/" in shown
+    assert "$ topicwright broker stop 3\n" in shown
+    assert "all wait for broker 3, fenced since" in shown
+    assert "demo.orders is deleted" in printed("topics", "demo.orders", code=1) + shown

@@ -48,7 +48,7 @@ def risks(options: argparse.Namespace, backend: Backend) -> int:
     if (options.unused is None) != (options.bootstrap is None):
         raise common.Misuse("--unused and --bootstrap need each other")
     if options.unused is not None:
-        from controller.cli.work.unused import unused
+        from controller.cli.reads.unused import unused
 
         return unused(options, backend)
     found = backend.get(RisksView, "/risks", limit=options.limit)

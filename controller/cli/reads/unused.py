@@ -17,15 +17,16 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from controller.cli.arguments import DONE, NEGATIVE
-from controller.cli.ascode.planning import topics_by_name
 from controller.cli.backend import Backend
 from controller.cli.output import show
+from controller.cli.reads import common
 from controller.serving.reach_cluster import client_properties
 from controller.stream.log.topics import offsets_consumer
 from events.errors import UserError
 from events.logs.log import grouped
 from projections.text.points_in_time import parse_point_in_time
 from projections.text.wording import many
+from projections.views.topics import TopicsView
 
 BATCH: Final = 10_000
 """Partitions in a request."""
@@ -49,7 +50,8 @@ def unused(options: argparse.Namespace, backend: Backend) -> int:
     if not isinstance(since, datetime):
         raise UserError(f"--unused {options.unused}: give a time, such as 30d")
     since_ms = round(since.timestamp() * 1000)
-    topics = [one for one in topics_by_name(backend).values() if one.created_at_ms < since_ms]
+    pages = common.pages(backend, TopicsView, "/topics", limit=common.PAGE)
+    topics = [one for page in pages for one in page.topics if one.created_at_ms < since_ms]
     every = [(one.name, partition) for one in topics for partition in range(one.num_partitions)]
     properties = {**client_properties(options.kafka_properties, "--kafka-properties"), "log_level": 0}
     unknown, times = set[str](), (since_ms, OFFSET_END, OFFSET_BEGINNING)
