@@ -61,7 +61,6 @@ _LISTS = frozenset(
 
 
 def controller_listener(api: ControllerApi) -> HandlerTable:
-    """The controller's own listener."""
     handlers: dict[int, Handler] = {
         **_simulated_reads(api),
         **administration(api),
@@ -150,7 +149,6 @@ def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
 
 
 def _simulated_reads(api: ControllerApi) -> dict[int, Handler]:
-    """The handlers of reads for listeners with simulated brokers."""
     return {
         **_read_handlers(api),
         **records.reads(api),
@@ -173,7 +171,6 @@ def _listener(handlers: Mapping[int, Handler], is_expected_node: Callable[[str, 
 
 
 def rows(handlers: Mapping[int, Handler]) -> dict[int, ApiHandler]:
-    """The rows of a listener's table."""
     return {
         key: ApiHandler(
             APIS[key].min_version,

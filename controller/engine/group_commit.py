@@ -29,7 +29,8 @@ from itertools import groupby
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.cluster.target_cluster import TargetCluster
-from controller.brokers.port import Brokers, LeadLost, Replication, publish, stamp
+from controller.brokers.kraft.replication import QuorumReplication
+from controller.brokers.port import Brokers, LeadLost, publish, stamp
 from controller.controller_api import ControllerStatus, Reply
 from controller.engine import requests
 from controller.engine.decider import Decider, Faults, Limits, restamped, with_verdicts
@@ -76,7 +77,7 @@ class Controller:
         partitions_cached: int = 100_000,
         quotas: MutationQuotas | None = None,
         projector: Projector = WITHOUT_METADATA_LOG,
-        replication: Replication | None = None,
+        replication: QuorumReplication | None = None,
         clock_s: Callable[[], float] | None = None,
     ) -> None:
         """`flush_alone` is for a commit of a single command. `clock_s` measures deciding and commits; the default is

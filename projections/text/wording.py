@@ -100,8 +100,6 @@ def create_text(requested: catalog.CreateRequested | catalog.RequestedCreation) 
 
 
 def _created(e: catalog.TopicCreated) -> str:
-    if e.is_adopted:
-        return f"{e.topic} already exists, with {many(len(e.partitions), 'partition')}; {_replicas(e.partitions)}"
     placed = f"placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.live_brokers else "while no broker is live"
     size = f"{many(len(e.partitions), 'partition')} with factor {e.replication_factor}"
     parts = [f"{e.topic} is created, {size}, {placed}", _replicas(e.partitions)]

@@ -17,14 +17,14 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from controller.brokers.kraft.importing import import_all
-from controller.brokers.kraft.importing_cluster import EventCollector, Imported
+from controller.brokers.kraft.importing_cluster import EventCollector
 from controller.brokers.kraft.membership import controller_record
 from controller.brokers.kraft.projector import MARK, MetadataMark, ProtocolIds, acl_keys
 from controller.machine.state import QuorumLeader
@@ -65,7 +65,7 @@ from controller.quorum.log_files import CHECKPOINT, batches_of
 from controller.quorum.raft.log import QuorumState, SnapshotId
 from events import catalog
 from events.files import sync_folder
-from events.names import BrokerId, RequestId
+from events.names import RequestId
 
 
 class KafkaFolder(msgspec.Struct, frozen=True):
@@ -210,7 +210,7 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     unknown = [encode_record(record) for kind in _UNKNOWN_TO_MACHINE for record in image.all(kind)]
     unknown += [record.value for record in image.unknown]
     begun = catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(unknown))
-    events = (begun, quorum, *_events(image, found, request_id))
+    events = (begun, quorum, *found.events)
     epochs = ProtocolIds().after(found.ids).broker_epochs
     mark = MetadataMark(folder.end_offset, tuple(sorted(epochs.items())), adopted=True)
     return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.ids.acls)}, request_id)
@@ -279,27 +279,6 @@ def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
         raise FolderError(
             f"{folder.path}: node {quorum.node_id} is both controller and broker; only a node with "
             "process.roles=controller can be adopted"
-        )
-
-
-def _events(image: MetadataImage, found: Imported, request_id: RequestId) -> Iterator[catalog.Event]:
-    """Topics become TopicCreated events: in an adopted cluster they existed before."""
-    brokers = image.all(kinds.RegisterBrokerRecord)
-    live = sorted(BrokerId(each.broker_id) for each in brokers if not each.fenced and not each.in_controlled_shutdown)
-    for event in found.events:
-        if not isinstance(event, catalog.TopicDiscovered):
-            yield event
-            continue
-        yield catalog.TopicCreated(
-            request_id,
-            event.topic,
-            event.topic_id,
-            event.partitions,
-            len(event.partitions[0].replicas),
-            event.configs,
-            None,
-            tuple(live),
-            catalog.ADOPTED_DEADLINE_MS,
         )
 
 

@@ -82,9 +82,8 @@ def request_rows(shards: Iterable[Shard]) -> Iterator[Row]:
             key = (request_id, event.topic)
             known, client = waiting.get(key, (None, ()))
             if known is None:
-                is_adopted = isinstance(event, catalog.TopicCreated) and event.is_adopted
-                if is_adopted or isinstance(event, catalog.ChangeCarriedOut):
-                    continue  # adopted without a request; or answered before it was discovered in the cluster
+                if isinstance(event, catalog.ChangeCarriedOut):
+                    continue  # answered before it was discovered in the cluster
                 api = event.api if hasattr(event, "api") else event.request.api
                 client = event.principal, event.client_id, api, record.at_ms, offset
             view = fold_request_topic(known, record)

@@ -274,7 +274,7 @@ def test_adopted_events_are_found_by_request_id(tmp_path: Path, source: Path, ru
     assert run(*of_request).splitlines() == [head, *everything]
     shown = [line.split() for line in run(*of_request, "--from", 3).splitlines()]
     assert shown == [line.split() for line in (head, *everything[3:])]
-    assert [line.split()[2] for line in run(*of_request, "--topic", "t").splitlines()] == ["TYPE", "TopicCreated"]
+    assert [line.split()[2] for line in run(*of_request, "--topic", "t").splitlines()] == ["TYPE", "TopicDiscovered"]
 
 
 def test_an_incomplete_last_batch_is_truncated_only_on_request(tmp_path: Path, run: Run) -> None:

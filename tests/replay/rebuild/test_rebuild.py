@@ -18,7 +18,7 @@ from controller.store.store import TopicStore
 from controller.store.stored_topics import TOPIC
 from events.catalog import (
     Recorded,
-    TopicCreated,
+    TopicDiscovered,
 )
 from events.names import shard_key
 from projections.queries.query import Query
@@ -193,7 +193,7 @@ def test_a_fold_receives_each_shard_once_in_offset_order(
 
 
 def test_adopted_topics_have_no_requests() -> None:
-    taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicCreated)]
+    taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicDiscovered)]
     assert taken, "some topic was imported"
     assert list(request_rows(shards_of(taken))) == []
 
