@@ -47,7 +47,7 @@ $(ENVIRONMENT): pyproject.toml constraints.txt
 
 # Without the tools of development and Spark, so that a first look takes seconds.
 $(RUNTIME): pyproject.toml constraints.txt
-	$(call install,report)
+	$(call install,aws)
 
 # A `topicwright` to type. Another program of that name is left alone.
 COMMAND ?= $(HOME)/.local/bin/topicwright
@@ -55,7 +55,7 @@ COMMAND ?= $(HOME)/.local/bin/topicwright
 run: $(RUNTIME)
 	@if [ -L "$(COMMAND)" ] || [ ! -e "$(COMMAND)" ]; then \
 		mkdir -p "$(dir $(COMMAND))" && ln -sfn "$(abspath $(BIN)/topicwright)" "$(COMMAND)" || true; fi
-	@exec $(BIN)/topicwright serve --hints $(KAFKA:%=--kafka %) $(HTTP:%=--http %) $(DATA:%=--data %)
+	@exec $(BIN)/topicwright serve $(KAFKA:%=--kafka %) $(HTTP:%=--http %) $(DATA:%=--data %)
 
 site:
 	@$(PYTHON) -m venv .cache/site-env

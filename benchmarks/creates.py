@@ -143,7 +143,7 @@ ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("many dry", "300 topics in one request, validate-only", "topics/s", "60,000"),
     ("one dry ms", "validate-only one by one, median", "ms", "0.3"),
     ("ruled ms", "one create after another with 50 rules, median", "ms", "a tenth more than without"),
-    ("ruled many", "300 topics in one request with 50 rules, created", "topics/s", ""),
+    ("ruled many", "300 topics in one request with 50 rules, created", "topics/s", "nine tenths of those without"),
 )
 
 

@@ -73,7 +73,9 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "check": Command("serve", "validate settings and rules files without a server, for example in CI"),
     },
     "set up": {
-        "notify": Command("governance", "send refusals, approvals, offline partitions and more to a webhook"),
+        "notify": Command(
+            "governance", "send refusals, approvals, offline partitions and more to a webhook or a Kafka topic"
+        ),
         "mcp": Command("flags", "serve status, explain, changes and more to assistants, read-only, over stdio (MCP)"),
         "context": Command("context", "name the services that commands read and change"),
         "completion": Command("context", "print the script that completes commands in bash, zsh or fish"),

@@ -16,7 +16,8 @@ NOTIFICATIONS = {
     "discovered": ("TopicDiscovered", "TopicVanished"),
     "rules": ("RulesApplied",),
 }
-"""The kinds of notifications with the types of their events; a partition is offline when it loses its leader."""
+"""The kinds of notifications with the types of their events; a partition is offline when it loses its leader. `changes`
+is another kind, of all that `topicwright changes` lists."""
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -31,13 +32,29 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--limit", type=count_within(1, 1000), default=100, metavar="N", help=what)
     common.add_backend(parser, later("reads.governance", "risks"))
     parser = commands.add_parser("notify", description=f"{COMMANDS['notify'].description} It runs until it is ended.")
-    parser.add_argument("--to", required=True, metavar="URL", help="the webhook: https://HOST[:PORT]/PATH")
+    add_target(parser, required=True)
     what = "where the offset of the next event is stored, in Prometheus' text format"
     parser.add_argument("--state", required=True, type=Path, metavar="FILE", help=what)
-    what = f"the kinds of events to send, default: {' '.join(NOTIFICATIONS)}"
-    parser.add_argument("--events", nargs="+", choices=NOTIFICATIONS, default=NOTIFICATIONS, metavar="KIND", help=what)
+    kinds, what = (
+        (*NOTIFICATIONS, "changes"),
+        f"the kinds of events to send: {' '.join(NOTIFICATIONS)} (default), changes",
+    )
+    parser.add_argument("--events", nargs="+", choices=kinds, default=[*NOTIFICATIONS], metavar="KIND", help=what)
     what = "offset to begin with if the file does not exist; default: the end of the log"
     parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help=what)
-    parser.add_argument("--key", type=Path, metavar="FILE", help="sign each notification with the key in this file")
-    parser.add_argument("--allow-private", action="store_true", help="allow private addresses, and http://")
     common.add_backend(parser, later("work.notify", "notify"), formats=(), may_be_stopped=False)
+
+
+def add_target(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Add the flags of a target of notifications."""
+    group = parser.add_argument_group("target")
+    what = "a webhook, https://HOST[:PORT]/PATH, or a Kafka topic, kafka://HOST:PORT[,…]/TOPIC"
+    group.add_argument("--to", required=required, metavar="URL", help=what)
+    formats = ("cloudevents", "slack", "ocsf")
+    what = f"{', '.join(formats)} (API Activity); default: %(default)s"
+    group.add_argument("--format", choices=formats, default=formats[0], metavar="FORMAT", help=what)
+    group.add_argument("--key", type=Path, metavar="FILE", help="webhook: sign with the key in this file")
+    what = "webhook: allow private addresses, and http://"
+    group.add_argument("--allow-private", action="store_true", help=what)
+    what = "Kafka topic: file with librdkafka properties for TLS and login"
+    group.add_argument("--kafka-properties", metavar="FILE", help=what)

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 import msgspec
 from litestar import Litestar, Response, Router, get
 from litestar.di import Provide
-from litestar.handlers import HTTPRouteHandler
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,7 +30,7 @@ from controller.brokers.simulated import SimulatedBrokers
 from controller.http import metrics as health
 from controller.http import reads, rules, topics, writes
 from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED, Changes
-from controller.http.errors import PROBLEM, HttpRequest, answer_early, answer_error
+from controller.http.errors import PROBLEM, Connection, HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
 from controller.http.gate import Authenticated, Hosts, Logins, host_check
 from controller.http.metrics import OPEN_PATHS, Metrics
@@ -47,6 +47,7 @@ from controller.http.writes import ChangesBody
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.queries.proving import Sign, head_of, unsigned
+from projections.text.points_in_time import InvalidPointInTime, parse_point_in_time, refuse_future
 from projections.views.view import ProblemView
 
 Operation = dict[str, Any]
@@ -267,6 +268,18 @@ def _provided(name: str) -> Provide:
     return Provide(part, sync_to_thread=False)
 
 
+async def _refuse_future(connection: Connection, _: BaseRouteHandler) -> None:
+    """Raise InvalidPointInTime for a time in the future. (The CLI refuses it for the folder of a stopped service, whose
+    clock is its newest event.)"""
+    parts, given = cast(dict[str, Any], connection.scope)[PARTS], connection.query_params
+    for text in [given[name] for name in ("at", "from", "to") if name in given] if "site" in parts else ():
+        try:
+            point_in_time = parse_point_in_time(text)
+        except InvalidPointInTime:  # its handler refuses it, or takes something else
+            continue
+        refuse_future(text, point_in_time, parts["reader"].api.controller.now_ms())
+
+
 def _answer_error(request: HttpRequest, error: Exception) -> Response[Any]:
     site: Site | None = cast(dict[str, Any], request.scope)[PARTS].get("site")
     if site is not None and is_page(request.url.path):
@@ -283,7 +296,7 @@ def _litestar(versioned: Sequence[HTTPRouteHandler], names: tuple[str, ...], tit
     return Litestar(
         route_handlers=routes,
         dependencies={name: _provided(name) for name in names},
-        guards=[refuse_other_sites, refuse_unknown_parameters, remember_accepted],
+        guards=[refuse_other_sites, refuse_unknown_parameters, _refuse_future, remember_accepted],
         exception_handlers={Exception: _answer_error},
         request_max_body_size=BODY_BYTES_MAX,
         logging_config=None,
@@ -321,22 +334,15 @@ ENDLESS = "/events/follow"
 
 
 def _head_as_get(app: ASGIApp) -> ASGIApp:
-    """Answers HEAD with the headers that GET would have (RFC 9110)."""
+    """Answers HEAD with the headers that GET would have (RFC 9110); uvicorn drops the body."""
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("method") != "HEAD":
             await app(scope, receive, send)
-            return
-        if normalize_path(scope["path"]).endswith(ENDLESS):  # its response never ends
+        elif normalize_path(scope["path"]).endswith(ENDLESS):  # its response never ends
             message = "HEAD is not allowed here; allowed: GET"
             await answer_early(send, 405, ErrorCode.INVALID_REQUEST, message, [(b"allow", b"GET")])
-            return
-
-        async def without_body(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                cast(dict[str, Any], message)["body"] = b""
-            await send(message)
-
-        await app(cast(Scope, {**scope, "method": "GET"}), receive, without_body)
+        else:
+            await app(cast(Scope, {**scope, "method": "GET"}), receive, send)
 
     return answered

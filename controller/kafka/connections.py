@@ -15,10 +15,11 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from controller.kafka.cloud_tokens import METHOD, METHODS, librdkafka_settings
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.messages import ApiKey, Message, access
@@ -29,11 +30,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The security protocols, in the order of Kafka's numbers (SecurityProtocol)."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 OIDC_KEYS = tuple(f"sasl.oauthbearer.{key}" for key in ("client.id", "client.secret", "token.endpoint.url"))
-NEEDED: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(MECHANISMS, ("sasl.username", "sasl.password")),
-    OAUTHBEARER: OIDC_KEYS,
-}
-"""The properties that a login at a cluster needs, by mechanism."""
+OAUTH_METHODS = ("oidc", *METHODS)
 
 
 class BadCredentials(Exception):
@@ -47,7 +44,7 @@ class NotAuthenticated(Exception):
 class Security(msgspec.Struct, frozen=True):
     """Connection properties with librdkafka's names. `mechanism` is the SASL mechanism, empty without SASL."""
 
-    properties: Mapping[str, str] = {}
+    properties: Mapping[str, Any] = {}
     tls: bool = False
     mechanism: str = ""
     token: Callable[[], Awaitable[str]] | None = None
@@ -88,7 +85,7 @@ class Security(msgspec.Struct, frozen=True):
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """Parse librdkafka properties. Raises BadCredentials."""
+    """Parse librdkafka properties and the methods of `cloud_tokens`. Raises BadCredentials and MissingExtra."""
     protocol, allowed = properties.get("security.protocol", "plaintext").lower(), [each.lower() for each in PROTOCOLS]
     if protocol not in allowed:
         raise BadCredentials(f"security.protocol={protocol} is not allowed; allowed: {', '.join(allowed)}")
@@ -96,14 +93,24 @@ def security_of(properties: Mapping[str, str]) -> Security:
     if not protocol.startswith("sasl"):
         return Security(properties, tls)
     mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
-    if mechanism not in NEEDED:
-        raise BadCredentials(f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(NEEDED)}")
-    for key in NEEDED[mechanism]:
+    if mechanism not in (*MECHANISMS, OAUTHBEARER):
+        raise BadCredentials(
+            f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(MECHANISMS)}, {OAUTHBEARER}"
+        )
+    needed: tuple[str, ...] = ("sasl.username", "sasl.password")
+    if mechanism == OAUTHBEARER:
+        method = properties.get(METHOD, "")
+        if method not in OAUTH_METHODS:
+            allowed_methods = ", ".join(OAUTH_METHODS)
+            raise BadCredentials(f"{METHOD}={method} is not allowed; OAUTHBEARER needs one of: {allowed_methods}")
+        needed = OIDC_KEYS if method == "oidc" else ()
+    for key in needed:
         if not properties.get(key):
             raise BadCredentials(f"{key} is missing; {mechanism} needs it")
-    if mechanism == OAUTHBEARER and properties.get("sasl.oauthbearer.method") != "oidc":
-        raise BadCredentials("sasl.oauthbearer.method must be oidc for OAUTHBEARER")
-    return Security(properties, tls, mechanism)
+    try:
+        return Security(librdkafka_settings(properties), tls, mechanism)
+    except ValueError as error:
+        raise BadCredentials(str(error)) from None
 
 
 Address = tuple[str, int]

@@ -55,15 +55,18 @@ def _by_rules(state: State, command: Any, approved: Collection[str]) -> Decision
     given = command
     defaults: tuple[FilledDefault, ...] = ()
     try:
-        if isinstance(command, commands.CreateTopic):
+        rules = judging.rules_of(state.cluster)
+        if rules.defaults and isinstance(command, commands.CreateTopic):
             command, defaults = judging.filled(state, command)
         decision = _DECIDERS[type(command)](state, command)
-        judgement = judging.judge_decision(state, command, decision, approved)
+        judgement = judging.judge_decision(rules, state, command, decision, approved)
     except RulesError as error:  # a newer release has applied rules that this release cannot read
         if not isinstance(command, commands.TopicCommand):  # DiscoverTopic, which rules only observe and never refuse
             return _DECIDERS[type(command)](state, command)
         unread = Observation("policy:rules", f"the rules cannot be read: {error}")
         judgement, decision = judging.Judgement((unread,)), Decision()
+    if judgement is judging.ALLOWED and not defaults:
+        return decision
     rejection, held = judgement.rejection(defaults), None
     if rejection is None and judgement.held:
         rejection, held = approval.hold(state, given, judgement.held)

@@ -6,10 +6,12 @@ at the start, an error names the cause. If it becomes unreachable later, the pro
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from msgspec.structs import replace
 
 from controller.brokers.cluster.actions import History
@@ -60,7 +62,12 @@ async def reach_as(
 ) -> ClusterLink:
     """Connect to a cluster and call `check` with its first metadata. Raises SettingsError for wrong credentials,
     ClusterUnreachable, and the errors of `check`."""
-    link = ClusterLink(bootstrap, security)
+    if security.token is not None:
+        await security.token()  # its error has the reason, which librdkafka drops
+    try:
+        link = await asyncio.to_thread(ClusterLink, bootstrap, security)  # librdkafka waits for its first token
+    except KafkaException as error:
+        raise SettingsError(f"the cluster at {bootstrap}: {error.args[0].str()}") from None
     try:
         metadata = await link.metadata()
         await link.refresh_api_versions()

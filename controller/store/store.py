@@ -21,14 +21,14 @@ import msgspec
 from controller.machine.access.bucket_map import BucketMap
 from controller.machine.partitions.blocks import BLOCK, blocks_of
 from controller.machine.state import ALL_TOPICS, Broker, Cluster, Counts, QuorumLeader, State, Topic, count_changes
-from controller.store.keys import Puts, inverted, put_access, put_entries, shard_keys, stored_access
+from controller.store.keys import Puts, put_access, put_entries, shard_keys, stored_access
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
 from controller.store.topic_indexes import UNHEALTHY, HealthIndex, blocks_with, placeholders, put_replicas
 from events.catalog import Configs, Partition
 from events.logs.log import EventLog, grouped
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 
-TOPIC_ID, WAITING, CREATED, CLUSTER, COUNTS = b"i", b"w", b"z", b"c", b"n"
+TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_counts = msgspec.msgpack.Decoder(Counts).decode
@@ -242,11 +242,6 @@ class TopicStore:
         shard key, after the key `after`."""
         return self._each_durable(self.durable_keys_unhealthy(after))
 
-    def durable_newest(self, before: int) -> Iterator[Topic]:
-        """The topics that were created below an offset, the newest first."""
-        pairs = self._log.scan(CREATED, CREATED + inverted(before))
-        return self._each_durable(ShardKey(key.decode()) for _, key in pairs)
-
     def durable_from(self, after: str | None) -> Iterator[Topic]:
         """The durable topics ordered by shard key. The log already has the changes of a commit that is being flushed;
         for that commit's topics this yields the previous versions."""
@@ -292,7 +287,7 @@ def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[T
 
 
 def _put_index_entries(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-    """Add the changed entries of a topic in the indexes by id, by age, and of topics that were never ready."""
+    """Add the changed entries of a topic in the indexes by id, and of topics that were never ready."""
     if before is None:
         puts |= _index_entries(key, after)
     elif after is None or _indexed(before) != _indexed(after):
@@ -307,7 +302,7 @@ def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:
     if topic is None:
         return {}
     encoded = key.encode()
-    entries = {TOPIC_ID + topic.topic_id: topic.name.encode(), CREATED + inverted(topic.created_offset): encoded}
+    entries = {TOPIC_ID + topic.topic_id: topic.name.encode()}
     if topic.ready_at_ms is None:
         entries[WAITING + encoded] = topic.created_offset.to_bytes(8, "big")
     return entries

@@ -218,20 +218,28 @@ def exported(
     )
     schema, names = arrow_schema(columns), ", ".join(f'"{name}"' for name in columns)
     keys = [{"log_partition": one, "shard": shard} for one, some in (shards or {}).items() for shard in some]
-    wanted = pa.Table.from_pylist(keys, arrow_schema(SHARD))
+
+    semi = "" if shards is None else f"semi join wanted using ({', '.join(SHARD)})"
+
+    def query(part: _Part) -> str:
+        bucket = "" if part.bucket is None else f"and bucket = {part.bucket}"
+        return f"select {names} from {parquet(part.files)} {semi} where ({ranges}) {bucket}"
 
     def read(part: _Part) -> Batches:
-        semi = "" if shards is None else f"semi join wanted using ({', '.join(SHARD)})"
-        bucket = "" if part.bucket is None else f"and bucket = {part.bucket}"
         with duckdb.connect() as database:  # pyarrow takes twice as long for nested columns
             database.execute("set threads = 1")
-            database.register("wanted", wanted)
-            query = f"select {names} from read_parquet($files) {semi} where ({ranges}) {bucket}"
-            found = database.sql(query, params={"files": part.files})
-            yield from (batch.cast(schema) for batch in found.to_arrow_reader(_BATCH_ROWS))
+            database.register("wanted", pa.Table.from_pylist(keys, arrow_schema(SHARD)))
+            yield from (batch.cast(schema) for batch in database.sql(query(part)).to_arrow_reader(_BATCH_ROWS))
 
     files = exported_files(folder)
-    return Source(list(map(_Part, ([file] for file in files))), read, schema, [_Part(files, n) for n in range(BUCKETS)])
+    parts, buckets = [_Part([file]) for file in files], [_Part(files, number) for number in range(BUCKETS)]
+    return Source(parts, read, schema, buckets, query(_Part(files)) if shards is None else "")
+
+
+def parquet(files: Iterable[str]) -> str:
+    """The rows of Parquet files, in DuckDB's SQL."""
+    quoted = ("'" + one.replace("'", "''") + "'" for one in files)
+    return f"read_parquet([{', '.join(quoted)}])"
 
 
 def exported_files(folder: Path) -> list[str]:

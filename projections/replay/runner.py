@@ -26,12 +26,14 @@ Function = Callable[[Batches], Batches]
 class Source(NamedTuple):
     """Parts of a log: `read` returns the Arrow batches of one part, with `schema`. Spark runs a task for each part.
 
-    If the log is stored in buckets of shards, these are other parts of the same events, one for each bucket."""
+    If the log is stored in buckets of shards, these are other parts of the same events, one for each bucket. `query` is
+    a DuckDB query of all events, if they are in files ("": they are not)."""
 
     parts: Sequence[Any]
     read: Callable[[Any], Batches]
     schema: pa.Schema
     buckets: Sequence[Any] = ()
+    query: str = ""
 
     def batches(self) -> Batches:
         """The batches of all parts, read in this process."""

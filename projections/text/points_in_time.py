@@ -38,6 +38,8 @@ class InvalidPointInTime(UserError, ValueError):
 
 PointInTime = Offset | datetime
 """An offset, or a time with its zone."""
+CLOCK_SKEW_MS = 300_000
+"""The clock of a client may be ahead by so much."""
 
 
 def parse_point_in_time(text: str, *, is_local: bool = False) -> PointInTime:
@@ -54,6 +56,12 @@ def parse_point_in_time(text: str, *, is_local: bool = False) -> PointInTime:
     except (ValueError, OverflowError, OSError):
         raise InvalidPointInTime(f"{text[:TEXT_SHOWN_MAX]!r} is not a valid point in time: use {SYNTAX}") from None
     return point_in_time if point_in_time.tzinfo is not None else point_in_time.replace(tzinfo=UTC)
+
+
+def refuse_future(text: str, point_in_time: PointInTime, now_ms: int) -> None:
+    """Raise InvalidPointInTime for a time in the future."""
+    if isinstance(point_in_time, datetime) and point_in_time.timestamp() * 1000 > now_ms + CLOCK_SKEW_MS:
+        raise InvalidPointInTime(f"{text[:TEXT_SHOWN_MAX]!r} is in the future: it is {iso(now_ms)} now")
 
 
 def end_at(log: EventLog, point_in_time: PointInTime) -> int:

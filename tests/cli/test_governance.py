@@ -76,3 +76,11 @@ def test_risky_topics_are_reported(printed: Printed) -> None:
     assert "one-replica" in shown
     assert "more topics: --limit lists up to 1000" in shown
     assert "'0' is not a number from 1 to 1000" in printed("risks", "--limit", "0", code=2)
+
+
+def test_the_demo_runs_on_the_service_of_the_environment(printed: Printed, server: Topicwright) -> None:
+    shown = printed("demo")
+    assert f"On the service at {server.http}. Watch it in a browser: http://{server.http}/" in shown
+    assert "$ topicwright broker stop 3\n" in shown
+    assert "all wait for broker 3, fenced since" in shown
+    assert "demo.orders is deleted" in printed("topics", "demo.orders", code=1) + shown

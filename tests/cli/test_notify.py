@@ -14,13 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from controller.cli.work import notify as module
-from controller.cli.work.notify import Webhook
+from controller.cli.work import targets as module
+from controller.cli.work.targets import Webhook
 from events.errors import UserError
-from tests.cli.commands import Run
+from tests.cli.commands import Printed, Run
 from tests.support.processes import Process
 from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND, Topicwright, fetch, topicwright
@@ -32,7 +33,8 @@ port, path = int(sys.argv[1]), sys.argv[2]
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
-        signed = " ".join(self.headers[name] for name in ("webhook-id", "webhook-timestamp", "webhook-signature"))
+        names = ("webhook-id", "webhook-timestamp", "webhook-signature")
+        signed = " ".join(self.headers.get(name, "-") for name in names)
         with open(path, "ab") as file:
             file.write(signed.encode() + b" " + body + b"\\n")
             file.flush()
@@ -104,6 +106,75 @@ def test_a_consumer_killed_50_times_loses_nothing(server: Topicwright, tmp_path:
     assert len(ids) - len(offsets) <= KILLS + 2
 
 
+@contextmanager
+def consumer(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A webhook that answers 204. Yields its URL, and the file with what it received."""
+    port, got = free_port(), tmp_path / "got"
+    with Process([sys.executable, "-c", CONSUMER, str(port), got], cwd=tmp_path) as process:
+        process.wait_for_line("ready", within_s=60)
+        yield f"http://127.0.0.1:{port}/hook", got
+
+
+def bodies(got: Path) -> list[Any]:
+    return [json.loads(line.split(b" ", 3)[3]) for line in received(got)]
+
+
+@pytest.mark.parametrize("form", ["cloudevents", "slack", "ocsf"])
+def test_events_are_sent_as_cloudevents_slack_messages_and_ocsf(form: str, server: Topicwright, tmp_path: Path) -> None:
+    begin = json.loads(fetch(server.http, "/v1/events?limit=1")[1])["end"]
+    name = f"form.{form}"
+    assert fetch(server.http, "/v1/topics", {"name": name, "num_partitions": 1})[0] == 201
+    assert fetch(server.http, "/v1/topics", {"name": "bad <name> & co"})[0] == 400
+    assert fetch(server.http, f"/v1/topics/{name}", method="DELETE")[0] == 200
+    with consumer(tmp_path) as (url, got):
+        argv: list[str | Path] = [COMMAND, "notify", "--to", url, "--allow-private", "--format", form]
+        argv += ["--state", tmp_path / "state", "--from", str(begin), "--http", server.http]
+        argv += ["--events", "changes", "refused"]
+        with Process(argv, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}):
+            until(lambda: len(received(got)) >= 3)
+    created, refused, _ = bodies(got)
+    if form == "cloudevents":
+        assert [one["type"].partition(".")[2] for one in bodies(got)] == ["changes", "refused", "changes"]
+        assert {one["principal"] for one in bodies(got)} == {"User:ANONYMOUS"}, "also of a refusal: from its request"
+    elif form == "slack":
+        assert list(created) == ["text"]
+        assert created["text"].startswith(f"*changes* {name} is created")
+        assert "*refused* bad &lt;name&gt; &amp; co is rejected" in refused["text"]
+        assert refused["text"].endswith("(by User:ANONYMOUS)")
+    else:
+        assert [one["type_uid"] for one in bodies(got)] == [600301, 600301, 600304]
+        assert [one["status_id"] for one in bodies(got)] == [1, 2, 1]
+        for one in bodies(got):
+            assert (one["class_uid"], one["category_uid"], one["api"]["operation"]) == (6003, 6, "HTTP")
+            assert one["actor"]["user"]["name"] == "User:ANONYMOUS"
+            assert one["src_endpoint"] == {"ip": "127.0.0.1"}
+            assert one["metadata"]["uid"] == f"{one['metadata']['log_name']}-{one['unmapped']['event']['offset']}"
+        assert refused["resources"] == [{"name": "bad <name> & co", "type": "topic"}]
+
+
+def test_drift_is_sent_once_and_only_if_there_is_some(printed: Printed, server: Topicwright, tmp_path: Path) -> None:
+    files = tmp_path / "topics.yaml"
+    files.write_text("set: drifting\ntopics:\n  drift.a: {partitions: 1}\n")
+    printed("apply", files, "--http", server.http)
+    with consumer(tmp_path) as (url, got):
+        to = ("--to", url, "--allow-private", "--http", server.http)
+        printed("drift", files, *to)
+        assert received(got) == []
+        printed("topic", "alter", "drift.a", "--config", "retention.ms=5", "--http", server.http)
+        printed("drift", files, *to, code=1)
+        printed("drift", files, *to, "--format", "slack", code=1)
+        event, message = bodies(got)
+    assert (event["type"], event["subject"]) == ("topicwright.drift", "cluster")
+    assert event["data"]["changes"][0]["request"] == {
+        "type": "alter",
+        "name": "drift.a",
+        "configs": {"retention.ms": None},
+    }
+    assert "retention.ms" in event["data"]["changes"][0]["since"]
+    assert message == {"text": "*drift* 1 difference from the files of drifting: drift.a"}
+    assert "Connection refused" in printed("drift", files, *to, code=2)
+
+
 def _delivered(got: Path, offsets: list[int]) -> bool:
     lines = received(got)
     return (
@@ -156,7 +227,7 @@ def answering(answer: bytes, pause_s: float = 0.0) -> Iterator[str]:
 
 def sent(url: str, *, allow_private: bool = True) -> str:
     try:
-        Webhook(url, allow_private=allow_private).send("id", b"{}")
+        Webhook(url, allow_private=allow_private).send("id", b"{}", "application/json")
     except UserError as error:
         return str(error)
     return ""
@@ -214,11 +285,18 @@ def test_errors_of_notify(run: Run, server: Topicwright, tmp_path: Path) -> None
         (("--state", "other"), "--state other: is not a file of `topicwright notify`; give another file"),
         (("--state", "foreign"), "--state foreign: is of the log x, not"),
         (("--state", "far", "--from", "99999"), "offset 99999 to begin with is after the end of the log"),
-        (("--events", "drift"), "unknown value 'drift'; allowed: refused, approval, offline, discovered, rules"),
+        (
+            ("--events", "drift"),
+            "unknown value 'drift'; allowed: refused, approval, offline, discovered, rules, changes",
+        ),
+        (("--to", "kafka://a/b"), "--to: allowed is kafka://HOST:PORT[,…]/TOPIC"),
+        (("--to", "kafka://a:1/b", "--key", "short"), "--key signs for a webhook"),
+        (("--to", "kafka://a:1/b", "--kafka-properties", "none"), "none"),
+        (("--format", "teams"), "unknown value 'teams'; allowed: cloudevents, slack, ocsf"),
         (("--to", "http://10.0.0.1/"), "--to: allowed is https://HOST[:PORT]/PATH, and http://… with --allow-private"),
     ):
         given = {"--to": "https://127.0.0.1/", "--state": "state", **dict(zip(flags[::2], flags[1::2], strict=True))}
-        files = {"--key", "--state"}
+        files = {"--key", "--state", "--kafka-properties"}
         words = [word for flag, value in given.items() for word in (flag, tmp_path / value if flag in files else value)]
         outcome = run("notify", *words, "--http", server.http)
         assert outcome.code == 2, outcome

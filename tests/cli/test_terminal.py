@@ -232,6 +232,7 @@ def test_contexts_are_added_used_and_removed(run: Run, tmp_path: Path, monkeypat
     assert "127.0.0.1:2 " in run("topics")[2]
     monkeypatch.setenv("TOPICWRIGHT_HTTP", "127.0.0.1:3")
     assert "127.0.0.1:3 " in run("topics")[2]
+    assert "127.0.0.1:3 " in run("demo")[2], "the demo starts no service in place of one that is named"
     assert "127.0.0.1:4 " in run("topics", "--http", "127.0.0.1:4")[2], "a flag overrides the context"
     monkeypatch.setenv("TOPICWRIGHT_HTTP", "nonsense")
     err = run("topics")[2]

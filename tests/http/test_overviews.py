@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
 
 import pytest
@@ -115,7 +116,8 @@ async def test_a_timeline_counts_every_event_once(one: Service) -> None:
         assert [each["start_at_ms"] for each in shown["spans"]][1:] == ends[:-1]
         assert len(shown["spans"]) <= spans
     assert sum(each["events"] for each in (await one.get("/v1/timeline?from=3&to=5"))["spans"]) == 3
-    assert (await one.get("/v1/timeline?from=2100-01-01"))["spans"] == []
+    soon = (datetime.now(UTC) + timedelta(minutes=2)).isoformat(timespec="seconds").replace("+00:00", "Z")
+    assert (await one.get(f"/v1/timeline?from={soon}"))["spans"] == [], "a client's clock may be ahead"
     assert (await one.get("/v1/timeline?from=0001-01-01"))["spans"] == (await one.get("/v1/timeline"))["spans"]
 
 
@@ -289,16 +291,3 @@ async def test_changes_need_describe(half: Service) -> None:
     assert [each["topic"] for each in (await half.get("/v1/changes?topic=open.t"))["changes"]] == ["open.t"]
     for which in ("", "?topic=secret.t", "?topic=open.*", "?topic=open"):
         await half.get(f"/v1/changes{which}", 403 if which != "?topic=open" else 200)
-
-
-async def test_newest_topics_are_listed_as_of_an_offset(one: Service) -> None:
-    for name in ("a", "b.c", "d"):
-        await one.create(name)
-    for gone, again in (("b.c", "b_c"), ("a", "a")):
-        await one.request("DELETE", f"/v1/topics/{gone}")
-        await one.create(again)
-    for at in range(0, one.log.durable_offset, 2):
-        there = (await one.get("/v1/topics", at=at))["topics"]
-        pages = await one.pages("/v1/topics", order="newest", at=at, limit=1)
-        newest = [topic for page in pages for topic in page["topics"]]
-        assert newest == sorted(there, key=lambda each: -each["created_offset"]), f"at {at}"

@@ -143,5 +143,5 @@ discovered(2.1.3 1.2 led by 2e0/1 1e0/0 retention.ms=6)
 def test_decision_stories_with_a_target_cluster(about: str, lines: list[str]) -> None:
     rig = given(lines[0])
     play(rig, lines[1:], restarts=True)
-    assert audit(rig.log) == [], about
+    assert audit(rig.log) == []
     Lives().see_all(rig.log)

@@ -113,12 +113,6 @@ def test_values_are_frozen(path: Path) -> None:
             assert not struct or frozen, f"{node.name} is not frozen"
 
 
-def test_auditor_does_not_import_the_machine() -> None:
-    for file in ("auditor.py", "cluster.py"):
-        imported = _imports_of(_tree(ROOT / "tests" / "machine" / "audit" / file))
-        assert not [name for name in imported if name.split(".")[0] in {"controller", "projections"}]
-
-
 def test_files_and_functions_are_small() -> None:
     long = []
     for path in PRODUCT:

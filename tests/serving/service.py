@@ -221,5 +221,5 @@ def check_log(data: Path) -> list[Recorded]:
     finally:
         log.close()
     violations = audit(records)
-    assert not violations, "the auditor found:\n" + "\n".join(map(str, violations[:10]))
+    assert not violations, "violations:\n" + "\n".join(violations[:10])
     return records

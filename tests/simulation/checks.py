@@ -41,10 +41,10 @@ def check_at_rest(world: World, witness: Witness) -> None:
 
 
 def check_log(records: list[Recorded]) -> None:
-    """Check the log: the auditor and the life cycles accept it, decisions match the rules before them, and timestamps
-    never decrease."""
+    """Check the log: invariants and life cycles hold, decisions match the rules before them, and timestamps never
+    decrease."""
     violations = audit(records, settled=True)
-    assert not violations, "the auditor found:\n" + "\n".join(map(str, violations[:10]))
+    assert not violations, "violations:\n" + "\n".join(violations[:10])
     Lives().see_all(records)
     wrong = wrong_verdicts(records)
     assert not wrong, "decisions differ from the rules:\n" + "\n".join(wrong[:10])

@@ -1,8 +1,7 @@
 """Checks that workers lost no command and decided none twice, whatever faults they had.
 
-Reads both topics from the beginning. It folds the events by the rule of all readers, and the auditor, which is
-independent of the machine, checks them. The commands topic defines which decisions must exist. Each worker's cache must
-be a prefix of the fold.
+Reads both topics from the beginning. It folds the events by the rule of all readers, and checks the invariants. The
+commands topic defines which decisions must exist. Each worker's cache must be a prefix of the fold.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from tests.support.tools import CACHE, ROOT
 
-SECTION = "# report"
+SECTION = "# aws"
 """The runtime packages are pinned before this line."""
 
 
@@ -64,7 +64,7 @@ def install(minor: int, into: Path) -> None:
 
 
 CONSTRAINTS, PROJECT = ROOT / "constraints.txt", ROOT / "pyproject.toml"
-SECTIONS = ("build", "run", "faust", "report", "spark", "dev")
+SECTIONS = ("build", "run", "faust", "aws", "google", "report", "spark", "dev")
 """Build requirements, runtime dependencies, and the extras. Makefile and Dockerfile split the file at these names."""
 PYTHONS = (11, 12, 13, 14)
 """The supported minor versions of Python 3."""
@@ -165,8 +165,10 @@ def main() -> None:
             "build": _locked_requirements(builds, (), pinned),
             "run": _locked_requirements(PROJECT, (), pinned),
             "faust": _locked_requirements(PROJECT, ("faust",), pinned),
-            "report": _locked_requirements(PROJECT, ("faust", "report"), pinned),
-            "spark": _locked_requirements(PROJECT, ("faust", "report", "spark"), pinned),
+            "aws": _locked_requirements(PROJECT, ("faust", "aws"), pinned),
+            "google": _locked_requirements(PROJECT, ("faust", "aws", "google"), pinned),
+            "report": _locked_requirements(PROJECT, ("faust", "aws", "google", "report"), pinned),
+            "spark": _locked_requirements(PROJECT, ("faust", "aws", "google", "report", "spark"), pinned),
             "dev": _locked_requirements(PROJECT, ("dev",), pinned),
         }
     lines, before = [HEADER], set[str]()

@@ -29,15 +29,17 @@ from controller.cli.backend import Backend
 from controller.cli.output import Style, show
 from controller.cli.reads import common
 from controller.machine.configs.topic_configs import without_labels
-from events.errors import UserError
+from events.errors import UserError, shortened
 from events.files import replacing
 from events.logs.log import read_text
+from projections.text.wording import many
 from projections.views.events import EventsView
 from projections.views.topics import ChangesView, ChangeView, TopicSummary, TopicsView, TopicView
 
 PLAN_BYTES_MAX: Final = 256 << 20
 EXPLAINED_MAX: Final = 100
-"""`drift` looks up the last event of this many changes."""
+"""`drift` looks up the last event of this many changes; a notification has them alone."""
+NAMES_CHARS_MAX: Final = 1000
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,18}")
 _TO_DO: Final = {"create": "to create", "alter": "to change", "delete": "to delete"}
 _DONE: Final = {"create": "created", "alter": "changed", "delete": "deleted"}
@@ -240,6 +242,12 @@ def drift(options: argparse.Namespace, backend: Backend) -> int:
     found = list(differences(backend, files, prune=files.name is not None))
     explained = [replace(one, since=_cause(backend, one)) for one in found[:EXPLAINED_MAX]]
     _show(options, Plan((*explained, *found[EXPLAINED_MAX:]), files.name), "Drift")
+    if options.to is not None and found:
+        from controller.cli.work.notify import notify_drift
+
+        names = shortened(", ".join(dict.fromkeys(one.name for one in found)), NAMES_CHARS_MAX)
+        text = f"{many(len(found), 'difference')} from the files of {files.name or 'topics'}: {names}"
+        notify_drift(options, backend, text, Plan(tuple(explained), files.name))
     return NEGATIVE if found else DONE
 
 

@@ -1,48 +1,42 @@
-"""`topicwright notify`: sends chosen events of a service to a webhook, as CloudEvents, in order and at least once.
+"""`topicwright notify`: sends chosen events of a service to a target, in order and at least once.
 
-It reads the log by offset over HTTP, so a consumer that is down delays no decision. A file has the offset of the next
+It reads the log by offset over HTTP, so a target that is down delays no decision. A file has the offset of the next
 event, in Prometheus' text format; after a crash the last event is sent again, with the same id. An event is sent until
-the consumer answers with 2xx. No redirect is followed. Each connection is to an address that was checked.
+the target has it. `topicwright drift --to` sends its result to the same targets, once.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
-import hmac
-import http.client
 import os
 import re
-import socket
-import ssl
 import sys
-import threading
 import time
-from contextlib import closing
-from ipaddress import ip_address
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
-from urllib.parse import urlsplit
+from typing import Any, Final
 
-import msgspec
-
-from controller.cli.backend import Backend
+from controller.cli.backend import Backend, Refusal
 from controller.cli.governance import NOTIFICATIONS
 from controller.cli.output import harmless
+from controller.cli.work.targets import Notification, sender_of
 from events.errors import UserError
+from projections.queries.changes import CHANGES
 from projections.queries.proving import Consistency
+from projections.text.points_in_time import iso
 from projections.views.events import EventsView, EventView
+from projections.views.requests import RequestView
 
-KEY_BYTES_MIN: Final = 16
-POLL_S, TIMEOUT_S, ANSWER_S = 1.0, 10.0, 30.0
-"""Seconds between two polls, for each step of a delivery, and for a whole delivery."""
+POLL_S: Final = 1.0
 RETRY_S, RETRY_MAX_S = 0.1, 60.0
 """The back-off doubles from the first to the second."""
+_TYPES: Final = {**NOTIFICATIONS, "changes": CHANGES}
 
 
 def notify(options: argparse.Namespace, backend: Backend) -> int:
     """Send events until the process is ended. Raises UserError, also if the service does not answer at first."""
-    webhook = Webhook(options.to, options.key, allow_private=options.allow_private)
+    send = sender_of(options)
     log, page = backend.get(Consistency, "/log/head").head.log, backend.get(EventsView, "/events", limit=1)
     place = _Place(options.state, log, page.end if options.start is None else options.start)
     if place.offset > page.end:
@@ -53,9 +47,9 @@ def notify(options: argparse.Namespace, backend: Backend) -> int:
             page = backend.get(EventsView, "/events", from_=place.offset, limit=1000)
             place.store(place.offset, page.end)
             for event in page.events:
-                if (kind := kind_of(event)) in options.events:
+                if kind := kind_of(event, options.events):
                     place.store(event.offset, page.end)
-                    webhook.send(f"{log}-{event.offset}", _cloud_event(event, kind, log))
+                    send(_notification(event, kind, log, backend))
                     failures = 0
                 place.offset = event.offset + 1
         except (UserError, OSError) as error:
@@ -69,18 +63,48 @@ def notify(options: argparse.Namespace, backend: Backend) -> int:
             time.sleep(0 if page.events else POLL_S)
 
 
-def kind_of(event: EventView) -> str:
-    """The kind of an event; empty if it has none."""
+def kind_of(event: EventView, kinds: Collection[str]) -> str:
+    """The first of these kinds that an event has; empty if it has none."""
     if event.type == "PartitionChanged" and not event.fields["before"]["leader"] >= 0 > event.fields["after"]["leader"]:
         return ""
-    return next((kind for kind, types in NOTIFICATIONS.items() if event.type in types), "")
+    return next((kind for kind in kinds if event.type in _TYPES[kind]), "")
 
 
-def _cloud_event(event: EventView, kind: str, log: str) -> bytes:
-    names = {"id": f"{log}-{event.offset}", "source": f"/topicwright/{log}", "type": f"topicwright.{kind}"}
-    subject = event.fields.get("topic") or event.fields.get("name") or "cluster"
-    content = {"time": event.at, "subject": subject, "datacontenttype": "application/json", "data": event}
-    return msgspec.json.encode({"specversion": "1.0", **names, **content})
+def _notification(event: EventView, kind: str, log: str, backend: Backend) -> Notification:
+    fields = event.fields
+    request: Mapping[str, Any] = fields["request"] if isinstance(fields.get("request"), dict) else fields
+    who = {"principal": fields.get("principal", ""), "client_id": fields.get("client_id")}
+    host, operation = request.get("host", ""), request.get("api", event.cause.command)
+    if "client_id" not in fields and fields.get("request_id"):  # its request has the sender
+        with suppress(Refusal):
+            asked = backend.get(RequestView, "/requests", fields["request_id"])
+            who, host, operation = {"principal": asked.principal, "client_id": asked.client_id}, asked.host, asked.api
+    is_deletion = re.search("Deleted|Removed|Vanished", event.type) or "deletion" in str(request.get("change"))
+    return Notification(
+        id=f"{log}-{event.offset}",
+        log=log,
+        kind=kind,
+        subject=fields.get("topic") or fields.get("name") or "cluster",
+        at_ms=event.at_ms,
+        at=event.at,
+        text=event.text,
+        data=event,
+        operation=operation,
+        activity=4 if is_deletion else 1 if re.match("Create|Creation|TopicCreated|AclsCreated", event.type) else 3,
+        host=host,
+        error_code=fields.get("error_code", 0),
+        **who,
+    )
+
+
+def notify_drift(options: argparse.Namespace, backend: Backend, text: str, data: object) -> None:
+    """Send one notification of the differences that `topicwright drift` found. Raises UserError."""
+    log, end = backend.get(Consistency, "/log/head").head.log, backend.get(EventsView, "/events", limit=1).end
+    now_ms = int(time.time() * 1000)
+    one = Notification(
+        id=f"{log}-{end}-drift", log=log, kind="drift", at_ms=now_ms, at=iso(now_ms), text=text, data=data
+    )
+    sender_of(options)(one)
 
 
 class _Place:
@@ -108,55 +132,3 @@ class _Place:
             os.fsync(file.fileno())
         fresh.replace(self._path)
         self.offset = offset
-
-
-class Webhook:
-    """The address of a consumer, and the file with the key that signs. Raises UserError."""
-
-    def __init__(self, url: str, key: Path | None = None, *, allow_private: bool) -> None:
-        try:
-            parts = urlsplit(url)
-            port, self._key = parts.port, b"" if key is None else key.read_bytes().strip()
-        except (OSError, ValueError) as error:
-            raise UserError(f"--to, --key: {error}") from None
-        ports = {"https": 443, **({"http": 80} if allow_private else {})}
-        if parts.scheme not in ports or not parts.hostname or "@" in parts.netloc or not url.isascii():
-            raise UserError("--to: allowed is https://HOST[:PORT]/PATH, and http://… with --allow-private")
-        if key is not None and len(self._key) < KEY_BYTES_MIN:
-            raise UserError(f"--key {key}: {len(self._key)} bytes; allowed: at least {KEY_BYTES_MIN}")
-        self._host, self._port, self._allow_private = parts.hostname, port or ports[parts.scheme], allow_private
-        self._netloc, self._target = parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-
-    def send(self, event_id: str, body: bytes) -> None:
-        """Send an event, signed as https://www.standardwebhooks.com describes. Raises UserError if it is not taken."""
-        stamp = str(int(time.time()))
-        headers = {"host": self._netloc, "content-type": "application/cloudevents+json", "webhook-id": event_id}
-        if self._key:
-            digest = hmac.digest(self._key, f"{event_id}.{stamp}.".encode() + body, "sha256")
-            headers |= {"webhook-timestamp": stamp, "webhook-signature": f"v1,{base64.b64encode(digest).decode()}"}
-        try:
-            with closing(self._connected()) as sock:
-                connection = http.client.HTTPConnection(self._host, self._port)
-                connection.sock = sock
-                timer = threading.Timer(ANSWER_S, sock.shutdown, (socket.SHUT_RDWR,))
-                timer.start()  # for an answer that trickles
-                try:
-                    connection.request("POST", self._target, body, headers)
-                    status = connection.getresponse().status
-                finally:
-                    timer.cancel()
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise UserError(f"{self._host}: {error or type(error).__name__}") from None
-        if status // 100 != 2:
-            redirect = " and redirects, which is not followed" if status // 100 == 3 else ""
-            raise UserError(f"{self._host} answers {status}{redirect}")
-
-    def _connected(self) -> socket.socket:
-        found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        addresses = [str(each[4][0]) for each in found]
-        private = next((each for each in addresses if not ip_address(each.partition("%")[0]).is_global), None)
-        if private is not None and not self._allow_private:
-            raise UserError(f"{self._host} has the private address {private}; --allow-private allows it")
-        plain = socket.create_connection((addresses[0], self._port), TIMEOUT_S)
-        return plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=self._host)

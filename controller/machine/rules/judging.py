@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -31,6 +32,7 @@ from controller.machine.configs.values import Bad
 from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
+from controller.machine.rules.prepared import Prepared
 from controller.machine.rules.reading import Rules, new_rules, read_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
@@ -115,14 +117,14 @@ def judge(rules: Rules, change: Change, approved: Collection[str] = ()) -> Judge
 
 
 def judge_decision(
-    state: State, command: commands.AnyCommand, decision: Decision, approved: Collection[str] = ()
+    rules: Rules, state: State, command: commands.AnyCommand, decision: Decision, approved: Collection[str] = ()
 ) -> Judgement:
-    """Applies the rules of the state to a decided command, except the approved ones. Raises RulesError for rules of a
-    newer release."""
+    """Applies the rules to a decided command, except the approved ones."""
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED
-    change = _change(state, KIND_OF[type(command)], command, decision)
-    return ALLOWED if change is None else judge(_rules_of(state.cluster), change, approved)
+    kind = KIND_OF[type(command)]
+    change = _change(state, kind, command, decision, rules.of(kind))
+    return ALLOWED if change is None else judge(rules, change, approved)
 
 
 def filled(
@@ -134,7 +136,7 @@ def filled(
     For each value the first default that applies is used. A request with a manual assignment gets no counts.
     """
     added: list[catalog.FilledDefault] = []
-    for default in defaults_of(state.cluster, command.principal, command.topic):
+    for default in _applicable(rules_of(state.cluster).defaults, command.principal, command.topic):
         values: dict[str, Any] = {}
         if not command.assignments:
             given = {"num_partitions": default.partitions, "replication_factor": default.replication_factor}
@@ -147,48 +149,51 @@ def filled(
     return command, tuple(added)
 
 
-def defaults_of(cluster: Cluster, principal: str, topic: str) -> tuple[TopicDefaults, ...]:
-    """Returns the defaults that apply to create requests of a principal for a topic. Raises RulesError for rules of a
-    newer release."""
-    defaults = _rules_of(cluster).defaults
-    return tuple(one for one in defaults if principal in one.principals and topic in one.topics) if defaults else ()
+def _applicable(defaults: Sequence[TopicDefaults], principal: str, topic: str) -> Iterator[TopicDefaults]:
+    """The defaults that apply to create requests of a principal for a topic."""
+    return (one for one in defaults if principal in one.principals and topic in one.topics)
 
 
 def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> int:
     """Returns how many partitions create requests for these topics get that ask for no number; more if the defaults of
     the rules are too many to try each topic. Raises RulesError for rules of a newer release."""
-    own = cluster.settings.num_partitions
-    largest = max([own, *(one.partitions for one in _rules_of(cluster).defaults)])
-    if largest == own or len(topics) * len(_rules_of(cluster).defaults) > DEFAULTS_TRIED_MAX:
+    own, defaults = cluster.settings.num_partitions, rules_of(cluster).defaults
+    largest = max([own, *(one.partitions for one in defaults)])
+    if largest == own or len(topics) * len(defaults) > DEFAULTS_TRIED_MAX:
         return largest * len(topics)
-    counts = (
-        next((one.partitions for one in defaults_of(cluster, principal, topic) if one.partitions), own)
-        for topic in topics
-    )
-    return sum(counts)
+    applicable = (_applicable(defaults, principal, topic) for topic in topics)
+    return sum(next((one.partitions for one in each if one.partitions), own) for each in applicable)
 
 
-def _rules_of(cluster: Cluster) -> Rules:
+def rules_of(cluster: Cluster) -> Rules:
     """Returns the rules of the state. Raises RulesError for rules of a newer release."""
     return Rules(()) if cluster.rules is None or not cluster.rules.text else read_rules(cluster.rules.text)
 
 
-def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Change | None:
-    """The change that a decision makes, or would make in a dry run; None if it makes none."""
-    is_dry_run = getattr(command, "validate_only", False) and decision.answers and not decision.answers[0].code
-    if not decision.events and not is_dry_run:
+def _change(state: State, kind: Kind, command: Any, decision: Decision, prepared: Prepared) -> Change | None:
+    """The change that a decision makes, or would make in a dry run; None if it makes none, or one that the prepared
+    rules are known to allow."""
+    if not decision.events and not (
+        getattr(command, "validate_only", False) and decision.answers and not decision.answers[0].code
+    ):
         return None
     before: TopicFacts | None
     after: TopicFacts | None
     principal = owner = getattr(command, "principal", "")
-    if isinstance(command, commands.AlterResourceConfigs):
+    defaults = state.cluster.settings.effective_defaults
+    if kind == "create":
+        made: Any = decision.events[1] if decision.events else decision.answers[0].topic
+        facts = len(made.partitions), (made.replication_factor,), made.configs
+        if prepared.is_allowed(command.topic, principal, *facts, defaults):
+            return None
+        before, after = None, TopicFacts(*facts[:2], dict(made.configs), defaults)
+    elif kind == "defaults":
         if command.kind != BROKERS:
             return None
         before, after = _defaults(state.cluster, command)
     else:
-        topic = None if kind == "create" else topic_named(state, command.topic)
+        topic = topic_named(state, command.topic)
         owner = owner if topic is None else topic.principal
-        defaults = state.cluster.settings.effective_defaults
         before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
         after = None if kind == "delete" else _facts_after(topic, before, decision, defaults)
     return Change(
@@ -201,7 +206,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         host=getattr(command, "host", ""),
         at_ms=command.at_ms,
         owner=owner,
-        counts=lambda group: _counts(state, command, group),
+        counts=partial(_counts, state, command),
     )
 
 
@@ -218,7 +223,7 @@ def limited_groups(state: State, command: commands.TopicCommand) -> set[str]:
         return set()
     topic = topic_named(state, command.topic)
     owner = command.principal if topic is None else topic.principal
-    limits = (rule.limit for rule in _rules_of(state.cluster).rules if rule.limit is not None)
+    limits = (rule.limit for rule in rules_of(state.cluster).rules if rule.limit is not None)
     groups = (limit.group(command.topic, owner) for limit in limits)
     return {group for group in groups if group is not None}
 
@@ -234,14 +239,15 @@ def _facts_after(
         return _facts(dry.partitions, dry.configs, defaults)
     changed: dict[int, catalog.Partition] = {}
     for event in decision.events:
-        if isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
-            partitions, configs = event.partitions, event.configs
-        elif isinstance(event, catalog.PartitionsAdded):
-            partitions = (*partitions, *event.partitions)
-        elif isinstance(event, catalog.TopicConfigsChanged):
-            configs = event.configs
-        elif isinstance(event, catalog.PartitionChanged):
-            changed[event.partition] = event.after
+        match event:
+            case catalog.TopicDiscovered():
+                partitions, configs = event.partitions, event.configs
+            case catalog.PartitionsAdded():
+                partitions = (*partitions, *event.partitions)
+            case catalog.TopicConfigsChanged():
+                configs = event.configs
+            case catalog.PartitionChanged():
+                changed[event.partition] = event.after
     if changed:
         partitions = [changed.get(n, one) for n, one in enumerate(partitions)]
     elif topic is not None and before is not None and partitions is topic.partitions:  # there may be 100,000 of them

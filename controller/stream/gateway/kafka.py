@@ -63,7 +63,8 @@ async def follow(
 
     Calls `take` with every batch. Waits for temporary errors, such as unreachable brokers. Raises FollowingFailed.
     """
-    consumer = Consumer(
+    consumer = await asyncio.to_thread(
+        Consumer,
         {
             **properties,
             "group.id": "topicwright-gateway",
@@ -73,7 +74,7 @@ async def follow(
             "auto.offset.reset": "error",
             "isolation.level": "read_committed",
             "fetch.error.backoff.ms": 50,
-        }
+        },
     )
     places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
     consumer.assign([*places, TopicPartition(newest_of, 0, OFFSET_END)])

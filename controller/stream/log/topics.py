@@ -70,9 +70,9 @@ def prepare_topics(
     `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnavailable, TopicsMismatch; LogError for an
     unreadable folder.
     """
-    admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=silent_logger())
     names = settings.stream_commands_topic, settings.stream_events_topic
     try:
+        admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=silent_logger())
         cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
         there = admin.list_topics(timeout=TIMEOUT_S).topics
         factor = settings.stream_replication_factor
@@ -181,6 +181,8 @@ _NOT_READY = (
 def _classified(error: KafkaError) -> Exception:
     if error.code() in _NOT_READY or error.retriable():
         return KafkaUnavailable(f"Kafka is not ready yet: {error.str()}")
+    if error.code() == KafkaError._INVALID_ARG:
+        return TopicsMismatch(f"the properties for Kafka are invalid: {error.str()}")
     if error.code() < 0 or error.code() == KafkaError.REQUEST_TIMED_OUT:
         return KafkaUnavailable(f"Kafka does not answer: {error.str()}")
     return TopicsMismatch(f"Kafka refused: {error.str()}")
@@ -231,7 +233,10 @@ class TopicWatch:
         logged = ""
         while True:
             try:
-                admin, consumer = admin or AdminClient(self._properties), consumer or offsets_consumer(self._properties)
+                if admin is None:
+                    admin = await asyncio.to_thread(AdminClient, self._properties)
+                if consumer is None:
+                    consumer = await asyncio.to_thread(offsets_consumer, self._properties)
                 for name, topic_id in (await asyncio.to_thread(self._poll, admin)).items():
                     self.check_id(name, topic_id)
                 events, partitions = self._topics.events, self._topics.partitions

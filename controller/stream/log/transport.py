@@ -7,12 +7,13 @@ idempotent and waits for all in-sync replicas. An uncertain outcome is an error,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import ConsumerStoppedError, KafkaError, KafkaTimeoutError
 
 from controller.kafka.connections import Security
@@ -37,13 +38,23 @@ def aiokafka_security(security: Security) -> dict[str, Any]:
     sasl = bool(security.mechanism)
     protocol = ("SASL_" if sasl else "") + ("SSL" if security.tls else "PLAINTEXT")
     arguments: dict[str, Any] = {"security_protocol": protocol, "ssl_context": security.context()}
-    if sasl:
+    if security.token is not None:
+        arguments |= {"sasl_mechanism": security.mechanism, "sasl_oauth_token_provider": TokenProvider(security.token)}
+    elif sasl:
         arguments |= {
             "sasl_mechanism": security.mechanism,
             "sasl_plain_username": security.properties["sasl.username"],
             "sasl_plain_password": security.properties["sasl.password"],
         }
     return arguments
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    def __init__(self, token: Callable[[], Awaitable[str]]) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return await self._token()
 
 
 async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import faust
 
 from controller.kafka.connections import Security
+from controller.stream.log.transport import TokenProvider
 from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, RETRY_S, DriverEnded, Group
 from controller.stream.worker.engine import Engine, IsCurrent, PartitionsLost
 from controller.stream.worker.faust_seam import FaustTransport, crash_of
@@ -203,6 +204,8 @@ class FaustDriver:
 def _credentials(security: Security) -> Any:
     """Faust's credentials; None without any. Raises BadCredentials."""
     context = security.context()
+    if security.token is not None:
+        return faust.auth.OAuthCredentials(oauth_cb=TokenProvider(security.token), ssl_context=context)
     if security.mechanism:
         name, password = security.properties["sasl.username"], security.properties["sasl.password"]
         return faust.SASLCredentials(

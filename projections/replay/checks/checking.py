@@ -33,6 +33,7 @@ from events.files import replacing
 from projections.replay.checks import rules
 from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, history_of, text_of
 from projections.replay.checks.rules import Invariant, invariants
+from projections.replay.log import columns as event_columns
 from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import SHARD, Batches, Runner, Source
 
@@ -128,6 +129,7 @@ _CLUSTER = arrow_schema(
 """The columns of the events of which `broker_spans` and `cluster_spans` are made."""
 _SUMMARIZED = pa.unify_schemas([RUNS, _CLUSTER])
 _SCHEMA = arrow_schema(COLUMNS)
+_NO_EVENTS = pa.Table.from_batches([], _SCHEMA)
 _NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
 _FOUND = pa.unify_schemas(
     [_SCHEMA, pa.schema([("check", pa.string()), ("seen", pa.string()), ("expected", pa.string()),
@@ -205,7 +207,7 @@ def check(
         history.register("carried", before)
         history.execute(_OTHER_PARTITIONS)
     rows = list(rules.violations(history, tuple(wanted) or invariants(), limit, starts))
-    runs, carried = history.sql("from offset_runs").to_arrow_table().to_pylist(), _SCHEMA.empty_table()
+    runs, carried = history.sql("from offset_runs").to_arrow_table().to_pylist(), _NO_EVENTS
     if keep:
         others = "" if before is None else f"union all by name from carried {_UNTOUCHED}"
         carried = history.sql(f"select {_NAMES} from (from carried_events {others})").to_arrow_table().cast(_SCHEMA)
@@ -213,11 +215,11 @@ def check(
 
 
 def check_here(
-    events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None, keep: bool = False
+    events: Events, wanted: Sequence[Invariant] = (), limit: int | None = None, keep: bool = False
 ) -> Result:
     """Check events in this process. Raises ReplayError."""
-    source = events(COLUMNS)
-    with history_of(source.batches(), source.schema) as history:
+    source = events(_columns(wanted))
+    with history_of(source.query or source.batches(), source.schema) as history:
         return check(history, wanted, limit, keep=keep)
 
 
@@ -229,7 +231,7 @@ def check_growth(new: Source, files: Sequence[str], earlier: Callable[[Shards], 
     """
     assert before.carried is not None, "an export's checkpoint has carried events"
     ends = ends_of_runs(before.runs)
-    with history_of(new.batches(), new.schema) as history:
+    with history_of(new.query or new.batches(), new.schema) as history:
         is_earlier = " or ".join(f'(log_partition = {one} and "offset" < {end})' for one, end in ends.items())
         history.execute(f"create view earlier as from read_parquet({list(files)}) where {is_earlier}")
         history.register("violated", pa.Table.from_pylist([dict(row) for row in before.found], _FOUND))
@@ -299,7 +301,7 @@ def check_in_buckets(
 
     def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
         runs = history.sql("from offset_runs").to_arrow_table().to_pylist()
-        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs, _SCHEMA.empty_table())
+        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs, _NO_EVENTS)
 
     def checked(bucket: duckdb.DuckDBPyConnection) -> Batches:
         yield pa.RecordBatch.from_pylist(list(rules.violations(bucket, rest, limit)), schema=_FOUND)
@@ -309,10 +311,15 @@ def check_in_buckets(
                 [kept.cast(_SCHEMA), _FOUND.empty_table()], promote_options="default"
             ).to_batches()
 
-    result, found = in_buckets(runner, events, of_the_log, checked, _FOUND)
+    result, found = in_buckets(runner, events, of_the_log, checked, _FOUND, _columns(wanted))
     violated = found["check"].is_valid()
     rows = [*result.rows, *found.filter(violated).to_pylist()]
     return result._replace(rows=rows, carried=found.filter(pc.invert(violated)).select(COLUMNS))
+
+
+def _columns(wanted: Sequence[Invariant]) -> Sequence[str]:
+    """The columns that checks may read: of users' checks all."""
+    return COLUMNS if set(wanted) <= set(invariants()) else tuple(event_columns.COLUMNS)
 
 
 _T = TypeVar("_T")
@@ -324,9 +331,11 @@ def in_buckets(
     of_the_log: Callable[[duckdb.DuckDBPyConnection], _T],
     of_a_bucket: Callable[[duckdb.DuckDBPyConnection], Batches],
     schema: pa.Schema,
+    columns: Sequence[str] = COLUMNS,
 ) -> tuple[_T, pa.Table]:
     """Run `of_the_log` in this process, on a database with the views OF_THE_LOG, and `of_a_bucket` in a task for each
-    bucket of the shards, on a database with all views. Returns both results, the latter as rows with `schema`."""
+    bucket of the shards, on a database with all views and these columns of the events. Returns both results, the latter
+    as rows with `schema`."""
     settle_ms, summary = SETTLE_MS, runner.fold(events(_CLUSTER.names), _summarized, _SUMMARIZED)
     with history_of(summary.filter(summary["type"].is_valid()).to_batches(), _SUMMARIZED) as history:
         history.register("offset_runs", summary.filter(summary["type"].is_null()).select(RUNS.names))
@@ -336,13 +345,13 @@ def in_buckets(
         count, _ = _extent(history)
 
     def in_task(batches: Batches) -> Batches:
-        with history_of(batches, arrow_schema(COLUMNS), in_task=True) as bucket:
+        with history_of(batches, arrow_schema(columns), in_task=True) as bucket:
             for name, table in tables.items():
                 bucket.register(name, table)
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
             yield from of_a_bucket(bucket)
 
-    return here, runner.fold(events(COLUMNS), in_task, schema, count // BUCKET_EVENTS + 1)
+    return here, runner.fold(events(columns), in_task, schema, count // BUCKET_EVENTS + 1)
 
 
 def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:

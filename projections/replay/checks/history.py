@@ -84,27 +84,28 @@ def text_of(name: str) -> str:
 
 @contextmanager
 def history_of(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, in_task: bool = False
+    events: Iterable[pa.RecordBatch] | str, schema: pa.Schema, in_task: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A new database in memory, which spills to a temporary folder, with the events in a table `stored_events`. Without
-    any batch the table is empty, with `schema`. A task uses one thread, and TASK_MEMORY before it spills; otherwise
-    DuckDB takes up to 80 % of the machine's memory.
+    """A new database in memory, which spills to a temporary folder, with the events in a table `stored_events`. They
+    come as batches, or from a query. Without any batch the table is empty, with `schema`. A task uses one thread, and
+    TASK_MEMORY before it spills; otherwise DuckDB takes up to 80 % of the machine's memory.
 
     Raises ReplayError for an event that DuckDB cannot store, because a map has a duplicate key.
     """
     with TemporaryDirectory(prefix="topicwright-replay-") as folder, duckdb.connect() as history:
         history.execute("set temp_directory = ?", [folder])
-        history.execute("set preserve_insertion_order = false")
+        history.execute("set preserve_insertion_order = false; set checkpoint_threshold = '1TB'")
         if in_task:
             history.execute(f"set threads = 1; set memory_limit = '{TASK_MEMORY}'")
-        left = iter(batches)
-        first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
-        history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))
+        query = events if isinstance(events, str) else "from read"
+        if not isinstance(events, str):
+            left: Iterator[pa.RecordBatch] = iter(events)
+            first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
+            history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))
         try:
-            history.execute("create table stored_events as from read")
+            history.execute(f"create table stored_events as {query}")
         except duckdb.InvalidInputException as error:
             raise ReplayError(f"an event is damaged, and DuckDB cannot load it: {error}") from None
-        history.unregister("read")
         yield history
 
 

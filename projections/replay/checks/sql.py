@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from projections.replay.checks.checking import SETTLE_MS, in_buckets
-from projections.replay.checks.history import OF_THE_LOG, create_views, history_of, views
+from projections.replay.checks.history import OF_THE_LOG, create_views, history_of, statements, views
 from projections.replay.export import check_export, events_from
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
@@ -28,7 +28,9 @@ _TO_THE_END = Options()
 
 
 def check_sql(ref: Ref, options: Options) -> None:
-    """Check that the output file has a known extension, and the export. Raises ReplayError."""
+    """Check that there is a query, that the output file has a known extension, and the export. Raises ReplayError."""
+    if not [*statements(options.subject or "")]:
+        raise ReplayError("QUERY is empty: write a SELECT, or `show tables`, or `describe TABLE`")
     if options.to is not None and not options.to.endswith(FILES):
         raise ReplayError(f"--to {options.to} must end in {', '.join(FILES)}")
     check_export(ref, options)
@@ -41,7 +43,7 @@ check_shell = check_export
 def opened(ref: Ref, options: Options = _TO_THE_END) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with the events and the views of a log up to a point in time. Raises ReplayError."""
     source = events_from(InProcess(), ref, ends_of(ref, options.at), options)(tuple(COLUMNS))
-    with history_of(source.batches(), source.schema) as history:
+    with history_of(source.query or source.batches(), source.schema) as history:
         create_views(history, settle_ms=SETTLE_MS)
         yield history
 
@@ -57,7 +59,9 @@ def run_shell(_: object, ref: Ref, options: Options) -> Outcome:
             try:
                 text += input(("sql> " if not text.strip() else "...> ") if is_terminal else "") + "\n"
             except EOFError:
-                return Outcome([], False, [])
+                if not text.strip():
+                    return Outcome([], False, [])
+                text += ";"
             if text.rstrip().endswith(";"):
                 try:
                     found = history.sql(text)
@@ -70,12 +74,13 @@ def run_shell(_: object, ref: Ref, options: Options) -> Outcome:
 def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay sql`: the rows of the query `options.subject`, or the written file. Raises ReplayError
     for a query that fails, with the position that DuckDB names."""
+    query = (options.subject or "").rstrip("; \n")
     with opened(ref, options) as history:
         try:
             if options.to is not None:
-                rows: Any = history.execute(f"copy ({options.subject}) to ?", [options.to]).fetchall()
+                rows: Any = history.execute(f"copy ({query}) to ?", [options.to]).fetchall()
                 return Outcome([], False, [f"{many(rows[0][0], 'row')} written to {options.to}"])
-            answer = history.execute(options.subject or "")
+            answer = history.execute(query)
             header = tuple(column[0] for column in answer.description or ())
             rows = answer.fetchall()
         except duckdb.Error as error:

@@ -97,10 +97,10 @@ select log_partition, sum(events)::bigint as events, max(last) as end_offset, ma
        max(reconciled_ms) as reconciled_ms, bool_or(kafka_brokers) as kafka_brokers
 from offset_runs group by log_partition;
 
--- cluster_blocks: a row is a cluster span in a block of 4,096 offsets, so that the span of an event is found by
+-- cluster_blocks: a row is a cluster span in a block of 128 offsets, so that the span of an event is found by
 -- equality.
 create view cluster_blocks as
-select s.*, unnest(range(greatest(since, 0) // 4096, least(until, greatest(since, end_offset)) // 4096 + 1)) as block
+select s.*, unnest(range(greatest(since, 0) // 128, least(until, greatest(since, end_offset)) // 128 + 1)) as block
 from cluster_spans s join log_extents using (log_partition);
 
 -- log_ends: a row is a log partition at its end. `settled` is true if the reconciler wrote nothing in the last
@@ -203,7 +203,7 @@ from (
      or (type = 'PartitionChanged' and "partition" = 0 and len(replicas) <> len(before.replicas))
   window earlier as (partition by log_partition, shard order by "offset"
                      rows between unbounded preceding and 1 preceding)) t
-left join cluster_blocks c on c.log_partition = t.log_partition and c.block = t."offset" // 4096
+left join cluster_blocks c on c.log_partition = t.log_partition and c.block = t."offset" // 128
   and t."offset" > c.since and t."offset" <= c.until;
 
 -- topic_lives: a row is a range of offsets under a shard key, after `since` up to `until`, in which a topic exists, or
@@ -278,7 +278,7 @@ select facts.*, ready_at, ended_at, end_offset, live, usable, registered,
 from facts
 left join lifetimes l using (log_partition, created_at)
 left join log_ends e using (log_partition)
-left join cluster_blocks c on c.log_partition = facts.log_partition and c.block = facts.created_at // 4096
+left join cluster_blocks c on c.log_partition = facts.log_partition and c.block = facts.created_at // 128
   and facts.created_at > c.since and facts.created_at <= c.until;
 
 -- ---- partitions
@@ -324,7 +324,7 @@ select s.*, life_since, life_until, coalesce(live, []) as live, coalesce(usable,
        s.until = forever() and life_until = forever() as last_of_log
 from steps s
 left join partition_creations n on n.log_partition = s.log_partition and n."offset" = s.created_at
-left join cluster_blocks c on c.log_partition = s.log_partition and c.block = s."offset" // 4096
+left join cluster_blocks c on c.log_partition = s.log_partition and c.block = s."offset" // 128
   and s."offset" > c.since and s."offset" <= c.until;
 
 -- ready_partitions: a row is a partition of a topic at its TopicReady.

@@ -15,6 +15,7 @@ from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from controller.kafka.cloud_tokens import librdkafka_settings
 from events.logs.events_topic import KEEP_ALL
 from projections.replay.outcome import ReplayError
 
@@ -91,7 +92,7 @@ class TopicReader:
                     "socket.connection.setup.timeout.ms": 5000,
                     "fetch.wait.max.ms": 50,
                     "fetch.error.backoff.ms": 50,
-                    **dict(topic.properties),
+                    **librdkafka_settings(dict(topic.properties)),
                     "bootstrap.servers": topic.bootstrap,
                     "group.id": "topicwright-replay",
                     "enable.auto.commit": False,

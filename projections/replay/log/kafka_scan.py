@@ -138,18 +138,23 @@ def decoded(topic: KafkaTopic, partition: int, number: int, value: bytes) -> Rec
 
 def stored_events(topic: KafkaTopic, wanted: Range) -> Iterator[Stored]:
     """The events of a range. Raises ReplayError, also if the topic was replaced by another one."""
-    start, end, partition, position = wanted[:4]
+    for events in _commands(topic, wanted):
+        yield from (one for one in events if wanted.start <= one[0] < wanted.end)
+
+
+def _commands(topic: KafkaTopic, wanted: Range) -> Iterator[list[Stored]]:
+    """The events of each command from the position of a range until its end is reached."""
+    end, partition, position = wanted[1:4]
     fold = PartitionReader(partition, position)
     with closing(TopicReader(topic)) as kafka:
         for events in folded(topic, fold, kafka.records(partition, position.kafka_offset, wanted.kafka_end)):
-            yield from (one for one in events if start <= one[0] < end)
+            yield events
             if fold.next_event >= end:
                 return
-    if fold.next_event < end:
-        raise ReplayError(
-            f"{topic.text}: partition {partition} is shorter than before: it ended at offset {end}, and now ends at "
-            f"{fold.next_event}"
-        )
+    raise ReplayError(
+        f"{topic.text}: partition {partition} is shorter than before: it ended at offset {end}, and now ends at "
+        f"{fold.next_event}"
+    )
 
 
 def end_at_time(topic: KafkaTopic, one: PartitionScan, at_ms: int) -> int:
@@ -164,8 +169,17 @@ def end_at_time(topic: KafkaTopic, one: PartitionScan, at_ms: int) -> int:
     return part.end
 
 
+def end_of_command(topic: KafkaTopic, one: PartitionScan, offset: int) -> int:
+    """The offset after the last event of the command behind an event of a partition."""
+    return _command_of(topic, one, offset)[-1][0] + 1
+
+
 def event_at(topic: KafkaTopic, one: PartitionScan, offset: int) -> bytes:
     """The event at an offset before the end of a partition."""
+    return dict(_command_of(topic, one, offset))[offset]
+
+
+def _command_of(topic: KafkaTopic, one: PartitionScan, offset: int) -> list[Stored]:
     part = one.parts[bisect_right(one.parts, offset, key=attrgetter("start")) - 1]
-    ((_, value),) = stored_events(topic, part._replace(start=offset, end=offset + 1))
-    return value
+    *_, events = _commands(topic, part._replace(end=offset + 1))
+    return events

@@ -25,7 +25,7 @@ from events.logs.archive.manifest import archive_status
 from projections.replay.log import kafka_scan
 from projections.replay.log.columns import Columns, arrow_schema, shard_of
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
-from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, Range, decoded, end_at_time, scan
+from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, Range, decoded, end_at_time, end_of_command, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import ReplayError
 from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
@@ -80,7 +80,8 @@ def archived(ref: Ref) -> str | None:
 
 def ends_of(ref: Ref, at: str | None = None) -> Ends:
     """Where each log partition stops at a point in time (see `projections.text.points_in_time`); None is the newest
-    event. An offset applies to each partition; a partition with fewer events stops at its end.
+    event. An offset applies to each partition, up to the end of the command behind its event; a partition with fewer
+    events stops at its end.
 
     Raises InvalidPointInTime for an invalid text and for an offset that no partition has reached, and ReplayError for a
     time before the first event.
@@ -108,7 +109,10 @@ def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
     if point_in_time >= max(newest.values(), default=0):
         reached = f"the newest event of any partition is at offset {max(newest.values(), default=0) - 1}"
         raise InvalidPointInTime(f"offset {point_in_time} is not reached yet: {reached}")
-    return {partition: min(point_in_time + 1, end) for partition, end in newest.items()}
+    return {
+        one.partition: end_of_command(ref.topic, one, point_in_time) if point_in_time < one.end else one.end
+        for one in ref.partitions
+    }
 
 
 def _too_early(at: str, first_ms: int) -> ReplayError:

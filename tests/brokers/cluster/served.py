@@ -54,7 +54,7 @@ def in_front_by(way: str, kafka: ReferenceKafka, folder: Path, names: str, **set
 
 
 def check_log(data: Path) -> None:
-    """Check that the auditor finds no violation and that the machine repeats every decision exactly."""
+    """Check that no invariant is violated, and that the machine repeats every decision exactly."""
     log = RocksDbLog(data, cluster_id=None, new_cluster_id=lambda: "none")
     records = [decode_event(offset, value) for offset, value in log.read()]
     log.close()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import jwt
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
     AdminClient,
@@ -34,13 +39,18 @@ _JAAS = (
     'user_broker="b" user_tw="s3cret,=";'
 )
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+_OAUTH = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
 BROKER: dict[str, Any] = {
     "listener_security_protocol_map": "BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
     "sasl_mechanism_inter_broker_protocol": "PLAIN",
     "listener_name_broker_plain_sasl_jaas_config": _JAAS,
     "listener_name_broker_scram-sha-256_sasl_jaas_config": _SCRAM,
     "listener_name_broker_scram-sha-512_sasl_jaas_config": _SCRAM,
+    "listener_name_broker_oauthbearer_sasl_jaas_config": _OAUTH,
 }
 
 
@@ -56,6 +66,37 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka
         yield kafka
 
 
+@pytest.fixture(scope="module")
+def oidc() -> Iterator[dict[str, str]]:
+    """Properties with a token endpoint whose tokens, without a signature, this broker accepts."""
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            now_s = time.time()
+            token = jwt.encode({"sub": "tw", "iat": now_s, "exp": now_s + 600}, "", "none")
+            body = json.dumps({"access_token": token, "expires_in": 600, "token_type": "Bearer"}).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "tw",
+            "sasl.oauthbearer.client.secret": "s3cret",
+            "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
+        }
+        server.shutdown()
+        thread.join()
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 async def test_librdkafka_and_own_connections_authenticate(mechanism: str, guarded: ReferenceKafka) -> None:
     link = ClusterLink(guarded.bootstrap, security_of({**PLAIN, "sasl.mechanism": mechanism}))
@@ -67,20 +108,22 @@ async def test_librdkafka_and_own_connections_authenticate(mechanism: str, guard
         link.close()
 
 
-@pytest.mark.parametrize(("driver", "mechanism"), [("plain", "PLAIN"), ("faust", "SCRAM-SHA-256")])
+@pytest.mark.parametrize(
+    ("driver", "mechanism"),
+    [("plain", "PLAIN"), ("faust", "SCRAM-SHA-256"), ("plain", "OAUTHBEARER"), ("faust", "OAUTHBEARER")],
+)
 def test_workers_and_gateways_authenticate(
-    driver: str, mechanism: str, guarded: ReferenceKafka, tmp_path: Path
+    driver: str, mechanism: str, guarded: ReferenceKafka, oidc: dict[str, str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "client.properties"
-    file.write_text("".join(f"{key}={value}\n" for key, value in {**PLAIN, "sasl.mechanism": mechanism}.items()))
+    file, name = tmp_path / "client.properties", f"through-{driver}-{mechanism}"
+    properties = {**PLAIN, "sasl.mechanism": mechanism, **(oidc if mechanism == "OAUTHBEARER" else {})}
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     at: dict[str, Any] = {"brokers": "cluster", "driver": driver, "properties": file}
-    with stream(tmp_path / "s", guarded.bootstrap, f"guarded-{driver}", **at) as running:
+    with stream(tmp_path / "s", guarded.bootstrap, f"log-{driver}-{mechanism}", **at) as running:
         gateway = AdminClient({"bootstrap.servers": running.gateways[0].kafka})
-        gateway.create_topics([NewTopic(f"through-{driver}", 1, 1)], operation_timeout=20)[f"through-{driver}"].result(
-            30
-        )
+        gateway.create_topics([NewTopic(name, 1, 1)], operation_timeout=20)[name].result(30)
         there = AdminClient({"bootstrap.servers": guarded.bootstrap, **PLAIN})
-        assert f"through-{driver}" in there.list_topics(timeout=10).topics
+        assert name in there.list_topics(timeout=10).topics
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
@@ -99,7 +142,11 @@ async def test_a_wrong_password_at_the_target_cluster_is_reported(mechanism: str
     [
         ({"security.protocol": "kerberos"}, "security.protocol=kerberos is not allowed; allowed: plaintext, ssl"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported; allowed: PLAIN, SCRAM-SHA-256"),
-        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.oauthbearer.client.id is missing; OAUTHBEARER needs it"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.oauthbearer.method= is not allowed; OAUTHBEARER needs one of: oidc"),
+        (
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"},
+            "sasl.oauthbearer.client.id is missing; OAUTHBEARER needs it",
+        ),
         ({"sasl.password": ""}, "sasl.password is missing; PLAIN needs it"),
     ],
 )

@@ -114,8 +114,15 @@ def test_acl_and_quota_decisions(line: str, expected: str) -> None:
     rig = rig_with_access()
     decision = decide(rig.state, command(rig, line))
     assert in_short(decision) == expected.replace("=> 0", "=> ok")
-    rig.put(command(rig, line))
-    assert audit(rig.log) == []
+
+
+def test_acl_and_quota_decisions_pass_the_audit() -> None:
+    logs = []
+    for line, _ in rows(ACLS + QUOTAS):
+        rig = rig_with_access()
+        rig.put(command(rig, line))
+        logs.append(rig.log)
+    assert audit(*logs) == []
 
 
 def test_error_messages_name_the_invalid_and_the_allowed_values() -> None:

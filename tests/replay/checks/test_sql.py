@@ -51,7 +51,7 @@ def test_every_view_can_be_queried_and_is_exported_as_parquet(log: LogRef, tmp_p
 def test_sql_shell_continues_after_an_error(
     log: LogRef, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("select nam\nfrom events;\nselect count(*) as n from broker_spans;\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("select nam\nfrom events;\nselect count(*) as n from broker_spans"))
     assert run_shell(None, log, Options()).lines == []
     said = capsys.readouterr().out
     assert 'Candidate bindings: "' in said
@@ -71,7 +71,7 @@ def test_on_call_notebook_queries_return_rows(history: LogRef, monkeypatch: pyte
 
 def test_query_result_is_written_to_a_file(log: LogRef, tmp_path: Path) -> None:
     file = tmp_path / "types.parquet"
-    outcome = run_sql(None, log, Options(subject="select distinct type from events", to=str(file)))
+    outcome = run_sql(None, log, Options(subject="select distinct type from events;", to=str(file)))
     assert outcome.lines == [f"{len(pq.read_table(file))} rows written to {file}"]
 
 
@@ -80,6 +80,9 @@ def test_an_invalid_sql_query_reports_its_position(log: LogRef) -> None:
         run_sql(None, log, Options(subject="select nam from events"))
     with pytest.raises(ReplayError, match=r"must end in .parquet, .csv, .json"):
         check_sql(log, Options(subject="select 1", to="rows.xml"))
+    for empty in ("", " ; ", "-- nothing"):
+        with pytest.raises(ReplayError, match="QUERY is empty"):
+            check_sql(log, Options(subject=empty))
 
 
 def test_invariants_page_matches_the_sql_files() -> None:

@@ -129,6 +129,18 @@ def test_a_time_resolves_to_an_offset_of_each_partition(in_kafka: KafkaRef, part
         ends_of(ref, f"{parts[0][0].at_ms - 1}ms")
 
 
+def test_an_offset_ends_at_the_end_of_its_command_in_each_partition(
+    in_kafka: KafkaRef, folders: list[LogRef], parts: Parts
+) -> None:
+    ref, inside = scan(in_kafka.topic, segment_events=11), 0
+    for offset in range(0, max(map(len, parts)), 5):
+        last = [min(offset, len(part) - 1) for part in parts]
+        wanted = {n: ends_of(folders[n], str(last[n]))[n] for n in range(len(parts))}
+        assert ends_of(ref, str(offset)) == wanted
+        inside += any(wanted[n] > last[n] + 1 for n in wanted)
+    assert inside > 3
+
+
 # --- rebuilt state
 
 
@@ -149,7 +161,7 @@ def test_rebuilt_rows_name_their_log_partition(in_kafka: KafkaRef, tmp_path: Pat
         (p, broker) for p in (0, 1) for broker in (1, 2, 3)
     ]
     early = run_rebuild(InProcess(), in_kafka, Options(at="12"))
-    assert early.lines[0].endswith(" as of offsets 12 of partition 0, 12 of partition 1")
+    assert early.lines[0].endswith(" as of offsets 14 of partition 0, 12 of partition 1")
     to = Options(to=str(tmp_path / "out"))
     assert run_rebuild(InProcess(), in_kafka, to).rows[0]["offsets"] == {
         str(partition): end - 1 for partition, end in ends_of(in_kafka).items()
@@ -192,9 +204,10 @@ def test_a_backtest_covers_the_requests_of_all_log_partitions(in_kafka: KafkaRef
 def test_an_export_has_a_folder_for_each_log_partition(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = run_export(InProcess(), in_kafka, Options(at="30", more={"export": str(out)}))
-    assert [row["added"] for row in first.rows] == [31, 31]
+    added = [row["added"] for row in first.rows]
+    assert added == [31, 32], "up to the end of the command"
     second = run_export(InProcess(), in_kafka, Options(more={"export": str(out)}))
-    assert [row["added"] for row in second.rows] == [len(part) - 31 for part in parts]
+    assert [row["added"] for row in second.rows] == [len(part) - n for part, n in zip(parts, added, strict=True)]
     ends = ends_of(in_kafka)
     stored = [row for batch in exported(out, ends, tuple(COLUMNS)).batches() for row in batch.to_pylist()]
     assert sorted(stored, key=lambda row: (row["log_partition"], row["offset"])) == rows(in_kafka, ends)

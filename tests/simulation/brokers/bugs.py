@@ -43,8 +43,8 @@ _is_reconciled = Reconciliation._is_reconciled
 _judge_decision = judging.judge_decision
 
 
-def _creates_alone_judged(state: Any, command: Any, *others: Any) -> Any:
-    return _judge_decision(state, command, *others) if isinstance(command, CreateTopic) else judging.ALLOWED
+def _creates_alone_judged(rules: Any, state: Any, command: Any, *others: Any) -> Any:
+    return _judge_decision(rules, state, command, *others) if isinstance(command, CreateTopic) else judging.ALLOWED
 
 
 BUGS: Final[Bugs] = {
