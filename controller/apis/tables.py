@@ -79,13 +79,13 @@ def administration(api: ControllerApi, create_ms_max: int | None = None) -> dict
         ApiKey.CREATE_PARTITIONS: partial(topics.create_partitions, api),
         ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.alter_configs, api),
+    }
+    return {
+        **{key: bounded(api, key, handle) for key, handle in changes.items()},
         ApiKey.CREATE_ACLS: partial(access.create_acls, api),
         ApiKey.DELETE_ACLS: partial(access.delete_acls, api),
         ApiKey.ALTER_CLIENT_QUOTAS: partial(access.alter_client_quotas, api),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(access.alter_user_scram_credentials, api),
-    }
-    return {
-        **{key: bounded(api, key, handle) for key, handle in changes.items()},
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(access.describe_user_scram_credentials, api),
     }
 
