@@ -55,7 +55,7 @@ COMMAND ?= $(HOME)/.local/bin/topicwright
 run: $(RUNTIME)
 	@if [ -L "$(COMMAND)" ] || [ ! -e "$(COMMAND)" ]; then \
 		mkdir -p "$(dir $(COMMAND))" && ln -sfn "$(abspath $(BIN)/topicwright)" "$(COMMAND)" || true; fi
-	@exec $(BIN)/topicwright serve --hints $(KAFKA:%=--kafka %) $(HTTP:%=--http %) $(DATA:%=--data %)
+	@exec $(BIN)/topicwright serve $(KAFKA:%=--kafka %) $(HTTP:%=--http %) $(DATA:%=--data %)
 
 site:
 	@$(PYTHON) -m venv .cache/site-env

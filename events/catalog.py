@@ -23,8 +23,6 @@ from events.values import *
 MESSAGE_CHARS_MAX = 4096
 """Limit for the messages of policies and rules: before CreateTopics v5 a string has at most 32,767 bytes, and a
 character takes up to four bytes."""
-ADOPTED_DEADLINE_MS = 0
-"""The deadline of a topic that was adopted with its cluster: no request waits for the topic."""
 
 
 class CreateRequested(Fact, frozen=True, tag=True):
@@ -91,16 +89,11 @@ class TopicCreated(Fact, frozen=True, tag=True):
     live_brokers: tuple[BrokerId, ...]
     """The brokers that placement chose from, except `cordoned_brokers`."""
     deadline_ms: int
-    """The end of the request's wait for the complete topic; `ADOPTED_DEADLINE_MS` without a request."""
+    """The end of the request's wait for the complete topic."""
     cordoned_brokers: tuple[BrokerId, ...] = ()
     """Live brokers whose log directories are all cordoned: they get no replicas (KIP-1066)."""
     principal: str = ""
-    """The principal that created the topic; empty if the topic was adopted or imported."""
-
-    @property
-    def is_adopted(self) -> bool:
-        """True if the topic existed before and was adopted with its cluster."""
-        return self.deadline_ms == ADOPTED_DEADLINE_MS
+    """The principal that created the topic."""
 
 
 class PartitionsAdded(Fact, frozen=True, tag=True):
@@ -231,8 +224,8 @@ class TopicDiscovered(Fact, frozen=True, tag=True):
     """The state of a topic as found in the target cluster; it replaces the recorded state.
 
     Written for a topic that another client created in the cluster (it counts as complete from then on) or changed
-    there (partitions or configs). Also written for a topic that the cluster just created on our request: the event
-    has the cluster's topic id.
+    there (partitions or configs), and for each topic of an adopted cluster. Also written for a topic that the cluster
+    just created on our request: the event has the cluster's topic id.
     """
 
     topic: TopicName

@@ -4,15 +4,13 @@ commands. Simulated brokers, Kafka brokers (`kraft`) and a target cluster (`clus
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypedDict
 
 from controller.access.refusals import Stamps
 from controller.machine.commands.commands import AnyCommand
-from controller.store.recorder import Recorder
 from controller.store.store import Part, TopicStore
 from events.catalog import Fact, Recorded
-from events.logs.log import Commit
 from events.names import Offset, RequestId
 
 
@@ -61,36 +59,6 @@ def publish(records: Sequence[Recorded], *subscribers: Subscriber) -> None:
 
 class LeadLost(Exception):
     """Leadership was lost, or may be lost soon. The commit may still succeed later, or never."""
-
-
-class Replication(Protocol):
-    """A replicated log, written before each process's event log. A commit is durable when a majority has it."""
-
-    on_lost: Callable[[], None]
-    """Called when this process loses leadership."""
-
-    @property
-    def leads(self) -> bool:
-        """True if this process may decide: it leads and has applied everything committed before."""
-        ...
-
-    @property
-    def leader(self) -> str:
-        """A sentence for clients that names the process that decides instead of this one."""
-        ...
-
-    def reload(self) -> None:
-        """Continue from the end of the event log."""
-        ...
-
-    async def commit(self, commit: Commit) -> None:
-        """Replicate a commit, then write it to the event log. Raises LeadLost and LogError."""
-        ...
-
-    async def follow(self, recorder: Recorder, stopping: asyncio.Event) -> list[Recorded] | None:
-        """Apply the next commit of another leader and return its events once they are written. Returns None when this
-        process `leads` or `stopping` is set. Raises LogError."""
-        ...
 
 
 class InternalCommands(Stamps, Protocol):

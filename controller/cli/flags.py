@@ -145,7 +145,6 @@ def _register_topics(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("topic", description=COMMANDS["topic"].description)
-    change = later("reads.topics", "change")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = _add_topic_action(actions, "create", "create a topic, and wait until it is ready")
     create.add_argument("--partitions", type=int, metavar="N", help="number of partitions; default: the cluster's")
@@ -154,37 +153,32 @@ def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
     what = "how long to wait until it is ready; default: 30000"
     create.add_argument("--timeout-ms", type=count, metavar="MS", help=what)
     create.add_argument("--dry-run", action="store_true", help="validate, and show the replicas that it would get")
-    common.add_backend(create, change)
     delete = _add_topic_action(actions, "delete", "delete a topic; its history remains in the log")
-    common.add_backend(delete, change, may_be_stopped=False)
     again = _add_topic_action(actions, "recreate", "create a deleted topic again, as it was")
     what = "the point in time whose replicas, configs and labels it gets; default: before its last deletion"
     again.add_argument("--at", metavar="OFFSET|TIME", type=point_in_time, help=what)
     again.add_argument("--new-replicas", action="store_true", help="choose replicas, instead of those that it had")
     again.add_argument("--dry-run", action="store_true", help="validate, and show the topic that would be created")
-    common.add_backend(again, change, may_be_stopped=False)
     alter = _add_topic_action(actions, "alter", "change configs of a topic")
     _add_configs(alter)
     what = "reset to the cluster's default"
     alter.add_argument("--delete-config", action="append", default=[], type=non_empty, metavar="KEY", help=what)
-    common.add_backend(alter, change, may_be_stopped=False)
     grow = _add_topic_action(actions, "grow", "add partitions to a topic")
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
-    common.add_backend(grow, change, may_be_stopped=False)
     label = _add_topic_action(actions, "label", "set labels of a topic, such as its owner")
     what = "a label, such as owner=payments, description=… or contact=…"
     label.add_argument("labels", nargs="*", type=key_value, metavar="LABEL=VALUE", help=what)
     label.add_argument("--delete", action="append", default=[], type=non_empty, metavar="LABEL", help="remove a label")
-    common.add_backend(label, change, may_be_stopped=False)
     wait = _add_topic_action(actions, "wait", "wait until a topic is ready or deleted")
     what = "%(choices)s; default %(default)s"
     wait.add_argument(
         "--for", dest="status", choices=("ready", "deleted"), default="ready", metavar="STATUS", help=what
     )
     wait.add_argument("--timeout-ms", type=count, default=30_000, metavar="MS", help="default %(default)s")
-    common.add_backend(wait, change, may_be_stopped=False)
     for parser in (alter, grow, label):
         parser.add_argument("--dry-run", action="store_true", help="validate, and show the values before and after")
+    for parser in (create, delete, again, alter, grow, label, wait):
+        common.add_backend(parser, later("reads.topics", "change"), may_be_stopped=False)
 
 
 def _add_topic_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:

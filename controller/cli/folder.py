@@ -1,7 +1,7 @@
 """Answers commands that read (`topics`, `events`, …) from the data folder of a stopped service (`--data`), with the
 handlers of the JSON API in this process.
 
-Nothing is written to the folder. A dry run uses the settings that the log has recorded, and calls no policies.
+Nothing is written to the folder, and nothing is decided, so there are no dry runs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import msgspec
-
 from controller.access.refusals import RefusalRecords
 from controller.cli.backend import Backend
 from controller.controller_api import ControllerApi, ControllerStatus, Reply
@@ -24,12 +22,10 @@ from controller.http.following import Followers
 from controller.http.metrics import Metrics
 from controller.http.permissions import Reader
 from controller.http.query_threads import ARCHIVE, QueryThreads
-from controller.machine.commands.commands import ClientCommand, CreateTopic
-from controller.machine.decide import decide
-from controller.machine.decision import Answer
+from controller.machine.commands.commands import ClientCommand
 from controller.store.partitioned_store import PartitionedStore
 from controller.store.store import TopicStore
-from events.catalog import Endpoint, Verdict
+from events.catalog import Endpoint
 from events.errors import UserError
 from events.logs import events_topic
 from events.logs.log import LogLocked
@@ -44,8 +40,6 @@ if TYPE_CHECKING:
 
 FIRST_PARTITION = "partition-00000"
 NO_LOG = "contains no log: name the folder that `topicwright serve --data` was given"
-NO_POLICIES = "policies were not called, because the service is stopped"
-STOPPED = "the data folder of a stopped service is read-only: name a running service with --http HOST:PORT"
 
 
 class FolderBackend(Backend):
@@ -83,8 +77,6 @@ class FolderBackend(Backend):
         self._opened.close()
 
     def _answer(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
-        if method != "GET" and "validate_only=true" not in path:
-            raise UserError(STOPPED)
         return self._loop.run_until_complete(self._call(method, path, body))
 
     async def _call(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
@@ -116,7 +108,7 @@ class FolderBackend(Backend):
 
 
 class _StoppedController:
-    """The controller port of a stopped service: reads, and decides dry runs."""
+    """The controller port of a stopped service, for reads."""
 
     def __init__(self, store: PartitionedStore, query: Queries, cluster_id: str) -> None:
         self.store = store
@@ -134,20 +126,10 @@ class _StoppedController:
         return self._query.as_of(self._query.end()).at_ms or 0
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        return RequestId(f"{origin}dry-run")
+        raise NotImplementedError
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        reply = asyncio.get_running_loop().create_future()
-        reply.set_result(Reply(tuple(self._decide(one) for one in commands if isinstance(one, CreateTopic))))
-        return reply
-
-    def _decide(self, command: CreateTopic) -> Answer:
-        state = self.store.of(command.topic).state()
-        decision = decide(state, command)
-        if not decision.needs_approval:
-            return decision.answers[0]
-        allowed = msgspec.structs.replace(command, verdict=Verdict("allowed"))
-        return msgspec.structs.replace(decide(state, allowed).answers[0], message=NO_POLICIES)
+        raise NotImplementedError
 
 
 def holds_log(folder: Path) -> bool:

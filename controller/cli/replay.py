@@ -3,23 +3,15 @@
 Each sub-command is a module of `projections.replay`. This module parses the arguments, starts Spark, prints the outcome
 and returns the exit code. Spark is loaded only when a sub-command runs with it.
 
-It is also a script for spark-submit, whose flags then configure Spark:
-`spark-submit … controller/cli/replay.py rebuild LOG`.
-
 Exit codes: 0 done; 1 a check found something; 2 wrong usage, a log that cannot be replayed, or no Spark.
 """
 
 from __future__ import annotations
 
-import os
+import argparse
 import re
 import sys
-
-if __name__ == "__main__" and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
-    del sys.path[0]  # run as a script: a folder next to it must not shadow Python's own `http`
-
-import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -29,12 +21,10 @@ from controller.cli.arguments import (
     AGO,
     DONE,
     NEGATIVE,
-    Parser,
     add_action,
     count,
     key_value,
     point_in_time,
-    with_output,
 )
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
@@ -81,19 +71,7 @@ _REPEATED: dict[str, Any] = {"action": "append", "default": []}
 
 
 def register(commands: Parsers[_Parser]) -> None:
-    _register_all(commands.add_parser("replay", description=ALL_COMMANDS["replay"].description))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command for spark-submit; returns the exit code."""
-    parser = Parser(prog="topicwright replay", description=__doc__)
-    _register_all(parser)
-    options = parser.parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = options.func
-    return with_output(lambda: run(options))
-
-
-def _register_all(parser: _Parser) -> None:
+    parser = commands.add_parser("replay", description=ALL_COMMANDS["replay"].description)
     subcommands = parser.add_subparsers(dest="replay", required=True, metavar="WHAT")
     for name, command in COMMANDS.items():
         _register(subcommands, name, command)
@@ -327,7 +305,3 @@ def _master(text: str) -> str:
     if not _MASTER.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a Spark master: it must be {MASTERS}")
     return text
-
-
-if __name__ == "__main__":
-    sys.exit(main())

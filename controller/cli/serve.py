@@ -41,7 +41,6 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--brokers", type=brokers, default="simulated:3", metavar="BROKERS", help=what)
     what = "with kraft: level of metadata.version, such as 30; default: the highest that all brokers support"
     parser.add_argument("--metadata-version", type=_metadata_version, metavar="LEVEL", help=what)
-    parser.add_argument("--hints", action="store_true", help="once ready, print commands to try")
     _register_stream(commands)
     _register_quorum(commands)
 
@@ -123,7 +122,6 @@ def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
             brokers=options.brokers,
             metadata_version=options.metadata_version,
             settings=settings,
-            hints=options.hints,
         )
     )
 

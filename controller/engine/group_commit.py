@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import groupby
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.cluster.target_cluster import TargetCluster
-from controller.brokers.port import Brokers, LeadLost, Replication, publish, stamp
+from controller.brokers.kraft.replication import QuorumReplication
+from controller.brokers.port import Brokers, LeadLost, publish, stamp
 from controller.controller_api import ControllerStatus, Reply
 from controller.engine import requests
 from controller.engine.decider import Decider, Faults, Limits, restamped, with_verdicts
@@ -41,8 +41,7 @@ from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AnyCommand, ChangeSettings, ClientCommand, ExpireRequest, TopicCommand
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
-from controller.machine.rules.reading import read_rules
-from controller.machine.rules.rule import RulesError
+from controller.machine.rules.reading import recorded_rules
 from controller.machine.state import State
 from controller.policy.chain import PolicyJudge, PolicyRunnerClosed
 from controller.store.recorder import WITHOUT_METADATA_LOG, Projector
@@ -76,7 +75,7 @@ class Controller:
         partitions_cached: int = 100_000,
         quotas: MutationQuotas | None = None,
         projector: Projector = WITHOUT_METADATA_LOG,
-        replication: Replication | None = None,
+        replication: QuorumReplication | None = None,
         clock_s: Callable[[], float] | None = None,
     ) -> None:
         """`flush_alone` is for a commit of a single command. `clock_s` measures deciding and commits; the default is
@@ -144,8 +143,7 @@ class Controller:
         """Read the effective rules in a thread, because it may take a second. Deciding finds them in the cache."""
         held = self.state.cluster.rules
         if held is not None and held.text:
-            with suppress(RulesError):  # rules of a newer release
-                await asyncio.to_thread(read_rules, held.text)
+            await asyncio.to_thread(recorded_rules, held.text)
 
     def apply_rules_file(self, text: str | None) -> None:
         """Apply the text of the rules file, if this process decides and the file changed since the cluster last applied

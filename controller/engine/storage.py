@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
-from controller.brokers.port import Replication
+from controller.brokers.kraft.replication import QuorumReplication
 from controller.machine.state import State
 from controller.store.recorder import Projector, Recorder
 from controller.store.store import TopicStore
@@ -44,7 +44,7 @@ class Storage:
         flush: Flush,
         flush_alone: Flush,
         projector: Projector,
-        replication: Replication | None,
+        replication: QuorumReplication | None,
         partitions_cached: int,
     ) -> None:
         self.log = log
@@ -75,12 +75,11 @@ class Storage:
 
     @property
     def leads(self) -> bool:
-        """True if this process may decide."""
         return self._replication is None or self._replication.leads
 
     @property
     def leader(self) -> str:
-        """A sentence that names the process that decides instead of this one (`Replication.leader`)."""
+        """A sentence that names the process that decides instead of this one (`QuorumReplication.leader`)."""
         return "" if self._replication is None else self._replication.leader
 
     async def write(self, alone: bool) -> None:
@@ -93,7 +92,7 @@ class Storage:
             await self._replication.commit(self.recorder.take_commit())
 
     async def follow(self, stopping: asyncio.Event) -> list[Recorded] | None:
-        """Apply the leader's next commit and return its events; see `Replication.follow`. None without replication."""
+        """Apply the leader's next commit and return its events (`QuorumReplication.follow`); None without a quorum."""
         return None if self._replication is None else await self._replication.follow(self.recorder, stopping)
 
     def publish(self) -> None:

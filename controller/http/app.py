@@ -334,22 +334,15 @@ ENDLESS = "/events/follow"
 
 
 def _head_as_get(app: ASGIApp) -> ASGIApp:
-    """Answers HEAD with the headers that GET would have (RFC 9110)."""
+    """Answers HEAD with the headers that GET would have (RFC 9110); uvicorn drops the body."""
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("method") != "HEAD":
             await app(scope, receive, send)
-            return
-        if normalize_path(scope["path"]).endswith(ENDLESS):  # its response never ends
+        elif normalize_path(scope["path"]).endswith(ENDLESS):  # its response never ends
             message = "HEAD is not allowed here; allowed: GET"
             await answer_early(send, 405, ErrorCode.INVALID_REQUEST, message, [(b"allow", b"GET")])
-            return
-
-        async def without_body(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                cast(dict[str, Any], message)["body"] = b""
-            await send(message)
-
-        await app(cast(Scope, {**scope, "method": "GET"}), receive, without_body)
+        else:
+            await app(cast(Scope, {**scope, "method": "GET"}), receive, send)
 
     return answered

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -17,28 +16,20 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
-from controller.http.requests import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Glob, Limit
+from controller.http.requests import At, Cursor, EventOrder, EventType, FromOffset, Glob, Limit
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from controller.store.store import topic_slices
 from events.names import shard_key
-from projections.queries.events import (
-    EventFilter,
-    Listing,
-    Place,
-    cursor_of,
-    topic_events_page,
-)
+from projections.queries.events import EventFilter, topic_events_page
 from projections.queries.query import Ends
 from projections.queries.risks import Risks, RisksView
 from projections.queries.topics import (
     TopicFilter,
-    by_age,
     by_name,
     configs_of,
     configs_of_topic_at,
     glob,
-    newest_at,
     summaries,
     topic_at,
     topics_at,
@@ -51,7 +42,6 @@ TOPICS_PER_SLICE = 100
 """Topics read from the live store before other tasks of the event loop run."""
 SLICES_MAX = 40
 """Slices per page: a page examines some thousand topics, or some ten thousand partitions."""
-Order = Annotated[Literal["name", "newest"], QueryParameter(description="`newest`: last created first")]
 _Reader = NamedDependency[Reader]
 
 
@@ -68,29 +58,23 @@ async def topics(
     label: Annotated[
         str | None, QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
     ] = None,
-    order: Order = "name",
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
 ) -> Response[TopicsView]:
-    """Topics by name (with `.` sorted as `_`) or newest first, in pages.
+    """Topics by name (with `.` sorted as `_`), in pages.
 
     A page examines a bounded number of topics, so it may have fewer than `limit` and still a `next_cursor`.
-    In the order of names, `cursor` may also be any name to continue after.
+    `cursor` may also be any name to continue after.
     """
     which = TopicFilter(_pattern(name), status, placeholders, _pattern(principal), label)
     page = _Page(reader, which, limit)
     authorizer = reader.api.authorizer
     if authorizer is not None and not authorizer.allows_any(reader.caller, "Describe", "Topic"):
         return await page.empty(at)
-    if order == "newest":
-        if at is not None:
-            return await page.in_the_past(at, newest_at, cursor)
-        parts = reader.queries.parts
-        return await page.by_age((OFFSET_MAX,) * len(parts) if cursor is None else Listing(parts).place(0, cursor))
     after = cursors.open(cursor)
     if at is not None:
-        return await page.in_the_past(at, partial(topics_at, place=cursors.seal), after)
+        return await page.in_the_past(at, after, cursors.seal)
     return await page.by_name(after, cursors.seal)
 
 
@@ -160,8 +144,8 @@ class _Page:
         self._end = await self._reader.threads.run(self._queries.end, at)
         return await self._answer(None)
 
-    async def in_the_past(self, at: str, listed: Callable[..., TopicsView], after: str | None) -> Response[TopicsView]:
-        return await self._reader.answer(listed, at, after, self._limit, self._is_visible, which=self._which)
+    async def in_the_past(self, at: str, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
+        return await self._reader.answer(topics_at, at, after, self._limit, self._is_visible, sealed, self._which)
 
     async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
         for _ in range(SLICES_MAX):
@@ -174,17 +158,6 @@ class _Page:
             await asyncio.sleep(0)
         assert after is not None, "the loop examined at least one slice"
         return await self._answer(after if self._reader.allows(after) else sealed(shard_key(after)))
-
-    async def by_age(self, place: Place) -> Response[TopicsView]:
-        for _ in range(SLICES_MAX):
-            newest, place = by_age(self._queries, place, min(TOPICS_PER_SLICE, self._limit - len(self._found)))
-            if not newest:
-                return await self._answer(None)
-            await self._add(newest)
-            if len(self._found) == self._limit:
-                break
-            await asyncio.sleep(0)
-        return await self._answer(cursor_of(place))
 
     async def _add(self, topics: list[Topic]) -> bool:
         """Add the topics that the caller may see. Returns True if the page is full and more topics follow."""

@@ -198,8 +198,6 @@ def _on_created(topic: Topic | None, event: catalog.TopicCreated, record: Record
     if topic is not None:
         raise CannotApply(record, f"topic {topic.name!r} exists")
     facts = (event.topic, event.topic_id, event.partitions, event.configs, record.at_ms, record.offset)
-    if event.is_adopted:
-        return Topic(*facts, ready_at_ms=record.at_ms)
     pending = PendingCreate(event.request_id, record.at_ms, event.deadline_ms)
     return Topic(*facts, pending_create=pending, principal=event.principal)
 

@@ -210,16 +210,13 @@ def new_cluster_id() -> str:
 TICK_S: Final = 0.05
 LINE_FROM_S: Final = 0.1
 """The shortest time of a blocked loop that has a log line."""
-LINE_EVERY_S: Final = 10.0
 JUMP_MS: Final = 5_000
 """The smallest change of the wall clock that counts as a jump; smaller ones are adjustments."""
 HANG_S: Final = 2.0
 SUSPENDED_S: Final = 0.5
 """A check that is this late does not count: the process did not run."""
-BRIEF, OUTSIDE, OTHER = "brief", "outside", "other"
-"""Causes without a function: the block was over before the thread read the stack; no function of Topicwright ran;
-there are more than CAUSES_MAX causes."""
-CAUSES_MAX: Final = 200
+BRIEF, OUTSIDE = "brief", "outside"
+"""Causes without a function: the block was over before the thread read the stack; no function of Topicwright ran."""
 
 _PACKAGES = ("controller.", "events.", "projections.")
 _LOOP = "asyncio.runners"
@@ -246,9 +243,6 @@ class LoopWatch:
         self._due_s = 0.0
         self._seen: list[tuple[float, tuple[str, ...]]] = []
         """The functions on the stack, innermost first, at each check; with the tick that was overdue then."""
-        self._causes: set[str] = set()
-        self._logged_s = -LINE_EVERY_S
-        self._suppressed = 0
         self._stopped = threading.Event()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -279,25 +273,10 @@ class LoopWatch:
         if late_s <= 0:
             return
         where = Counter(seen).most_common(1)[0][0] if seen else (BRIEF,)
-        cause = self._bounded(where[0].rpartition(":")[0] or where[0])
+        cause = where[0].rpartition(":")[0] or where[0]
         self._figures.loop_blocked(cause, late_s)
         if late_s >= LINE_FROM_S:
-            self._report(late_s, cause, where)
-
-    def _bounded(self, cause: str) -> str:
-        if cause not in self._causes and len(self._causes) >= CAUSES_MAX:
-            return OTHER
-        self._causes.add(cause)
-        return cause
-
-    def _report(self, late_s: float, cause: str, where: tuple[str, ...]) -> None:
-        now_s = self._clock_s()
-        if now_s - self._logged_s < LINE_EVERY_S:
-            self._suppressed += 1
-            return
-        ms, suppressed = round(late_s * 1000), self._suppressed
-        self._log.warning("event loop blocked", ms=ms, cause=cause, where=" < ".join(where), suppressed=suppressed)
-        self._logged_s, self._suppressed = now_s, 0
+            self._log.warning("event loop blocked", ms=round(late_s * 1000), cause=cause, where=" < ".join(where))
 
     def _wall_ahead_ms(self) -> float:
         return self._wall_ms() - self._clock_s() * 1000

@@ -44,7 +44,6 @@ from controller.store.store import TopicStore
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.query import Queries, Query
 
-DEFAULT_HTTP_PORT = 8080
 KRAFT = "kraft"
 """The value of `--brokers` for Kafka brokers in KRaft mode."""
 
@@ -60,8 +59,6 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     metadata_version: int | None = None
     """The metadata.version of KRaft brokers; None for the highest that all of them support."""
     settings: ServeSettings
-    hints: bool = False
-    """Print commands to try, once ready."""
 
 
 class Service:
@@ -268,8 +265,8 @@ class Service:
         http = self._clients.http_address
         if self.options.joining is not None:
             return f"ready voter={self.options.settings.node_id} controller={self._clients.address} http={http}"
-        hints = _hints(self._clients.address, http) if self.options.hints else ""
-        return self._clients.ready_line() + hints
+        is_simulated = isinstance(self.options.brokers, int)
+        return self._clients.ready_line() + (_hints(http) if is_simulated and sys.stdout.isatty() else "")
 
     async def stop(self) -> None:
         """Stop accepting, answer decided requests, flush, close. After an unfinished start, only close the log, and
@@ -299,27 +296,12 @@ async def serve(options: ServeOptions) -> int:
     return await process.run_service(service, process.stop_on_signals(), service.leads_others)
 
 
-def _hints(kafka: Address, http: Address) -> str:
-    where = "" if http.port == DEFAULT_HTTP_PORT else f" --http {http}"
-    command, path = _typed()
+def _hints(http: Address) -> str:
+    """The address of the page, and a command to type in another terminal."""
+    own, found = Path(sys.argv[0]).absolute(), shutil.which("topicwright")
+    command = "topicwright" if found is not None and Path(found).resolve() == own.resolve() else own
     return f"""
 
-Topicwright answers Kafka clients on {kafka} and programs on http://{http}/v1. Its page: http://{http}/
-In another terminal:
-
-  curl -s -X POST http://{http}/v1/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'    create a topic
-  {command} topics pay.orders{where}        what is
-  {command} explain pay.orders{where}       why it is so
-  {command} demo                     a story in a minute, with a real Kafka client
-{path}
-Any Kafka client will do: bootstrap.servers={kafka}. Ctrl-C stops; the log stays in the data folder.
-"""
-
-
-def _typed() -> tuple[str, str]:
-    """The shell command that runs Topicwright, and a hint if its folder is not in PATH."""
-    here = Path(sys.argv[0]).absolute()
-    found = shutil.which("topicwright")
-    if found is not None and Path(found).resolve() == here.resolve():
-        return "topicwright", ""
-    return str(here), f"\n  export PATH={here.parent}:$PATH        then `topicwright` alone will do\n"
+The page: http://{http}/
+In another terminal, `{command} demo --http {http}` shows a refusal, an outage and a recovery on it.
+Ctrl-C stops; the log stays in the data folder."""

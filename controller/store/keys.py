@@ -5,7 +5,6 @@ The first byte of a key is its kind:
     t SHARD_KEY           a topic; longer keys have its further partitions (`stored_topics`)
     i TOPIC_ID            the name of the topic with this id
     w SHARD_KEY           the offset of creation of a topic that was never ready
-    z INVERTED            the shard key of the topic that was created at this offset
     r BROKER SHARD_KEY    the blocks of a topic's partitions with a replica on this broker (`topic_indexes`)
     x SHARD_KEY           the health of an unhealthy topic (`topic_indexes`)
     b RANGE SHARD_KEY     a topic that was created in this range of offsets (`topic_indexes`)

@@ -21,14 +21,14 @@ import msgspec
 from controller.machine.access.bucket_map import BucketMap
 from controller.machine.partitions.blocks import BLOCK, blocks_of
 from controller.machine.state import ALL_TOPICS, Broker, Cluster, Counts, QuorumLeader, State, Topic, count_changes
-from controller.store.keys import Puts, inverted, put_access, put_entries, shard_keys, stored_access
+from controller.store.keys import Puts, put_access, put_entries, shard_keys, stored_access
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
 from controller.store.topic_indexes import UNHEALTHY, HealthIndex, blocks_with, placeholders, put_replicas
 from events.catalog import Configs, Partition
 from events.logs.log import EventLog, grouped
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 
-TOPIC_ID, WAITING, CREATED, CLUSTER, COUNTS = b"i", b"w", b"z", b"c", b"n"
+TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_counts = msgspec.msgpack.Decoder(Counts).decode
@@ -214,10 +214,12 @@ class TopicStore:
         return _parts(topics(), some)
 
     def durable_topics(self, brokers: Iterable[BrokerId], *keys: Iterable[ShardKey]) -> Iterator[list[Topic]]:
-        """Slices of the durable topics with a replica on one of these brokers, and of those under `keys`, each of which
-        is ordered. Each slice is read when the iterator gets there."""
+        """Slices of the topics with a replica on one of these brokers, and of those under `keys`, each of which is
+        ordered. Each slice is read when the iterator gets there, in any thread. The cache stays as it is. Topics may
+        have the changes of a commit in progress."""
         named = merge(*((key for key, _ in blocks_with(self._log, each)) for each in brokers), *keys)
-        topics = self._each_durable(key for key, _ in groupby(named))
+        read = (self._cache.get(key) or self._stored(key) for key, _ in groupby(named))
+        topics = (topic for topic in read if topic is not None)
         return grouped(topics, PARTITIONS_PER_SLICE, lambda topic: len(topic.partitions), TOPICS_PER_SLICE)
 
     def durable_placeholders(self) -> list[BrokerId]:
@@ -242,11 +244,6 @@ class TopicStore:
         shard key, after the key `after`."""
         return self._each_durable(self.durable_keys_unhealthy(after))
 
-    def durable_newest(self, before: int) -> Iterator[Topic]:
-        """The topics that were created below an offset, the newest first."""
-        pairs = self._log.scan(CREATED, CREATED + inverted(before))
-        return self._each_durable(ShardKey(key.decode()) for _, key in pairs)
-
     def durable_from(self, after: str | None) -> Iterator[Topic]:
         """The durable topics ordered by shard key. The log already has the changes of a commit that is being flushed;
         for that commit's topics this yields the previous versions."""
@@ -266,14 +263,14 @@ class TopicStore:
         return (topic for topic in map(self.durable, keys) if topic is not None)
 
     def _load(self, key: ShardKey) -> Topic | None:
-        topic = self._cache.get(key)
-        if topic is None:
-            values = stored_values(self._log, key)
-            if not values:
-                return None
-            topic = decode_topic(values)
+        topic = self._cache.get(key) or self._stored(key)
+        if topic is not None:
             self._cache.put(key, topic)
         return topic
+
+    def _stored(self, key: ShardKey) -> Topic | None:
+        values = stored_values(self._log, key)
+        return decode_topic(values) if values else None
 
     def _stored_cluster(self) -> Cluster:
         value = self._log.get(CLUSTER)
@@ -292,7 +289,7 @@ def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[T
 
 
 def _put_index_entries(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-    """Add the changed entries of a topic in the indexes by id, by age, and of topics that were never ready."""
+    """Add the changed entries of a topic in the indexes by id, and of topics that were never ready."""
     if before is None:
         puts |= _index_entries(key, after)
     elif after is None or _indexed(before) != _indexed(after):
@@ -307,7 +304,7 @@ def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:
     if topic is None:
         return {}
     encoded = key.encode()
-    entries = {TOPIC_ID + topic.topic_id: topic.name.encode(), CREATED + inverted(topic.created_offset): encoded}
+    entries = {TOPIC_ID + topic.topic_id: topic.name.encode()}
     if topic.ready_at_ms is None:
         entries[WAITING + encoded] = topic.created_offset.to_bytes(8, "big")
     return entries
@@ -372,7 +369,6 @@ def topic_slices(store: Callable[[], Sliced], partitions_max: int = PARTITIONS_P
 
 
 def every_topic(store: Sliced) -> Iterator[Topic]:
-    """All durable topics, read in slices."""
     return chain.from_iterable(topic_slices(lambda: store))
 
 

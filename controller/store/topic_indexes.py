@@ -97,7 +97,6 @@ def _brokers(block: Block = ()) -> set[BrokerId]:
 # --- by the range of offsets of their creation
 
 CREATION_KINDS = (catalog.TopicCreated, catalog.TopicDiscovered)
-CREATION_TYPES = tuple(kind.__name__ for kind in CREATION_KINDS)
 
 
 def put_creation(puts: Puts, offset: int, key: ShardKey) -> None:
@@ -112,16 +111,6 @@ def created_keys(log: EventLog, start: int, end: int, after: str = "") -> Iterat
     """
     ranges = range(start // RANGE_SIZE, -(-end // RANGE_SIZE)) if start < end else range(0)
     return (key for key, _ in groupby(merge(*(shard_keys(log, _created_in(one), after or None) for one in ranges))))
-
-
-def creation_offsets(log: EventLog, before: int) -> Iterator[int]:
-    """The offsets, the highest first, of all ranges in which a topic was created."""
-    while before > 0:
-        number = (before - 1) // RANGE_SIZE
-        start = number * RANGE_SIZE
-        if next(shard_keys(log, _created_in(number)), None) is not None:
-            yield from range(before - 1, start - 1, -1)
-        before = start
 
 
 def _created_in(number: int) -> bytes:
@@ -170,7 +159,6 @@ class Tallies(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def health(self) -> Health:
-        """The health of all topics."""
         under_replicated = offline = placeholders = 0
         for one, (count, _) in self.situations.items():
             under_replicated += count if one.isr < one.replicas else 0
@@ -194,7 +182,6 @@ Moves = dict[Situation, tuple[int, int]]
 
 
 def add_move(moves: Moves, before: Situations, after: Situations) -> None:
-    """Add the change of one topic."""
     for one in {**before, **after}:
         partitions, topics = moves.get(one, (0, 0))
         added = after.get(one, 0) - before.get(one, 0)
@@ -262,7 +249,6 @@ class HealthIndex:
 
 
 def tallied(topics: Iterable[Topic]) -> Tallies:
-    """The sums over some topics."""
     loads: dict[int, tuple[int, int]] = {}
     moves: Moves = {}
     for topic in topics:

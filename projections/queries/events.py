@@ -15,7 +15,6 @@ from itertools import islice, repeat, takewhile
 
 import msgspec
 
-from controller.store.topic_indexes import CREATION_TYPES, creation_offsets
 from events.catalog import Event, Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
@@ -238,8 +237,6 @@ def backwards(number: int, part: Query, which: EventFilter, before: int, since: 
         offsets = reversed([offset for offset in request_offsets(part.log, which.request_id) if offset < before])
     elif which.topic is not None:
         offsets = offsets_before(part.log, shard_key(which.topic), before)
-    elif which.types == CREATION_TYPES:
-        offsets = creation_offsets(part.log, before)
     else:
         offsets = iter(range(before - 1, -1, -1))
     later = takewhile(lambda offset: offset >= since, offsets)

@@ -19,13 +19,25 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from heapq import merge
+from itertools import islice
 from typing import Literal
 
 from msgspec.structs import replace
 
 from controller.store.topic_indexes import tallied
 from events import catalog
-from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
+from events.catalog import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Cause,
+    CreationRefused,
+    Event,
+    Partition,
+    Recorded,
+    TopicDeleted,
+    TopicReady,
+    TopicVanished,
+)
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
 from projections.queries.health import partition_issues, waiting_text, waits_for
@@ -79,11 +91,14 @@ def explain_topic(query: Queries, name: str, at: str | None = None) -> Explanati
 def explain_request(query: Queries, request_id: str, at: str | None = None) -> ExplanationView:
     """The chain of the request with this id, now or at a point in time. Raises NotFound, InvalidPointInTime."""
     ends = query.end(at)
-    request, chain = query.request(request_id, ends), _Chain()
+    request, chain, approvals = query.request(request_id, ends), _Chain(), dict[str, str]()
     found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
     several = len(found) > 1  # then events are ordered by time: offsets are per partition
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
+        event = record.event
+        if isinstance(event, ApprovalRequested | ApprovalDecided) and event.request_id == request.request_id:
+            approvals[event.name] = event_text(event)
     decided = external_decision(Cause(request.api, RequestId(request.request_id)))
     if decided is not None:
         summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {request.requested_at}"
@@ -91,6 +106,8 @@ def explain_request(query: Queries, request_id: str, at: str | None = None) -> E
     who = client_text(request.principal, request.client_id)
     asked = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}"
     summary = f"{_outcomes(request)}; {asked}" if request.topics else asked
+    if approvals:
+        summary = f"{'; '.join(islice(approvals.values(), 10))}; at first {summary}"
     return chain.explanation(request.request_id, "request", summary)
 
 

@@ -1,7 +1,7 @@
 """Queries about topics for the HTTP API, now and at any point in time: lists, one topic, its configs, and counts.
 
-Current topics are read on the writing thread. Indexes list the unhealthy topics and the newest; any other filter scans
-all topics by name. The store keeps the current counts (`controller.store.topic_indexes`). Past counts are
+Current topics are read on the writing thread. An index lists the unhealthy topics; any other filter scans all topics by
+name. The store keeps the current counts (`controller.store.topic_indexes`). Past counts are
 computed topic by topic, in some tenths of a second. With too many topics, or too many events since the nearest
 snapshot, there are no past counts.
 """
@@ -19,11 +19,11 @@ from controller.machine.configs.views import described_configs
 from controller.machine.state import BROKERS, Settings, Topic, settings_from_pairs
 from controller.patterns import Pattern
 from controller.store.store import slice_of
-from controller.store.topic_indexes import CREATION_KINDS, CREATION_TYPES, Tallies, Unhealthy, situations, tallied
+from controller.store.topic_indexes import Tallies, Unhealthy, situations, tallied
 from events.catalog import Configs, ResourceConfigsChanged
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
-from events.names import Offset, shard_key
-from projections.queries.events import EventFilter, Listing, Place, newest_of_cluster, next_cursor
+from events.names import shard_key
+from projections.queries.events import newest_of_cluster
 from projections.queries.past import KEYS_AT_ONCE, SCANNED_MAX, MayShow, TopicPage, everything
 from projections.queries.query import PARTITIONS_PER_SLICE, Ends, Queries, Query
 from projections.queries.snapshot_rows import has_more_topics
@@ -85,26 +85,6 @@ def by_name(query: Queries, which: TopicFilter, after: str | None, limit: int) -
     return slice_of(merge(*found, key=lambda topic: shard_key(topic.name)), limit, PARTITIONS_PER_SLICE)
 
 
-def by_age(query: Queries, place: Place, limit: int) -> tuple[list[Topic], Place]:
-    """Up to `limit` topics that were created before `place`, the newest first, and the position of the next page. A
-    position has an offset for each partition of the log.
-
-    Returns fewer if they have many partitions. An empty list means that there are no older topics.
-    """
-    found = (
-        ((number, topic) for topic in part.live().durable_newest(place[number]))
-        for number, part in enumerate(query.parts)
-    )
-    reached, topics, partitions = list(place), [], 0
-    for number, topic in merge(*found, key=lambda one: (-one[1].created_at_ms, -one[0], -one[1].created_offset)):
-        topics.append(topic)
-        reached[number] = topic.created_offset
-        partitions += len(topic.partitions)
-        if len(topics) == limit or partitions >= PARTITIONS_PER_SLICE:
-            break
-    return topics, tuple(reached)
-
-
 def summaries(
     rows: Iterable[TopicRow], live: topic_views.Live, which: TopicFilter
 ) -> tuple[topic_views.TopicSummary, ...]:
@@ -125,35 +105,6 @@ def topics_at(
     end = query.end(at)
     page, live = query.topics_at(end, after, limit, may_show), query.cluster_at(end).live
     return topic_views.TopicsView(summaries(page.rows, live, which), query.as_of(end), _after(page, place))
-
-
-def newest_at(
-    query: Queries,
-    at: str,
-    cursor: str | None,
-    limit: int,
-    may_show: MayShow = everything,
-    which: TopicFilter = EVERY_TOPIC,
-) -> topic_views.TopicsView:
-    """A page of the topics at a point in time, the newest first. It scans creations, so it may have fewer topics than
-    its limit. Raises InvalidPointInTime, BadPlace."""
-    end, parts = query.end(at), query.parts
-    creations = Listing(parts, EventFilter(types=CREATION_TYPES))
-    place = end if cursor is None else tuple(map(min, creations.place(0, cursor), end))
-    found = creations.newest(place, limit)
-    created = [
-        (number, record.offset, shard_key(record.event.topic))
-        for number, record in found.events
-        if isinstance(record.event, CREATION_KINDS)
-    ]
-    rows: dict[tuple[int | None, Offset], TopicRow] = {}
-    for part, until in zip(parts, end, strict=True):
-        keys = list(dict.fromkeys(key for number, _, key in created if number == part.partition))
-        under = part.topics_under(keys, until, may_show)
-        rows |= {(part.partition, row.created_offset): row for row in under if row is not None}
-    live = query.cluster_at(end).live
-    matching = (rows[number, offset] for number, offset, _ in created if (number, offset) in rows)
-    return topic_views.TopicsView(summaries(matching, live, which), query.as_of(end), next_cursor(found.next_place))
 
 
 def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:

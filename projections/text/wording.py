@@ -57,8 +57,7 @@ def _in_parts(event: Event) -> str:
             what = f"{kind} {e.name}" if e.name else "all brokers"
             return f"{_who(e)} changes the configs of {what}{_values_text(e)}"
         case catalog.MetadataAdopted() as e:
-            unsupported = f", with {many(len(e.kept), 'unsupported record')}" if e.kept else ""
-            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{unsupported}"
+            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}"
         case _:
             raise AssertionError(f"no sentence for {type(event).__name__}")
 
@@ -100,8 +99,6 @@ def create_text(requested: catalog.CreateRequested | catalog.RequestedCreation) 
 
 
 def _created(e: catalog.TopicCreated) -> str:
-    if e.is_adopted:
-        return f"{e.topic} already exists, with {many(len(e.partitions), 'partition')}; {_replicas(e.partitions)}"
     placed = f"placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.live_brokers else "while no broker is live"
     size = f"{many(len(e.partitions), 'partition')} with factor {e.replication_factor}"
     parts = [f"{e.topic} is created, {size}, {placed}", _replicas(e.partitions)]

@@ -131,7 +131,7 @@ async def test_scopes_in_a_text_or_a_list_give_roles(tokens: Tokens, scope: obje
 
 PEM: Final = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 NO_KEY: Final = "no key of the identity provider has the token's key id and algorithm"
-NO_HEADER: Final = "a token whose header is not that of a JWT"
+NO_HEADER: Final = "a token that is not a JWT"
 PAST: Final = int(time.time()) - 1000
 
 

@@ -291,16 +291,3 @@ async def test_changes_need_describe(half: Service) -> None:
     assert [each["topic"] for each in (await half.get("/v1/changes?topic=open.t"))["changes"]] == ["open.t"]
     for which in ("", "?topic=secret.t", "?topic=open.*", "?topic=open"):
         await half.get(f"/v1/changes{which}", 403 if which != "?topic=open" else 200)
-
-
-async def test_newest_topics_are_listed_as_of_an_offset(one: Service) -> None:
-    for name in ("a", "b.c", "d"):
-        await one.create(name)
-    for gone, again in (("b.c", "b_c"), ("a", "a")):
-        await one.request("DELETE", f"/v1/topics/{gone}")
-        await one.create(again)
-    for at in range(0, one.log.durable_offset, 2):
-        there = (await one.get("/v1/topics", at=at))["topics"]
-        pages = await one.pages("/v1/topics", order="newest", at=at, limit=1)
-        newest = [topic for page in pages for topic in page["topics"]]
-        assert newest == sorted(there, key=lambda each: -each["created_offset"]), f"at {at}"

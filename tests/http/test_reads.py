@@ -176,7 +176,7 @@ WRONG = """
 /v1/topics?at=99999                | 400 at: offset 99999 is not reached yet: the newest event is at offset 6
 /v1/topics?at=2999-01-01           | 400 at: '2999-01-01' is in the future: it is 20
 /v1/requests?to=99999999999999ms   | 400 at: '99999999999999ms' is in the future: it is 20
-/v1/topics?att=5                   | 400 att: unknown query parameter; allowed are at, cursor, label, limit, name, order
+/v1/topics?att=5                   | 400 att: unknown query parameter; allowed are at, cursor, label, limit, name
 /v1/topics/t?at=3                  | 404 no topic 't' was ever created
 /v1/requests/r?at=3                | 404 no request 'r' is in the log
 /v1/events?from=-1                 | 400 from: must be a whole number >= 0
@@ -202,8 +202,6 @@ WRONG = """
 /v1/timeline?spans=501      | 400 spans: must be a whole number <= 500
 /v1/topics?status=bad       | 400 status: Invalid enum value 'bad'
 /v1/topics?name=            | 400 name: Expected `str` of length >= 1
-/v1/topics?order=newest&at=3&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
-/v1/topics?order=newest&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
 /v1/events?type=Bad         | 400 type: 'Bad' is unknown; use AclsCreated or
 /v1/events?order=up         | 400 order: Invalid enum value 'up'
 /v1/diff                    | 400 Missing required query parameter 'from'

@@ -80,7 +80,7 @@ def _runner(capsys: pytest.CaptureFixture[str]) -> Run:
 
 def command(*arguments: object, env: dict[str, str] | None = None, cwd: Path | None = None) -> Ended:
     """Run a command as a separate process."""
-    argv = [sys.executable, "-m", "controller.cli.replay", *map(str, arguments)]
+    argv = [sys.executable, "-m", "controller.cli.main", "replay", *map(str, arguments)]
     done = subprocess.run(
         argv,
         capture_output=True,

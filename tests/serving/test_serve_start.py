@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -134,8 +135,7 @@ def test_a_kraft_folder_rejects_other_brokers_and_lower_feature_levels(tmp_path:
         process.wait_for_line("^ready", within_s=240)
 
 
-def test_ready_screen_has_the_addresses_of_pages_and_http_api() -> None:
-    hints = _hints(Address("127.0.0.1", 9092), Address("127.0.0.1", 8081))
-    assert "Its page: http://127.0.0.1:8081/\n" in hints
-    assert "programs on http://127.0.0.1:8081/v1." in hints
-    assert "curl -s -X POST http://127.0.0.1:8081/v1/topics" in hints
+def test_ready_screen_has_the_address_of_the_page_and_a_command_to_type() -> None:
+    hints = _hints(Address("127.0.0.1", 8081))
+    assert "The page: http://127.0.0.1:8081/\n" in hints
+    assert f"`{Path(sys.argv[0]).absolute()} demo --http 127.0.0.1:8081`" in hints

@@ -13,9 +13,9 @@ from controller.machine.configs.values import Bad, read_value
 from controller.machine.configs.views import ConfigSource, effective_configs
 from controller.machine.state import Settings, settings_from_pairs
 from controller.settings.load import ServeSettings, SettingsError, load_settings
-from controller.settings.page import settings_page
 from controller.settings.security import Setting
 from controller.settings.server import SETTINGS
+from tests.docs.settings import settings_page
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -336,7 +336,7 @@ def test_policies_receive_all_settings_and_their_own() -> None:
 
 def test_settings_page_is_current() -> None:
     assert DOCS.read_text(encoding="utf-8") == settings_page(), (
-        "docs/settings.md is out of date: python -m controller.settings.page > docs/settings.md"
+        "docs/settings.md is out of date: python -m tests.docs.settings > docs/settings.md"
     )
 
 

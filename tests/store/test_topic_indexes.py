@@ -82,8 +82,6 @@ def test_tallies_and_indexes_by_health_and_age_match_the_topics(name: str, at_on
         assert [topic.name for topic in store.durable_unhealthy(None)] == [
             topic.name for topic in everything if topic.name in waits | incomplete
         ]
-        newest = [topic.name for topic in store.durable_newest(len(records))]
-        assert newest == [topic.name for topic in sorted(everything, key=lambda topic: -topic.created_offset)]
 
 
 STORY = f"""
@@ -174,7 +172,6 @@ OF_A_LOG = {
     "facets": request_index.FACET,
     "unhealthy": topic_indexes.UNHEALTHY,
     "tallies": topic_indexes.TALLIES,
-    "created": store.CREATED,
     "created in a range": topic_indexes.CREATED_IN,
     "tree": tree.HEAD,
     "archive": manifest.ARCHIVE_KEY,

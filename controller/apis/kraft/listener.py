@@ -50,7 +50,6 @@ from controller.kafka.handling import (
     normal_host,
 )
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.access import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
 from controller.kafka.sasl_gate import UNEXPECTED_SASL
 from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX
@@ -66,11 +65,11 @@ FORWARDABLE = frozenset({
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER,
     ApiKey.DESCRIBE_CLUSTER, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN,
-    ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
     ApiKey.UNREGISTER_CONTROLLER,
 })  # fmt: skip
-"""The APIs that a broker may forward, as in Kafka. Brokers describe ACLs, users and quotas themselves."""
+"""The APIs that a broker may forward, as in Kafka, without delegation tokens. Brokers describe ACLs, users and quotas
+themselves."""
 
 
 class Principal(Message, frozen=True):
@@ -172,9 +171,6 @@ def kraft_listener(
             **administration(api, WAIT_MS_MAX),
             **descriptions(api),
             ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
-            ApiKey.CREATE_DELEGATION_TOKEN: reject_create_token,
-            ApiKey.RENEW_DELEGATION_TOKEN: reject_token_change,
-            ApiKey.EXPIRE_DELEGATION_TOKEN: reject_token_change,
         },
         "ClusterAction": {
             ApiKey.BROKER_REGISTRATION: partial(register_broker, api, members),
@@ -234,25 +230,3 @@ def _guarded(
         return handle(context, request)
 
     return answer
-
-
-_DISABLED = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
-
-
-def reject_create_token(
-    context: RequestContext, request: CreateDelegationTokenRequest
-) -> CreateDelegationTokenResponse:
-    requester_type, _, requester = context.principal.partition(":")
-    named = bool(request.owner_principal_name)
-    return CreateDelegationTokenResponse(
-        error_code=_DISABLED,
-        principal_type=(request.owner_principal_type or "") if named else requester_type,
-        principal_name=(request.owner_principal_name or "") if named else requester,
-        token_requester_principal_type=requester_type,
-        token_requester_principal_name=requester,
-    )
-
-
-def reject_token_change(context: RequestContext, _: Message) -> Message:
-    response: Any = APIS[context.api_key].response
-    return response(error_code=_DISABLED)  # type: ignore[no-any-return]

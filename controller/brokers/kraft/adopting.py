@@ -8,8 +8,8 @@ from the log. The next controller begins the epoch after the last one in the log
 `read_folder` reads the log of a Kafka controller, or a broker's copy of a lost controller's log, and `adopted` returns
 it as events. The log itself is copied byte for byte, because brokers have it too. The events cover everything that the
 state machine knows: brokers, features, configs, topics with their partitions, epochs and eligible leaders, ACLs, SCRAM
-credentials, quotas. Everything else (delegation tokens, records of newer releases) is in `MetadataAdopted` and stays in
-the metadata log, where brokers apply it. `write_folder` hands back: Kafka continues a log of Topicwright.
+credentials, quotas. Everything else (delegation tokens, records of newer releases) is in the metadata log only, where
+brokers apply it. `write_folder` hands back: Kafka continues a log of Topicwright.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from controller.brokers.kraft.importing import import_all
-from controller.brokers.kraft.importing_cluster import EventCollector, Imported
+from controller.brokers.kraft.importing_cluster import EventCollector
 from controller.brokers.kraft.membership import controller_record
 from controller.brokers.kraft.projector import MARK, MetadataMark, ProtocolIds, acl_keys
 from controller.machine.state import QuorumLeader
@@ -65,7 +65,7 @@ from controller.quorum.log_files import CHECKPOINT, batches_of
 from controller.quorum.raft.log import QuorumState, SnapshotId
 from events import catalog
 from events.files import sync_folder
-from events.names import BrokerId, RequestId
+from events.names import RequestId
 
 
 class KafkaFolder(msgspec.Struct, frozen=True):
@@ -184,8 +184,6 @@ def _log(partition: Path, covered: int, ignore_torn_tail: bool) -> tuple[tuple[R
 
 COMMAND = "AdoptMetadata"
 """The name of the command that the log records as cause of all imported events."""
-_UNKNOWN_TO_MACHINE: Final = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
-"""Record types that the machine does not know."""
 
 
 class Adopted(msgspec.Struct, frozen=True):
@@ -207,10 +205,8 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
     found = import_all(EventCollector(Author(request_id, COMMAND, "as it was"), image))
-    unknown = [encode_record(record) for kind in _UNKNOWN_TO_MACHINE for record in image.all(kind)]
-    unknown += [record.value for record in image.unknown]
-    begun = catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(unknown))
-    events = (begun, quorum, *_events(image, found, request_id))
+    begun = catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset)
+    events = (begun, quorum, *found.events)
     epochs = ProtocolIds().after(found.ids).broker_epochs
     mark = MetadataMark(folder.end_offset, tuple(sorted(epochs.items())), adopted=True)
     return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.ids.acls)}, request_id)
@@ -279,27 +275,6 @@ def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
         raise FolderError(
             f"{folder.path}: node {quorum.node_id} is both controller and broker; only a node with "
             "process.roles=controller can be adopted"
-        )
-
-
-def _events(image: MetadataImage, found: Imported, request_id: RequestId) -> Iterator[catalog.Event]:
-    """Topics become TopicCreated events: in an adopted cluster they existed before."""
-    brokers = image.all(kinds.RegisterBrokerRecord)
-    live = sorted(BrokerId(each.broker_id) for each in brokers if not each.fenced and not each.in_controlled_shutdown)
-    for event in found.events:
-        if not isinstance(event, catalog.TopicDiscovered):
-            yield event
-            continue
-        yield catalog.TopicCreated(
-            request_id,
-            event.topic,
-            event.topic_id,
-            event.partitions,
-            len(event.partitions[0].replicas),
-            event.configs,
-            None,
-            tuple(live),
-            catalog.ADOPTED_DEADLINE_MS,
         )
 
 

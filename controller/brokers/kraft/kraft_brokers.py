@@ -69,7 +69,7 @@ from events.logs.log import LogClosed
 from events.names import NO_LEADER, Offset
 
 NAMED_MAX: Final = 20
-"""The maximum number of values to log when this process becomes leader; all were logged when they were found."""
+"""The maximum number of unreadable configs to log when this process becomes leader; all were logged when found."""
 RECOVERY_S: Final = 1.0
 """The pause between attempts while the log is recovered."""
 
@@ -115,44 +115,32 @@ class UnreadableConfigs:
             case TopicCreated() | TopicDiscovered() | TopicConfigsChanged():
                 self._update(TOPICS, event.topic, event.configs)
             case TopicDeleted() | TopicVanished():
-                self._found.pop((TOPICS, event.topic), None)
+                self._update(TOPICS, event.topic, ())
             case ResourceConfigsChanged():
                 self._update(event.kind, event.name, event.configs)
 
-    def warn(self) -> None:
-        """Log the unreadable configs again: a Kafka voter may lead next."""
-        if self._found:
-            logger.warning("config values that Kafka cannot read", count=self.count)
-        for (kind, resource), configs in islice(self._found.items(), NAMED_MAX):
-            _warn(kind, resource, configs)
-
-    def lines(self) -> list[str]:
+    def lines(self) -> Iterator[str]:
         """A line for each unreadable config, with the command that repairs it."""
-        return [
-            f"Kafka cannot read {name}={text!r}" + (f" of {resource}" if resource else "") + f"; repair it: {command}"
-            for (kind, resource), configs in self._found.items()
-            for name, text in configs
-            for command in (repair(kind, resource, name, text),)
-        ]
+        for (kind, resource), configs in self._found.items():
+            yield from _lines(kind, resource, configs)
 
     def _update(self, kind: int, resource: str, configs: Configs) -> None:
         found = unreadable(kind, configs) if configs else ()
-        before = self._found.pop((kind, resource), ())
+        if found != self._found.pop((kind, resource), ()):
+            _warn(_lines(kind, resource, found))
         if found:
             self._found[kind, resource] = found
-        if found != before:
-            _warn(kind, resource, found)
 
 
-def _warn(kind: int, resource: str, configs: Configs) -> None:
+def _lines(kind: int, resource: str, configs: Configs) -> Iterator[str]:
+    of = f" of {resource}" if resource else ""
     for name, text in configs:
-        logger.warning(
-            "Kafka cannot read a config value, and could not lead with it",
-            resource=resource,
-            config=name,
-            value=text,
-            repair=repair(kind, resource, name, text),
-        )
+        yield f"Kafka cannot read {name}={text!r}{of}; repair it: {repair(kind, resource, name, text)}"
+
+
+def _warn(lines: Iterable[str]) -> None:
+    for line in lines:
+        logger.warning("Kafka cannot read a config value, and could not lead with it", why=line)
 
 
 CHECK_S: Final = 0.25
@@ -306,7 +294,7 @@ class KraftBrokers(Brokers):
                     UnregisterBroker(**stamped, broker_id=broker.broker_id, reason="not a KRaft broker")
                 )
         self._begin_epoch()
-        self.unreadable.warn()
+        _warn(islice(self.unreadable.lines(), NAMED_MAX))  # a Kafka voter may lead next
         self.on_lead()
 
     def _begin_epoch(self) -> None:

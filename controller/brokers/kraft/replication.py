@@ -1,4 +1,4 @@
-"""Commits through the quorum, for the engine (`Replication`). The metadata log is the write-ahead log of the event log.
+"""Commits through the quorum, for the engine. The metadata log is the write-ahead log of the event log.
 
 A leader appends the batches of a commit (`projector`) and waits until the high watermark passes them. Only then does it
 write the events and state to the event log, in one write without a flush: after a power failure the event log is
@@ -47,7 +47,7 @@ def wants_leadership(known: Known | None, epoch: int, snapshot: SnapshotId | Non
 
 
 class QuorumReplication(BatchApplier):
-    """Implements the port `Replication` for one event log. `first` becomes the first event of an empty log."""
+    """The replicated log of one process. `first` becomes the first event of an empty event log."""
 
     _led_epoch: int | None = None
     """The epoch in which this node leads and has applied everything committed before."""
@@ -62,6 +62,7 @@ class QuorumReplication(BatchApplier):
     ) -> None:
         super().__init__(node, files, log, projector, first)
         self.on_lost: Callable[[], None] = lambda: None
+        """Called when this process loses leadership."""
         self.pages = EventPages(log, files)
         """Serves events to voters whose event log lacks them."""
         self.registered = RegisteredControllers(files)
@@ -75,10 +76,12 @@ class QuorumReplication(BatchApplier):
 
     @property
     def leads(self) -> bool:
+        """True if this process may decide: it leads and has applied everything committed before."""
         return self._led_epoch == self.quorum.epoch and self._is_leader
 
     @property
     def leader(self) -> str:
+        """A sentence for clients that names the process that decides instead of this one."""
         quorum = self.quorum
         host, port = quorum.leader_address or ("", 0)
         if quorum.leader_id == NOBODY or not host:
@@ -93,7 +96,6 @@ class QuorumReplication(BatchApplier):
         return leader is not None and not leader.is_leaving and not self._node.ended.done()
 
     def on_role_changed(self, role: RoleChanged) -> None:
-        """Handle a change of role, epoch or leader."""
         self._node.want_leadership(False)
         if self._led_epoch is not None and (role.role is not Role.LEADER or role.epoch != self._led_epoch):
             self._led_epoch = None

@@ -32,7 +32,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     what = "also delete topics that this set of files (`set: NAME`) created and no longer has"
     for parser in (plan, apply):
         parser.add_argument("--prune", action="store_true", help=what)
-    common.add_backend(plan, later("ascode.planning", "plan"))
+    common.add_backend(plan, later("ascode.planning", "plan"), may_be_stopped=False)
     common.add_backend(apply, later("ascode.planning", "apply"), may_be_stopped=False)
     add_target(drift)
-    common.add_backend(drift, later("ascode.planning", "drift"))
+    common.add_backend(drift, later("ascode.planning", "drift"), may_be_stopped=False)

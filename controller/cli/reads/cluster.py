@@ -264,7 +264,7 @@ def _rule_lines(answer: overviews.PoliciesView, style: Style) -> Iterator[str]:
 
 
 def _rule_row(rule: RuleView) -> tuple[object, ...]:
-    definition = ", ".join(f"{key}={value}" for key, value in rule.definition.items())
+    definition = ", ".join(f"{key} = {value}" for key, value in rule.definition.items())
     return rule.name, Marked(rule.mode, "good" if rule.mode == "enforce" else "warning"), ",".join(rule.on), definition
 
 

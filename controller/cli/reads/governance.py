@@ -9,6 +9,7 @@ from urllib.parse import quote
 from controller.cli.arguments import DONE, NEGATIVE
 from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, show
+from controller.cli.reads import common
 from projections.queries.risks import RISKS, RisksView
 from projections.views.requests import ApprovalView, HeldRequestsView, HeldRequestView
 
@@ -44,6 +45,12 @@ def deny(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def risks(options: argparse.Namespace, backend: Backend) -> int:
+    if (options.unused is None) != (options.bootstrap is None):
+        raise common.Misuse("--unused and --bootstrap need each other")
+    if options.unused is not None:
+        from controller.cli.reads.unused import unused
+
+        return unused(options, backend)
     found = backend.get(RisksView, "/risks", limit=options.limit)
     show(options, found, lambda style: _risk_lines(found, style), lambda: (one.name for one in found.topics))
     return NEGATIVE if found.topics else DONE

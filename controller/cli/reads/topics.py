@@ -77,8 +77,6 @@ def _at(options: argparse.Namespace) -> str:
 
 
 def _create(options: argparse.Namespace, backend: Backend) -> int:
-    if not options.dry_run and options.data is not None:
-        raise common.Misuse("--data reads a stopped service, which cannot create topics: add --dry-run")
     if options.dry_run and options.timeout_ms is not None:
         raise common.Misuse("--dry-run does not wait, so it cannot be used with --timeout-ms")
     counts = {"num_partitions": options.partitions, "replication_factor": options.replication_factor}

@@ -56,7 +56,6 @@ class VoterChanges:
 
     @property
     def wake(self) -> float:
-        """The time at which `tick` is due."""
         return self._pending.until if self._pending is not None and not self._pending.is_answered else math.inf
 
     def tick(self, now: float) -> None:
@@ -77,7 +76,6 @@ class VoterChanges:
             self._pending = None
 
     def request(self, now: float, token: Hashable, request: Change) -> None:
-        """Begin a change, or reject it."""
         code, reason = self._rejection(request)
         if code:
             self._replica.respond(token, change_response(self._replica, request, code, reason))

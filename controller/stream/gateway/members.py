@@ -16,7 +16,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import structlog
@@ -28,7 +28,6 @@ from controller.stream.gateway.kafka import CommandProducer, NotProduced
 from events.catalog import Endpoint, Fact
 from events.codec import UNREADABLE
 
-ANNOUNCEMENT_VERSION = 1  # other versions are ignored
 NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
 """The node ids of gateways, apart from those of brokers."""
 PORTS = range(1, 65_536)
@@ -39,30 +38,22 @@ HOST_MAX = 255
 class Announcement(Fact, frozen=True):
     """A gateway's heartbeat with its addresses. Newer releases may add fields, which older ones ignore."""
 
-    version: int
     gateway_id: str
     """Unique to a data folder."""
     process: str
     """Unique to a process."""
-    host: str
-    port: int
-    http: str
-    """HOST:PORT of the gateway's HTTP listener."""
+    endpoints: Annotated[tuple[Endpoint, ...], msgspec.Meta(min_length=1)]
+    """The advertised address of each listener, by its name."""
     leaving: bool = False
-    endpoints: tuple[Endpoint, ...] = ()
-    """The advertised address of each listener, by its name; the first is `host` and `port`."""
 
     def address_for(self, listener: str | None) -> tuple[str, int]:
         """The address for clients of a listener: the listener of the same name, or the first one."""
-        for each in self.endpoints:
-            if each.name == listener:
-                return each.host, each.port
-        return self.host, self.port
+        found = next((each for each in self.endpoints if each.name == listener), self.endpoints[0])
+        return found.host, found.port
 
     def is_valid(self) -> bool:
         """True if all addresses in the announcement are valid."""
-        places = [(self.host, self.port), *((each.host, each.port) for each in self.endpoints)]
-        return all(0 < len(host) <= HOST_MAX and port in PORTS for host, port in places)
+        return all(0 < len(each.host) <= HOST_MAX and each.port in PORTS for each in self.endpoints)
 
 
 _decode = msgspec.msgpack.Decoder(Announcement).decode

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 import structlog
-from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.brokers.cluster.link import ClusterLink
@@ -25,12 +24,11 @@ from controller.kafka.connections import ClusterUnreachable, NotAuthenticated, S
 from controller.machine.state import Cluster
 from controller.serving.archiving import Archiving, LogSnapshots, archive_store, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
-from controller.serving.listeners import reachable
 from controller.serving.process import DRAIN_S, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import reach_as
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.kafka import CommandProducer, follow
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
+from controller.stream.gateway.members import Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import PartitionState
@@ -80,7 +78,6 @@ class GatewayService:
 
     def __init__(self, options: GatewayOptions) -> None:
         self.options = options
-        self._process = os.urandom(5).hex()
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
         self.clients = ClientListeners(
@@ -133,9 +130,6 @@ class GatewayService:
         gateway.static_configs = settings.static_configs()
         gateway.archive_error = lambda: self._topic_watch.error
         await clients.start_http(gateway, None, self.node.query(), self._signer)
-        self._members.own = replace(
-            self._members.own, http=f"{reachable(options.http.host)}:{clients.http_address.port}"
-        )
         for gauges in (clients.gauges, self._gauges, self._topic_watch.gauges):
             self.metrics.watch(gauges)
         self._follow()
@@ -154,16 +148,8 @@ class GatewayService:
         self._background.begin(cluster.poll())
 
     def _make_node(self, ends: Sequence[int]) -> None:
-        settings, advertised = self.options.settings, self.clients.advertised[0]
-        own = Announcement(
-            ANNOUNCEMENT_VERSION,
-            gateway_id=_gateway_id(self.options.data),
-            process=self._process,
-            host=advertised.host,
-            port=advertised.port,
-            http="",
-            endpoints=self.clients.advertised,
-        )
+        settings = self.options.settings
+        own = Announcement(_gateway_id(self.options.data), os.urandom(5).hex(), self.clients.advertised)
         self._members = Members(
             own,
             self._producer,
@@ -176,7 +162,7 @@ class GatewayService:
             self._topics,
             self._members,
             self._producer,
-            boot_id=os.urandom(16).hex(),  # not self._process, which the heartbeats publish
+            boot_id=os.urandom(16).hex(),  # not that of the heartbeats, which publish it
             clock_ms=wall_ms,
             answer_timeout_s=settings.gateway_answer_timeout_ms / 1000,
             ends=ends,

@@ -95,13 +95,12 @@ where ((new and not external) or changed)
        or not (leader = -1 or list_contains(isr, leader)));
 
 -- replicas-live: replicas are placed on live brokers not cordoned, and assigned by hand to registered ones
--- The live brokers that TopicCreated and PartitionsAdded record for the placement are those of that time. The topics
--- of a cluster that was taken over were not placed by this controller.
+-- The live brokers that TopicCreated and PartitionsAdded record for the placement are those of that time.
 select *, created_at as "offset",
   'placed on ' || listed(list_filter(others(flatten(placed), usable), lambda id: id >= 0)) as seen,
   'live brokers that are not cordoned: ' || listed(usable) as expected
 from requests
-where assigned is null and not adopted and len(list_filter(others(flatten(placed), usable), lambda id: id >= 0)) > 0;
+where assigned is null and len(list_filter(others(flatten(placed), usable), lambda id: id >= 0)) > 0;
 
 select *, created_at as "offset",
   'assigned by hand to ' || listed(list_filter(others(flatten(placed), registered), lambda id: id >= 0)) as seen,
@@ -165,7 +164,7 @@ select *, -list_min(placed_on) || ' of ' || factor || ' wait, ' || len(usable) |
     || placeholders_allowed as seen,
   'allowed, at least ' || least(factor, min_isr) || ' live, and each of them used' as expected
 from topic_events
-where (type = 'TopicCreated' and deadline_ms <> 0 or type = 'PartitionsAdded' and not external)
+where (type = 'TopicCreated' or (type = 'PartitionsAdded' and not external))
   and list_min(placed_on) < 0
   and not (placeholders_allowed and len(usable) - list_min(placed_on) = factor and len(usable) >= least(factor,
     min_isr));
@@ -192,22 +191,16 @@ from last_partitions
 where list_min(replicas) < 0 and len(others(could_fill, replicas)) > 0;
 
 -- created-as-asked: no topic comes of a request that was rejected, or that is not recorded
--- A dry run leaves no CreateRequested. The topics of a cluster that was taken over (AdoptMetadata) have no request and
--- no deadline; no other topic lacks them.
+-- A dry run leaves no CreateRequested.
 select *, created_at as "offset", 'request ' || request_id || ' is in the log without CreateRequested' as seen,
   'a recorded request (a dry run leaves none)' as expected
 from requests
-where created_at < coalesce(requested_at, forever()) and not adopted;
+where created_at < coalesce(requested_at, forever());
 
 select *, greatest(created_at, rejected_at) as "offset", 'created and rejected by request ' || request_id as seen,
   'one of both' as expected
 from requests
 where created_at is not null and rejected_at is not null;
-
-select *, 'created by ' || cause_command || ' with the deadline ' || shown(deadline_ms) as seen,
-  'no deadline for a topic that was taken over, and for no other' as expected
-from events
-where type = 'TopicCreated' and (coalesce(deadline_ms, -1) = 0) <> (cause_command = 'AdoptMetadata');
 
 -- as-asked: partitions, factor and replicas are the requested ones, or the defaults
 -- The defaults are `num.partitions` and `default.replication.factor` of that time. PartitionsAdded reaches the

@@ -248,7 +248,6 @@ with facts as (
          max(e."offset") filter (where type <> 'RulesObserved') as last_at,
          max(timeout_ms) as timeout_ms,
          max(deadline_ms) filter (where type = 'CreateRequested') as deadline_ms,
-         coalesce(max(deadline_ms) filter (where type = 'TopicCreated') = 0, false) as adopted,
          any_value(error_code) filter (where type = 'CreateRejected') as rejected_with,
          any_value(message) filter (where type = 'CreateRejected') as rejected_because,
          any_value(error_code) filter (where type = 'CreateAnswered') as answered_with,
@@ -352,7 +351,7 @@ create view causes as
 from (values
   ('CreateRequested', ['CreateTopic']),
   ('CreateRejected', ['CreateTopic']),
-  ('TopicCreated', ['CreateTopic', 'AdoptMetadata']),
+  ('TopicCreated', ['CreateTopic']),
   ('CreateAnswered', ['CreateTopic', 'ExpireRequest', 'ConfirmMetadata', 'DeleteTopic', 'RefuseCreation',
     'DiscoverTopic', 'DiscoverDeletion', 'ReconcileTopics', 'FollowController']),
   ('PartitionsAdded', ['CreatePartitions', 'FollowController']),
@@ -363,7 +362,7 @@ from (values
     'DiscoverTopic', 'ElectLeaders', 'ReassignPartitions', 'ReconcileTopics', 'FollowController']),
   ('MetadataPropagated', ['ConfirmMetadata']),
   ('TopicReady', ['ConfirmMetadata', 'DiscoverTopic', 'ReconcileTopics']),
-  ('TopicDiscovered', ['DiscoverTopic', 'FollowController']),
+  ('TopicDiscovered', ['DiscoverTopic', 'AdoptMetadata', 'FollowController']),
   ('TopicVanished', ['DiscoverTopic', 'DiscoverDeletion', 'FollowController']),
   ('CreationRefused', ['RefuseCreation']),
   ('ChangeCarriedOut', ['FinishChange']),
@@ -430,5 +429,5 @@ union all by name (
   where type in ('SettingsChanged', 'AclsCreated', 'AclsDeleted', 'QuotasChanged', 'ScramCredentialSet',
                  'ScramCredentialRemoved', 'LoginSecretDrawn', 'ProducerIdsAllocated', 'BrokerRegistered',
                  'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered', 'LogDirsChanged')
-  qualify broker_id is null
-    or row_number() over (partition by log_partition, broker_id, type, cordoned order by "offset" desc) = 1);
+    and (broker_id is null or (log_partition, "offset") in (
+      select (log_partition, max("offset")) from stored_events group by log_partition, broker_id, type, cordoned)));

@@ -15,24 +15,24 @@ import pytest
 
 from controller.apis.kraft.listener import FORWARDABLE, kraft_listener
 from controller.controller_api import new_topic_ids
-from controller.kafka.codec import codec
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import APIS, ApiKey, Message, access
-from controller.kafka.messages.cluster import EnvelopeRequest
+from controller.kafka.messages import APIS, ApiKey, access
 from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from controller.machine.commands.commands import CreateTopic
 from events.catalog import Endpoint
 from tests.support.tools import KAFKA_SERVER, server_classpath
 
-NOT_OFFERED = {
+NOT_OFFERED = {38: "CreateDelegationToken", 39: "RenewDelegationToken", 40: "ExpireDelegationToken"} | {
     41: "DescribeDelegationToken"  # brokers answer it; Kafka's controller returns UNKNOWN_SERVER_ERROR
 }
+"""Delegation tokens are not supported."""
 ADDED = {ApiKey.DESCRIBE_CLIENT_QUOTAS}
 """In Kafka, brokers answer it."""
 FORWARDED = {
-    19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81, 94,
+    19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81, 94,
 }  # fmt: skip
-"""The APIs that brokers 3.7 to 4.4 forward for clients: ApiKeys.forwardable, without AllocateProducerIds, their own."""
+"""The APIs that brokers 3.7 to 4.4 forward for clients: ApiKeys.forwardable, without AllocateProducerIds,
+their own, and delegation tokens."""
 ANN = b"\0\0\x05User\x04ann\0\0"
 
 
@@ -89,41 +89,6 @@ def test_client_listener_has_no_inter_broker_apis() -> None:
 def test_forwardable_apis_are_served_by_the_kraft_listener() -> None:
     assert {int(key) for key in FORWARDABLE} == FORWARDED | {ApiKey.DESCRIBE_CLUSTER}
     assert listener().keys() >= FORWARDED
-
-
-@pytest.mark.parametrize("forwarded", [True, False], ids=["forwarded", "direct"])
-@pytest.mark.parametrize(
-    ("key", "request_", "expected"),
-    [
-        (ApiKey.CREATE_DELEGATION_TOKEN, access.CreateDelegationTokenRequest(), (61, "User", "ann")),
-        (
-            ApiKey.CREATE_DELEGATION_TOKEN,
-            access.CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob"),
-            (61, "User", "bob"),
-        ),
-        (ApiKey.RENEW_DELEGATION_TOKEN, access.RenewDelegationTokenRequest(), (61,)),
-        (ApiKey.EXPIRE_DELEGATION_TOKEN, access.ExpireDelegationTokenRequest(), (61,)),
-    ],
-    ids=["token", "token-for-another", "renewal", "expiry"],
-)
-def test_rejected_requests_get_a_response(
-    key: ApiKey, request_: Message, expected: tuple[Any, ...], forwarded: bool
-) -> None:
-    table = listener()
-    version = table[key].max_version
-    if forwarded:
-        frame = codec.encode_request(key, version, 7, "app", request_)[4:]
-        envelope = EnvelopeRequest(request_data=frame, request_principal=ANN, client_host_address=b"\x7f\0\0\x01")
-        outer = asyncio.run(table[ApiKey.ENVELOPE].handle(RequestContext(int(ApiKey.ENVELOPE), 0), envelope))
-        assert outer.error_code == 0
-        answer: Any = codec.decode_response(key, version, outer.response_data)[1]
-    else:
-        answer = table[key].handle(RequestContext(int(key), version), request_)
-        answer = asyncio.run(answer) if asyncio.iscoroutine(answer) else answer
-    code, *more = expected
-    assert answer.error_code == code
-    if key is ApiKey.CREATE_DELEGATION_TOKEN and (forwarded or more[1] == "bob"):
-        assert [answer.principal_type, answer.principal_name] == more
 
 
 class Denying(Granting):

@@ -133,7 +133,7 @@ async def test_links(eventful: Service) -> None:
 BAD_INPUT = (
     ("/topics?at=99999999", 400, "at: offset 99999999 is not reached yet: the newest event is at offset"),
     ("/topics?at=soon", 400, "is not a valid point in time"),
-    ("/topics?att=5", 400, "att: unknown query parameter; allowed are at, cursor, label, limit, name, order"),
+    ("/topics?att=5", 400, "att: unknown query parameter; allowed are at, cursor, label, limit, name, placeholders"),
     ("/topics?cursor=rubbish", 200, ""),
     ("/topics/" + "n" * 300, 404, "was ever created"),
     ("/topics/pay.orders?partition=99999", 200, "7"),

@@ -155,9 +155,6 @@ FAULTS: Faults = {
     "created-as-asked": {
         "created_though_rejected": created_though_rejected,
         "created_by_a_dry_run": created_by_a_dry_run,
-        "created_as_if_it_had_been_there": lambda log: changed(
-            log, at(log, catalog.TopicCreated, topic="waits"), deadline_ms=0
-        ),
     },
     "rejected-with-rule": {
         "rejected_without_a_rule": lambda log: changed(log, at(log, catalog.CreateRejected), rule=""),

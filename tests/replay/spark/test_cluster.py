@@ -23,7 +23,6 @@ from tests.replay.history import open_log
 from tests.store.archive.archives import archive_all, forget_all, take_snapshot, write_a_day
 from tests.support.cluster import spark
 from tests.support.s3_server import ENV, S3Server
-from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND
 
 SPARK = Path(pyspark.__file__).parent
@@ -64,7 +63,7 @@ def run(argv: list[str], folder: Path) -> Any:
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=DONE_WITHIN_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])  # spark-submit mixes standard error into standard output
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 JOBS = """
@@ -124,12 +123,3 @@ def test_replays_of_an_s3_archive_and_an_events_topic_run_on_two_executors(
     code = re.compile(r"topicwright-code\.zip/(controller|events|projections)/")
     assert len({found[1] for file in files if (found := code.search(file))}) == 3
     assert all(map(code.search, files)), f"executors run the code that came with the job: {files}"
-
-
-@pytest.mark.timeout(2400)
-def test_replay_runs_through_spark_submit(history: LogRef, tmp_path: Path) -> None:
-    argv = [str(SPARK / "bin" / "spark-submit"), "--master", "local[1]"]
-    for setting in SMALL:
-        argv += ["--conf", setting]
-    shown = run([*argv, str(ROOT / "controller" / "cli" / "replay.py"), "compare", history.text, "--json"], tmp_path)
-    assert (shown["found"], shown["rows"]) == (False, [])

@@ -49,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 JOBS = """
 import json, sys
-from controller.cli.replay import main
+from controller.cli.main import main
 from projections.replay.spark.session import spark_session
 
 def where(batches):
@@ -61,7 +61,7 @@ def where(batches):
 
 server, log, out = sys.argv[1:]
 for one in (["compare", log], ["invariants", log], ["export", log, "--to", out]):
-    assert main([*one, "--master", server, "--json"]) == 0
+    assert main(["replay", *one, "--master", server, "--json"]) == 0
 session = spark_session(server)
 rows = session.range(1).mapInArrow(where, "file string").collect()
 print(json.dumps([row.file for row in rows]))

@@ -14,7 +14,7 @@ from controller.apis.tables import controller_listener
 from controller.engine.requests import Stamps
 from controller.serving.process import PARTITION_BYTES
 from controller.settings.load import load_settings
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
+from controller.stream.gateway.members import Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.driver import Group, PlainDriver
@@ -128,7 +128,7 @@ class GatewayProcess(Serving):
         self.link = Link(world.kafka, number)
         topics = world.kafka.topics
         producer = SimulatedProducer(self.link)
-        own = Announcement(ANNOUNCEMENT_VERSION, data.name, f"p{number}", data.name, 9092, f"{data.name}:8080")
+        own = Announcement(data.name, f"p{number}", (Endpoint("PLAINTEXT", data.name, 9092),))
         members = Members(own, producer, GATEWAYS, session_s=GATEWAY_SESSION_S, clock=virtual_loop().time)
         self._members = members
         self.node = GatewayNode(

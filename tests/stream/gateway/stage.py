@@ -14,7 +14,6 @@ from controller.controller_api import Reply
 from controller.machine.commands.commands import CreateTopic
 from controller.stream.gateway.kafka import Done, FollowedEvents, NotProduced, Record
 from controller.stream.gateway.members import (
-    ANNOUNCEMENT_VERSION,
     Announcement,
     Members,
     StreamGateway,
@@ -51,7 +50,7 @@ class Rig:
         """The kinds of the commands that failed with an exception."""
         self.full = False
         self.workers = [Writing(_opened(folder / "worker", number)) for number in range(PARTITIONS)]
-        own = Announcement(ANNOUNCEMENT_VERSION, "a-gateway", "p1", "gateway-a", 9092, "gateway-a:8080")
+        own = Announcement("a-gateway", "p1", (Endpoint("PLAINTEXT", "gateway-a", 9092),))
         producer: Any = self
         self.members = Members(own, producer, "gateways", session_s=SESSION_S, clock=self.clock)
         self.node = GatewayNode(

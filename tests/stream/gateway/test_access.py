@@ -23,7 +23,7 @@ from controller.machine.commands.access import (
 )
 from controller.machine.commands.commands import ChangeSettings
 from controller.machine.errors import ErrorCode
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, node_id_of
+from controller.stream.gateway.members import Announcement, node_id_of
 from controller.stream.log.codec import CLUSTER_PARTITION, decode_command
 from events.access import Acl
 from events.catalog import Endpoint
@@ -252,7 +252,7 @@ async def test_a_refused_request_with_long_texts_is_counted_and_not_produced(rig
 
 def at_two_listeners(gateway_id: str) -> Announcement:
     endpoints = (Endpoint("PLAINTEXT", gateway_id, 9092), Endpoint("SASL_SSL", gateway_id, 9093))
-    return Announcement(ANNOUNCEMENT_VERSION, gateway_id, "p1", gateway_id, 9092, "", endpoints=endpoints)
+    return Announcement(gateway_id, "p1", endpoints)
 
 
 @on_virtual_time
@@ -260,7 +260,7 @@ async def test_metadata_has_gateway_endpoints_of_the_clients_listener(new_rig: R
     new_rig.members.own = at_two_listeners("a-gateway")
     new_rig.begin(brokers=1)
     new_rig.on_heartbeat(at_two_listeners("b-gateway"))
-    new_rig.on_heartbeat(Announcement(ANNOUNCEMENT_VERSION, "c-gateway", "p", "c-gateway", 9092, ""))
+    new_rig.on_heartbeat(Announcement("c-gateway", "p", (Endpoint("PLAINTEXT", "c-gateway", 9092),)))
     secured = new_rig.gateway.at_listener(Endpoint("SASL_SSL", "a-gateway", 9093))
     assert [(node.node_id, node.host, node.port) for node in secured.nodes()] == [
         (1, "a-gateway", 9093),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.errors import ErrorCode
 from controller.stream.gateway.kafka import FollowedEvents, Record
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, encode_announcement, node_id_of
+from controller.stream.gateway.members import Announcement, encode_announcement, node_id_of
 from controller.stream.gateway.node import GRACE_S
 from events.catalog import Endpoint
 from events.names import RequestId, TopicName
@@ -126,8 +126,8 @@ async def test_stopping_gateway_rejects_requests_and_answers_waiting_ones(rig: R
 
 
 def other(gateway_id: str, **fields: Any) -> Announcement:
-    values = {"process": "p", "host": gateway_id, "port": 9092, "http": "", **fields}
-    return Announcement(ANNOUNCEMENT_VERSION, gateway_id, **values)
+    at = (Endpoint("PLAINTEXT", gateway_id, 9092),)
+    return Announcement(**{"gateway_id": gateway_id, "process": "p", "endpoints": at, **fields})
 
 
 @on_virtual_time
@@ -156,9 +156,10 @@ async def test_gateways_without_heartbeats_are_removed_from_the_list(rig: Rig) -
     assert [member.gateway_id for member in rig.members.live()] == ["a-gateway"]
     assert list(rig.members._latest) == ["a-gateway"], "expired gateways are forgotten"
     rig.members.on_heartbeat(b"\xc1 not an announcement")
-    rig.members.on_heartbeat(encode_announcement(other("b-gateway", host="no-utf8")).replace(b"no", b"n\xff"))
+    rig.members.on_heartbeat(
+        encode_announcement(other("b-gateway", endpoints=(Endpoint("X", "no-utf8", 1),))).replace(b"no", b"n\xff")
+    )
     for host, port in (("b", 0), ("b", 1 << 40), ("", 1), ("h" * 40_000, 1)):
-        rig.on_heartbeat(other("b-gateway", host=host, port=port))
         rig.on_heartbeat(other("b-gateway", endpoints=(Endpoint("X", host, port),)))
     rig.members.on_heartbeat(encode_announcement(other("a-gateway", process="an earlier one")))
     assert rig.members.live() == [rig.members.own]
@@ -175,7 +176,7 @@ async def test_metadata_lists_broker_endpoints_and_gateways(new_rig: Rig) -> Non
     assert [(n.node_id, n.host) for n in new_rig.gateway.nodes()] == [
         (1, "kafka"),
         (node_id_of("a-gateway"), "gateway-a"),
-        (node_id_of("b-gateway"), new_rig.members.live()[1].host),
+        (node_id_of("b-gateway"), new_rig.members.live()[1].endpoints[0].host),
     ]
     assert new_rig.gateway.controller_id() == node_id_of("a-gateway")
 
