@@ -187,7 +187,12 @@ def test_report_charts_have_a_bar_for_each_value(shown: Chrome) -> None:
     assert len(texts(shown, "#health .scatter .js-line")) == 4
     assert texts(shown, "#outcomes .legendtext") == ["created", "timed out", "refused"]
     assert texts(shown, "#brokers .legendtext") == ["replicas", "leaders"]
-    assert texts(shown, "#waits .xtick text") == ["5 ms to 10 ms", "10 ms to 20 ms", "20 ms to 50 ms", "50 ms to 100 ms"]
+    assert texts(shown, "#waits .xtick text") == [
+        "5 ms to 10 ms",
+        "10 ms to 20 ms",
+        "20 ms to 50 ms",
+        "50 ms to 100 ms",
+    ]
     assert texts(shown, "#brokers .xtick text") == ["1", "2fenced", "7not registered"]
     assert texts(shown, "#refusals .bartext") == ["240", "60"]
 
