@@ -90,7 +90,8 @@ class Security(msgspec.Struct, frozen=True):
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """Parse librdkafka properties and the methods of `cloud_tokens`. Raises BadCredentials and MissingExtra."""
+    """Parse librdkafka properties and the methods of `cloud_tokens`. Raises BadCredentials, ValueError and
+    MissingExtra."""
     protocol, allowed = properties.get("security.protocol", "plaintext").lower(), [each.lower() for each in PROTOCOLS]
     if protocol not in allowed:
         raise BadCredentials(f"security.protocol={protocol} is not allowed; allowed: {', '.join(allowed)}")
@@ -104,10 +105,7 @@ def security_of(properties: Mapping[str, str]) -> Security:
     for key in NEEDED[way]:
         if not properties.get(key):
             raise BadCredentials(f"{key} is missing; {mechanism} needs it")
-    try:
-        return Security(librdkafka_settings(properties), tls, mechanism)
-    except ValueError as error:
-        raise BadCredentials(str(error)) from None
+    return Security(librdkafka_settings(properties), tls, mechanism)
 
 
 Address = tuple[str, int]
