@@ -129,6 +129,12 @@ RESPONSE_BYTES_MAX = 1 << 30
 _SIZE = struct.Struct(">i")
 
 
+def addresses(text: str) -> list[Address]:
+    """Parse HOST:PORT[,HOST:PORT…], which the command line has checked."""
+    parts = (each.strip().rpartition(":") for each in text.split(","))
+    return [(host.strip("[]"), int(port)) for host, _, port in parts]
+
+
 class ClusterUnreachable(UserError):
     """The cluster, or the requested broker, did not answer; the message says which and why."""
 
