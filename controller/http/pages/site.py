@@ -26,7 +26,7 @@ from controller.http.errors import NO_STORE, HttpRequest, answer_error, redirect
 from controller.http.pages.frame import Frame
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads, cacheable
-from controller.http.requests import SESSION_KEY, FormTokens, caller_of
+from controller.http.requests import SESSION_KEY, caller_of
 from projections.queries.activity import timeline_page
 from projections.queries.events import Window
 from projections.queries.query import NoTopic
@@ -77,7 +77,6 @@ class Site:
     def __init__(self, dependencies: Mapping[str, Any]) -> None:
         reader: Reader = dependencies["reader"]
         self.api = reader.api
-        self.tokens = FormTokens()
         self._queries, self._threads = reader.queries, reader.threads
         self._templates = templates()
         undecoded: Any = _Undecoded(self._threads)
@@ -148,7 +147,6 @@ class Site:
             by_session=bool(request.scope.get(SESSION_KEY)),
             has_partitions=self.partitions != (None,),
             has_quorum=self.api.quorum is not None,
-            token=self.tokens.of(principal, self.api.controller.now_ms()),
             spans=self._spans[1] if self.allows(request, "Describe") else (),
             **given,
         )
