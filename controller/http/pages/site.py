@@ -11,8 +11,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
-from urllib.parse import parse_qsl, quote, urlencode
+from typing import Any, Final, ParamSpec, TypeVar, cast, get_type_hints
+from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import Response, get
@@ -22,7 +22,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from markupsafe import Markup
 
 from controller.access.authorizer import Operation
-from controller.http.errors import NO_STORE, HttpRequest, answer_error, redirect, respond
+from controller.http.errors import NO_STORE, HttpRequest, answer_error, respond
 from controller.http.pages.frame import Frame
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads, cacheable
@@ -203,27 +203,15 @@ def page(
 
 
 def clean_queries(app: ASGIApp) -> ASGIApp:
-    """Redirects a page's address to the one without the empty parameters that forms send, so that it can be shared."""
+    """Removes the empty parameters that forms send from the address of a page."""
 
-    async def redirected(scope: Scope, receive: Receive, send: Send) -> None:
-        is_read = scope.get("method") == "GET" and is_page(scope["path"])
-        clean = cleaned(scope["query_string"].decode("latin-1")) if is_read else None
-        if clean is None:
-            await app(scope, receive, send)
-            return
-        here = "/" + quote(scope["path"].lstrip("/"))  # a path on this host, whatever was sent
-        await redirect(send, f"{here}?{clean}".rstrip("?"))
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        if is_page(scope["path"]):
+            given = parse_qsl(scope["query_string"].decode("latin-1"), errors="replace")
+            cast(dict[str, Any], scope)["query_string"] = urlencode(given).encode()
+        await app(scope, receive, send)
 
-    return redirected
-
-
-def cleaned(query: str) -> str | None:
-    """A query without empty parameters; None if it is clean already."""
-    pairs = parse_qsl(query, keep_blank_values=True, encoding="utf-8", errors="replace")
-    clean = [(name, value) for name, value in pairs if value]
-    if len(clean) == len(pairs):
-        return None
-    return urlencode(clean)
+    return served
 
 
 def templates() -> Environment:
