@@ -114,7 +114,6 @@ class SimulatedBrokers:
     # --- control by users and tests
 
     def add(self, rack: str | None = None) -> SimulatedBroker:
-        """Add a broker with the next free id."""
         broker_id = BrokerId(max([0, *self.by_id, *self._controller.store.durable_cluster.brokers]) + 1)
         broker = SimulatedBroker(broker_id, rack or rack_of(broker_id))
         self.by_id[broker_id] = broker

@@ -314,7 +314,6 @@ def one_line(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """The end of the traceback, with the exception."""
     return "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
 
 

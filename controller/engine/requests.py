@@ -51,7 +51,6 @@ class PendingRequest:
         self.throttled_until_s = 0.0
 
     def unanswered(self) -> list[TopicName]:
-        """The topics that have no answer yet."""
         return [topic for topic, number in self.index.items() if self.answers[number] is None]
 
     def when_late(self, after_s: float, work: Callable[[], object]) -> None:
@@ -68,8 +67,6 @@ class PendingRequest:
 
 
 class Replies:
-    """The requests in flight, by id."""
-
     def __init__(self) -> None:
         self._pending: dict[RequestId, PendingRequest] = {}
 
@@ -114,7 +111,6 @@ class Replies:
             self.resolve(Answer(pending.request_id, topic, int(code), message))
 
     def fail_all(self, code: ErrorCode, message: str) -> None:
-        """Give one error to all requests in flight."""
         for pending in list(self._pending.values()):
             self.fail(pending, code, message)
 
@@ -210,7 +206,6 @@ class Inbox:
         return taken
 
     def return_to_head(self, commands: Sequence[AnyCommand]) -> None:
-        """Return undecided commands to the head of the queue."""
         self._commands[:0] = commands
         self._taken -= len(commands)
 

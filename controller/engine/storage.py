@@ -75,7 +75,6 @@ class Storage:
 
     @property
     def leads(self) -> bool:
-        """True if this process may decide."""
         return self._replication is None or self._replication.leads
 
     @property

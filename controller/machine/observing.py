@@ -50,7 +50,6 @@ def change_broker(state: State, command: commands.RegisteredCommand) -> Decision
 
 
 def _change_of_broker(known: Broker, command: commands.RegisteredCommand) -> Event | None:
-    """The event of the command, or None if nothing changes."""
     broker = (known.broker_id, known.broker_epoch)
     match command:
         case commands.UnregisterBroker():  # KIP-746: its replicas stay in the topics' replica lists, as in Kafka
@@ -162,7 +161,6 @@ def expire(state: State, command: commands.ExpireRequest) -> Decision:
 
 
 def _confirmed(topic: Topic, brokers: tuple[BrokerId, ...], cluster: Cluster, at_ms: int) -> Decision:
-    """Returns the decision after brokers have applied the creation of a topic."""
     known = topic.propagated
     fresh = tuple(filterfalse(frozenset(known).__contains__, brokers)) if known else brokers
     if not fresh:

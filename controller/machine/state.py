@@ -280,8 +280,6 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """Numbers of topics and partitions."""
-
     topics: int = 0
     partitions: int = 0
 

@@ -78,7 +78,6 @@ def protected(topic: Topic | None, after: Configs | None, defaults: Configs) -> 
 
 
 def dry_run_rejection(command: TopicCommand) -> Rejection | None:
-    """The rejection if the target cluster refused the dry run."""
     dry_run = command.dry_run
     if dry_run is None or not dry_run.error_code:
         return None
@@ -87,7 +86,6 @@ def dry_run_rejection(command: TopicCommand) -> Rejection | None:
 
 
 def refused_by_policies(verdict: Verdict | None) -> Rejection | None:
-    """The rejection if a policy refused the command, or failed."""
     if verdict is None or verdict.outcome == "allowed":
         return None
     if verdict.outcome == "refused":

@@ -323,7 +323,6 @@ class SnapshotFiles:
         return True
 
     def _retain_snapshots(self, count: int) -> None:
-        """Delete all but the newest `count` snapshots."""
         while len(self._snapshots) > count:
             self._path(self._snapshots[0]).unlink(missing_ok=True)
             del self._snapshots[0]

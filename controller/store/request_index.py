@@ -314,7 +314,6 @@ def facets_of(entry: IndexedRequest) -> dict[bytes, bytes]:
 
 
 def index_values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:
-    """The values under which the index lists a request."""
     yield PRINCIPAL, entry.principal
     yield API, entry.api
     for outcome in entry.outcomes:

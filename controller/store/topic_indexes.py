@@ -159,7 +159,6 @@ class Tallies(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def health(self) -> Health:
-        """The health of all topics."""
         under_replicated = offline = placeholders = 0
         for one, (count, _) in self.situations.items():
             under_replicated += count if one.isr < one.replicas else 0
@@ -183,7 +182,6 @@ Moves = dict[Situation, tuple[int, int]]
 
 
 def add_move(moves: Moves, before: Situations, after: Situations) -> None:
-    """Add the change of one topic."""
     for one in {**before, **after}:
         partitions, topics = moves.get(one, (0, 0))
         added = after.get(one, 0) - before.get(one, 0)
@@ -251,7 +249,6 @@ class HealthIndex:
 
 
 def tallied(topics: Iterable[Topic]) -> Tallies:
-    """The sums over some topics."""
     loads: dict[int, tuple[int, int]] = {}
     moves: Moves = {}
     for topic in topics:

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from heapq import merge
+from itertools import islice
 from typing import Literal
 
 from msgspec.structs import replace
@@ -79,11 +80,17 @@ def explain_topic(query: Queries, name: str, at: str | None = None) -> Explanati
 def explain_request(query: Queries, request_id: str, at: str | None = None) -> ExplanationView:
     """The chain of the request with this id, now or at a point in time. Raises NotFound, InvalidPointInTime."""
     ends = query.end(at)
-    request, chain = query.request(request_id, ends), _Chain()
+    request, chain, approvals = query.request(request_id, ends), _Chain(), dict[str, str]()
     found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
     several = len(found) > 1  # then events are ordered by time: offsets are per partition
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
+        event = record.event
+        if (
+            isinstance(event, catalog.ApprovalRequested | catalog.ApprovalDecided)
+            and event.request_id == request.request_id
+        ):
+            approvals[event.name] = event_text(event)
     decided = external_decision(Cause(request.api, RequestId(request.request_id)))
     if decided is not None:
         summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {request.requested_at}"
@@ -91,6 +98,8 @@ def explain_request(query: Queries, request_id: str, at: str | None = None) -> E
     who = client_text(request.principal, request.client_id)
     asked = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}"
     summary = f"{_outcomes(request)}; {asked}" if request.topics else asked
+    if approvals:
+        summary = f"{'; '.join(islice(approvals.values(), 10))}; at first {summary}"
     return chain.explanation(request.request_id, "request", summary)
 
 

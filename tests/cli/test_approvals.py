@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -70,6 +71,9 @@ def test_a_request_is_held_listed_approved_and_denied(
         dry = alice("topic", "create", "a", "--partitions", "3", "--dry-run", code=1)
         assert "The request would wait for approval by User:carol." in dry
         refused = alice("topic", "create", "a", "--partitions", "3", code=1)
+        (waiting,) = alice("requests", "--pending", "-o", "name").split()
+        held = " ".join(alice("explain", waiting, "--utc").split("\n\n")[0].split())
+        assert "waits for approval" in held.partition("; at first a rejected POLICY_VIOLATION")[0], held
         assert "ask User:carol to run `topicwright approve" in " ".join(refused.split())
         alice("topic", "create", "b", "--partitions", "3", code=1)
         rows = columns(alice("requests", "--pending"))
@@ -79,9 +83,17 @@ def test_a_request_is_held_listed_approved_and_denied(
         approved = carol("approve", first)
         assert approved.startswith(f"request {first} is approved, as request ")
         assert approved.endswith("\na: done\n")
+        (as_request,) = re.findall(r", as request (\S+)", approved)
+        done = " ".join(alice("explain", first).split())
+        assert done.startswith(
+            f"User:carol (topicwright) approves request {first} for a, done as {as_request}; at first a rejected"
+        ), done
         assert "it was approved or denied" in carol("approve", first, code=1)
         assert carol("deny", second, "--because", "too big").endswith(" is denied\n")
-        assert "too big" in alice("explain", second)
+        denied = " ".join(alice("explain", second).split())
+        assert denied.startswith(
+            f"User:carol (topicwright) denies request {second} for b: too big; at first b rejected"
+        ), denied
         assert alice("topics", "-o", "name").split() == ["a"]
         changed = alice("changes", "a")
         assert "approved by User:carol" in " ".join(changed.split())

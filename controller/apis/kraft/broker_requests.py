@@ -288,8 +288,6 @@ def _next(members: Membership, broker: Broker, request: cluster.BrokerHeartbeatR
 def _commands(
     api: ControllerApi, members: Membership, broker: Broker, request: cluster.BrokerHeartbeatRequest, next_: NextState
 ) -> Iterator[commands.MembershipCommand]:
-    """The commands that lead to the next state, in order."""
-
     def of_broker(kind: type[commands.RegisteredCommand], **fields: Any) -> commands.RegisteredCommand:
         stamped, epoch = stamp(api.controller, "kraft"), broker.broker_epoch
         return kind(**stamped, broker_id=broker.broker_id, broker_epoch=epoch, **fields)

@@ -44,7 +44,6 @@ logger = structlog.get_logger("topicwright.kraft")
 
 
 def quorum_handler(api: ControllerApi, node: QuorumNode, replication: QuorumReplication) -> Handler:
-    """The handler of the quorum's requests to one voter."""
     limiter = LogRateLimiter()
 
     async def answer(context: RequestContext, request: Any) -> Message:
@@ -267,7 +266,6 @@ async def _raise_kraft_version(node: QuorumNode) -> cluster.UpdateFeaturesRespon
 
 
 def quorum_view(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumView:
-    """The current status of the quorum according to this node."""
     core = node.quorum
     beginning = files.beginning(core.epoch)
     since_ms = None if beginning is None else beginning.timestamp_ms

@@ -36,7 +36,6 @@ class Action(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name in log lines."""
         return "placeholders" if self.change is None else type(self.change).__name__
 
 

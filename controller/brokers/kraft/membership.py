@@ -240,7 +240,6 @@ class Membership:
         return self._controller.is_reconciled()
 
     def leads(self, broker_id: BrokerId) -> bool:
-        """True if the broker leads a partition."""
         return self._controller.store.durable_tallies.leads(broker_id)
 
     def may_shut_down(self, broker_id: BrokerId) -> bool:

@@ -55,7 +55,6 @@ class BrokerProbe(Connections):
         self.endpoint, self._address = endpoint, (endpoint.host, endpoint.port)
 
     async def knows(self, topic: str) -> bool:
-        """True if the broker's metadata has the topic."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
         key, kind = ApiKey.METADATA, MetadataResponse
         response = await self.call(self._address, key, METADATA_VERSION, request, kind, TIMEOUT_S)
@@ -313,6 +312,5 @@ class Readiness:
 
 
 def _plaintext_of(broker: Broker) -> Endpoint | None:
-    """The broker's first PLAINTEXT listener."""
     places = zip(broker.endpoints, broker.security_protocols, strict=False)
     return next((endpoint for endpoint, protocol in places if protocol == PLAINTEXT), None)

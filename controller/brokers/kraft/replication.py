@@ -96,7 +96,6 @@ class QuorumReplication(BatchApplier):
         return leader is not None and not leader.is_leaving and not self._node.ended.done()
 
     def on_role_changed(self, role: RoleChanged) -> None:
-        """Handle a change of role, epoch or leader."""
         self._node.want_leadership(False)
         if self._led_epoch is not None and (role.role is not Role.LEADER or role.epoch != self._led_epoch):
             self._led_epoch = None

@@ -45,14 +45,12 @@ class Source:
 
     @contextmanager
     def indented(self, line: str) -> Iterator[None]:
-        """Add a line and a block below it."""
         self.add(line)
         self._depth += 1
         yield
         self._depth -= 1
 
     def variable(self, prefix: str) -> str:
-        """An unused name."""
         self._variables += 1
         return f"{prefix}{self._variables}"
 

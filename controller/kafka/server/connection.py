@@ -165,7 +165,6 @@ class Connection(asyncio.Protocol):
         return self._service.clock() - self._active_at
 
     def end(self, reason: str) -> None:
-        """Close the connection, and log the reason."""
         self._log(_logger.info, reason)
         self.abort()
 

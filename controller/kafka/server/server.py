@@ -77,7 +77,6 @@ class ConnectionCounts:
         return True
 
     def release(self, host: str) -> None:
-        """An admitted client has disconnected."""
         self._by_host[host] -= 1
         self.total -= 1
         if not self._by_host[host]:

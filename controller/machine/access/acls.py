@@ -171,7 +171,6 @@ AddressRange = IPv4Network | IPv6Network
 
 
 def is_range(host: str) -> bool:
-    """True if the host of an ACL is a range."""
     return "/" in host
 
 

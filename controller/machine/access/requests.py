@@ -306,7 +306,6 @@ def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) ->
 def _quota_changes(
     held: tuple[tuple[str, float], ...], entity: QuotaEntity, alteration: QuotaAlteration, command: AlterClientQuotas
 ) -> QuotasChanged | None:
-    """Returns the event for the changed quotas of an entity, or None if nothing changes."""
     before = dict(held)
     ops = sorted(alteration.ops, key=lambda op: op[0])
     values = tuple((key, value) for key, value in ops if value is not None and before.get(key) != value)

@@ -88,7 +88,6 @@ class ConfigRow(msgspec.Struct, frozen=True, gc=False):
     allowed: Allowed
 
     def read(self, text: str) -> Value | Bad:
-        """Parses and validates a value."""
         return read_value(self.name, self.kind, self.allowed, text)
 
     def canonical(self, text: str) -> str:

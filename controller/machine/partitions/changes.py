@@ -208,7 +208,6 @@ class TopicChanges:
 
 
 def _is_complete(isr: Ids, replicas: Ids, adding: Ids, removing: Ids) -> bool:
-    """True if the reassignment can be completed."""
     members, remaining = without(isr, removing), without(replicas, removing)
     awaited = remaining if len(adding) < len(removing) else adding
     return bool(members and remaining) and set(awaited) <= set(members)

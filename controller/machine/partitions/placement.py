@@ -161,13 +161,11 @@ def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
 
 
 def directories_of(partition: Partition) -> dict[BrokerId, bytes]:
-    """Returns the known directories of the replicas."""
     metadata = partition.replica_metadata
     return {} if metadata is None else dict(zip(partition.replicas, metadata.directories, strict=False))
 
 
 def directory_of(partition: Partition, replica: BrokerId) -> bytes:
-    """Returns the known directory of a replica."""
     metadata = partition.replica_metadata
     if metadata is None or replica not in partition.replicas:
         return UNASSIGNED

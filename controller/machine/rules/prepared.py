@@ -1,13 +1,12 @@
 """Finds the few rules that a change may violate: 50 rules make a create a tenth more expensive, not four times.
 
-Most changes violate no rule, and many topics are alike. An index by the literal beginnings of `topics` and `principals`
-finds the rules that may apply. Which of them the facts of a topic violate is computed once for equal facts, as far as
-the rules name them. `Rule.violation` then decides on each suspect, so a suspect without a violation costs only time.
+Most changes violate no rule, and many topics are alike. Which rules the facts of a topic violate is computed once for
+each principal and for equal facts, as far as the rules name them, and for the names with the same literal beginning in
+`topics`. `Rule.violation` then decides on each suspect, so a suspect without a violation costs only time.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -29,14 +28,8 @@ class Prepared:
     def __init__(self, rules: Sequence[Rule], kind: Kind) -> None:
         self._rules = [rule for rule in rules if kind in rule.on]
         self._of_all = kind == "defaults"  # without a name of a topic; rare
-        self._indexes = of_topics, of_principals = _Index(), _Index()
-        for n, rule in enumerate(self._rules):
-            prefixes = rule.topics.prefixes or ("" if rule.limit is None else rule.limit.prefix,)
-            index, prefixes = (
-                (of_topics, prefixes) if all(prefixes) else (of_principals, rule.principals.prefixes or ("",))
-            )
-            for prefix in prefixes:
-                index.add(prefix, n)
+        self._beginnings = {each for rule in self._rules for each in _beginnings(rule)}
+        self._lengths = sorted(set(map(len, self._beginnings)), reverse=True)
         named = [_configs_named(rule) for rule in self._rules]
         self._named = None if None in named else {MIN_INSYNC_REPLICAS}.union(*filter(None, named))
         self._known: dict[object, list[tuple[Rule, Pattern | None]]] = {}
@@ -49,18 +42,7 @@ class Prepared:
     ) -> bool:
         """True if a topic with these facts is known to violate no rule."""
         known = self._known.get(self._key(name, principal, partitions, factors, configs, defaults))
-        return known is not None and not _violated(known, name)
-
-    def _key(
-        self, name: str, principal: str, partitions: int, factors: tuple[int, ...], configs: Configs, defaults: Configs
-    ) -> tuple[object, ...]:
-        if defaults is not self._defaults:  # they change rarely, and hashing them takes long
-            self._known.clear()
-            self._defaults = defaults
-        if configs and (named := self._named) is not None:
-            configs = tuple([pair for pair in configs if pair[0] in named])
-        of_name, of_principal = self._indexes
-        return of_name.longest(name), of_principal.longest(principal), partitions, factors, configs
+        return known == [] or (known is not None and not _suspects(known, name))
 
     def suspects(self, change: Change, variables: Variables[Change]) -> Sequence[Rule]:
         """Returns all rules that the change violates, and perhaps others, in the order of the text."""
@@ -71,9 +53,10 @@ class Prepared:
         key = self._key(change.topic, change.principal, topic.partitions, topic.factors, configs, topic.defaults)
         known = self._known.get(key)
         if known is None:
-            indexed = self._indexes[0].of(change.topic) | self._indexes[1].of(change.principal)
             known = []
-            for rule in [self._rules[n] for n in sorted(indexed)]:
+            for rule in self._rules:
+                if change.principal not in rule.principals or not key[0].startswith(_beginnings(rule)):
+                    continue
                 if replace(rule, name_pattern=None).may_be_violated(change, topic, variables):
                     known.append((rule, None))
                 elif rule.name_pattern is not None:
@@ -82,34 +65,30 @@ class Prepared:
                 if len(self._known) >= KNOWN_MAX:
                     self._known.clear()
                 self._known[key] = known
-        return _violated(known, change.topic)
+        return _suspects(known, change.topic)
+
+    def _key(
+        self, name: str, principal: str, partitions: int, factors: tuple[int, ...], configs: Configs, defaults: Configs
+    ) -> tuple[str, str, int, tuple[int, ...], Configs]:
+        """The longest known beginning of a name, and the facts on which the rules depend."""
+        if defaults is not self._defaults:  # they change rarely, and hashing them takes long
+            self._known.clear()
+            self._defaults = defaults
+        if configs and (named := self._named) is not None:
+            configs = tuple([pair for pair in configs if pair[0] in named])
+        for length in self._lengths:
+            if (beginning := name[:length]) in self._beginnings:
+                return beginning, principal, partitions, factors, configs
+        return "", principal, partitions, factors, configs
 
 
-def _violated(known: Sequence[tuple[Rule, Pattern | None]], name: str) -> list[Rule]:
+def _suspects(known: Sequence[tuple[Rule, Pattern | None]], name: str) -> list[Rule]:
     return [rule for rule, pattern in known if pattern is None or not pattern.is_found_in(name)]
 
 
-class _Index:
-    """Rules by the literal beginnings of the names to which they apply."""
-
-    def __init__(self) -> None:
-        self._rules: defaultdict[str, set[int]] = defaultdict(set)
-        self._lengths: list[int] = []
-
-    def add(self, beginning: str, rule: int) -> None:
-        self._rules[beginning].add(rule)
-        self._lengths = sorted({*self._lengths, len(beginning)}, reverse=True)
-
-    def of(self, name: str) -> set[int]:
-        """The rules that may apply to a name."""
-        return set().union(*(rules for beginning, rules in self._rules.items() if name.startswith(beginning)))
-
-    def longest(self, name: str) -> str:
-        """The longest beginning of a name, which has all others."""
-        for length in self._lengths:
-            if (beginning := name[:length]) in self._rules:
-                return beginning
-        return ""
+def _beginnings(rule: Rule) -> tuple[str, ...]:
+    """The literal beginnings of the names to which a rule applies."""
+    return rule.topics.prefixes or ("" if rule.limit is None else rule.limit.prefix,)
 
 
 def _configs_named(rule: Rule) -> set[str] | None:

@@ -51,8 +51,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """A request to a peer."""
-
     token: int
     address: Address
     request: Message
@@ -77,8 +75,6 @@ class HighWatermark(msgspec.Struct, frozen=True):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """A replica fetched from this leader."""
-
     replica: int
 
 

@@ -67,7 +67,6 @@ class Progress:
         found.end, found.fetched_at, found.leader_end = offset, now, leader_end
 
     def fetched_snapshot(self, now: float, node_id: int, directory: bytes) -> None:
-        """A replica fetched a part of a snapshot."""
         self._of(now, node_id, directory).fetched_at = now
 
     def _of(self, now: float, node_id: int, directory: bytes) -> Fetches:

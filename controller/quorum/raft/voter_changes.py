@@ -56,7 +56,6 @@ class VoterChanges:
 
     @property
     def wake(self) -> float:
-        """The time at which `tick` is due."""
         return self._pending.until if self._pending is not None and not self._pending.is_answered else math.inf
 
     def tick(self, now: float) -> None:
@@ -77,10 +76,9 @@ class VoterChanges:
             self._pending = None
 
     def request(self, now: float, token: Hashable, request: Change) -> None:
-        """Begin a change, or reject it."""
         code, reason = self._rejection(request)
         if code:
-            self._replica.respond(token, change_response(self._replica, request, code, reason))
+            self._replica.respond(token, change_response(self._replica, type(request), code, reason))
             return
         match request:
             case AddRaftVoterRequest():
@@ -168,7 +166,7 @@ class VoterChanges:
             self._pending = _Pending(token, request, now + TIMEOUT_S_MAX)
             self._append(now, replica.voters.with_voter(new))
             return
-        replica.respond(token, change_response(replica, request, code))
+        replica.respond(token, change_response(replica, type(request), code))
 
     def raise_kraft_version(self, now: float) -> None:
         """Raise kraft.version from 0 to 1: append the voter set, with directory ids. Raises Refused."""
@@ -200,7 +198,7 @@ class VoterChanges:
         if pending is None or pending.is_answered:
             return
         pending.is_answered = True
-        self._replica.respond(pending.token, change_response(self._replica, pending.request, int(code), reason))
+        self._replica.respond(pending.token, change_response(self._replica, type(pending.request), int(code), reason))
         if pending.offset is None:
             self._pending = None
 

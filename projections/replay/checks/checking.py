@@ -26,13 +26,13 @@ from typing import Any, NamedTuple, TypeVar
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from events.files import replacing
 from projections.replay.checks import rules
 from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, history_of, text_of
 from projections.replay.checks.rules import Invariant, invariants
+from projections.replay.log import columns as event_columns
 from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import SHARD, Batches, Runner, Source
 
@@ -214,10 +214,10 @@ def check(
 
 
 def check_here(
-    events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None, keep: bool = False
+    events: Events, wanted: Sequence[Invariant] = (), limit: int | None = None, keep: bool = False
 ) -> Result:
     """Check events in this process. Raises ReplayError."""
-    source = events(COLUMNS)
+    source = events(_columns(wanted))
     with history_of(source.query or source.batches(), source.schema) as history:
         return check(history, wanted, limit, keep=keep)
 
@@ -310,10 +310,14 @@ def check_in_buckets(
                 [kept.cast(_SCHEMA), _FOUND.empty_table()], promote_options="default"
             ).to_batches()
 
-    result, found = in_buckets(runner, events, of_the_log, checked, _FOUND)
-    violated = found["check"].is_valid()
-    rows = [*result.rows, *found.filter(violated).to_pylist()]
-    return result._replace(rows=rows, carried=found.filter(pc.invert(violated)).select(COLUMNS))
+    result, found = in_buckets(runner, events, of_the_log, checked, _FOUND, _columns(wanted))
+    rows = [*result.rows, *found.filter(found["check"].is_valid()).to_pylist()]
+    return result._replace(rows=rows, carried=found.filter(found["check"].is_null()).select(COLUMNS))
+
+
+def _columns(wanted: Sequence[Invariant]) -> Sequence[str]:
+    """The columns that checks may read: of users' checks all."""
+    return COLUMNS if set(wanted) <= set(invariants()) else tuple(event_columns.COLUMNS)
 
 
 _T = TypeVar("_T")
@@ -325,9 +329,11 @@ def in_buckets(
     of_the_log: Callable[[duckdb.DuckDBPyConnection], _T],
     of_a_bucket: Callable[[duckdb.DuckDBPyConnection], Batches],
     schema: pa.Schema,
+    columns: Sequence[str] = COLUMNS,
 ) -> tuple[_T, pa.Table]:
     """Run `of_the_log` in this process, on a database with the views OF_THE_LOG, and `of_a_bucket` in a task for each
-    bucket of the shards, on a database with all views. Returns both results, the latter as rows with `schema`."""
+    bucket of the shards, on a database with all views and these columns of the events. Returns both results, the latter
+    as rows with `schema`."""
     settle_ms, summary = SETTLE_MS, runner.fold(events(_CLUSTER.names), _summarized, _SUMMARIZED)
     with history_of(summary.filter(summary["type"].is_valid()).to_batches(), _SUMMARIZED) as history:
         history.register("offset_runs", summary.filter(summary["type"].is_null()).select(RUNS.names))
@@ -337,13 +343,13 @@ def in_buckets(
         count, _ = _extent(history)
 
     def in_task(batches: Batches) -> Batches:
-        with history_of(batches, arrow_schema(COLUMNS), in_task=True) as bucket:
+        with history_of(batches, arrow_schema(columns), in_task=True) as bucket:
             for name, table in tables.items():
                 bucket.register(name, table)
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
             yield from of_a_bucket(bucket)
 
-    return here, runner.fold(events(COLUMNS), in_task, schema, count // BUCKET_EVENTS + 1)
+    return here, runner.fold(events(columns), in_task, schema, count // BUCKET_EVENTS + 1)
 
 
 def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:

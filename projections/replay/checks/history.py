@@ -97,12 +97,13 @@ def history_of(
         history.execute("set preserve_insertion_order = false; set checkpoint_threshold = '1TB'")
         if in_task:
             history.execute(f"set threads = 1; set memory_limit = '{TASK_MEMORY}'")
+        query = events if isinstance(events, str) else "from read"
         if not isinstance(events, str):
-            left = iter(events)
+            left: Iterator[pa.RecordBatch] = iter(events)
             first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
             history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))
         try:
-            history.execute(f"create table stored_events as {events if isinstance(events, str) else 'from read'}")
+            history.execute(f"create table stored_events as {query}")
         except duckdb.InvalidInputException as error:
             raise ReplayError(f"an event is damaged, and DuckDB cannot load it: {error}") from None
         yield history

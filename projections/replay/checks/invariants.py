@@ -127,4 +127,4 @@ def violation_line(row: Mapping[str, Any], several: bool = False) -> str:
     places += [f"partition {row['log_partition']}"] if several or row["log_partition"] else []
     topics = [f"topic {row['topic']}"] if row["topic"] is not None else []
     where = ", ".join((*([" of ".join(places)] if places else ()), *topics))
-    return f"{where}: {row['seen']}; expected: {row['expected']}"
+    return f"{where}{': ' if where else ''}{row['seen']}; expected: {row['expected']}"

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import duckdb
 import msgspec
 
-from projections.replay.checks.history import COLUMNS as EVENT_COLUMNS
 from projections.replay.checks.history import OF_THE_LOG, create_views, history_of, statements, text_of, views
+from projections.replay.log.columns import COLUMNS as EVENT_COLUMNS
 from projections.replay.log.columns import arrow_schema
 from projections.replay.outcome import ReplayError
 
@@ -32,8 +32,8 @@ with broken as (
   where false
   union all by name
   ({query}))
-select coalesce(log_partition, 0) as log_partition, coalesce(replace(topic, '.', '_'), '') as shard, "offset", topic,
-       ? as "check", seen, expected, count(*) over () as of_query
+select coalesce(log_partition, 0) as log_partition, coalesce(replace(topic, '.', '_'), '') as shard,
+       "offset"::bigint as "offset", topic, ? as "check", seen, expected, count(*) over () as of_query
 from broken where {wanted} order by log_partition, "offset", seen {limit}
 """
 
@@ -65,9 +65,12 @@ def read_invariants(file: Path) -> tuple[Invariant, ...]:
     """The invariants in a user's file. Raises ReplayError if the file cannot be read, is not SQL, or has a query
     without a name."""
     try:
-        return parsed(file.read_text())
+        found = parsed(file.read_text())
     except (OSError, UnicodeDecodeError, ReplayError) as error:
-        raise ReplayError(f"{file}: {error}") from None
+        raise ReplayError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+    if not found:
+        raise ReplayError(f"{file} has no check: write `-- NAME: REQUIREMENT`, and a SELECT whose rows are violations")
+    return found
 
 
 def parsed(text: str) -> tuple[Invariant, ...]:
@@ -164,14 +167,17 @@ def _by_topic(tree: Any, using: Sequence[str] = ()) -> bool:
 def check_queries(own: Iterable[Invariant], in_buckets: bool) -> None:
     """Raise ReplayError, before any event is read, for a query that DuckDB rejects, and with `in_buckets` for one that
     needs the topics of the whole log."""
-    with history_of([], arrow_schema(EVENT_COLUMNS)) as history:
+    with history_of([], arrow_schema(tuple(EVENT_COLUMNS))) as history:
         create_views(history)
         for one in own:
             for query in one.queries:
                 try:
-                    history.execute(query)
+                    columns = [column[0] for column in history.execute(query).description or ()]
                 except duckdb.Error as error:
                     raise ReplayError(f"{one.name}: {error}") from None
+                missing = [name for name in ("seen", "expected") if name not in columns]
+                if missing:
+                    raise ReplayError(f"{one.name} has no column {missing[0]}: a violation has `seen` and `expected`")
                 across = across_topics(query) if in_buckets else ""
                 if across:
                     raise ReplayError(

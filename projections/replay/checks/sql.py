@@ -14,12 +14,12 @@ import duckdb
 import pyarrow as pa
 
 from projections.replay.checks.checking import SETTLE_MS, in_buckets
-from projections.replay.checks.history import OF_THE_LOG, create_views, history_of, views
+from projections.replay.checks.history import OF_THE_LOG, create_views, history_of, statements, views
 from projections.replay.export import check_export, events_from
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
-from projections.replay.runner import WRITTEN, Batches, InProcess, Runner, check_new, check_written, new_folder
+from projections.replay.runner import WRITTEN, Batches, InProcess, Runner, check_new, new_folder
 from projections.text.wording import many
 
 FILES = (".parquet", ".csv", ".json")
@@ -28,7 +28,9 @@ _TO_THE_END = Options()
 
 
 def check_sql(ref: Ref, options: Options) -> None:
-    """Check that the output file has a known extension, and the export. Raises ReplayError."""
+    """Check that there is a query, that the output file has a known extension, and the export. Raises ReplayError."""
+    if not [*statements(options.subject or "")]:
+        raise ReplayError("QUERY is empty: write a SELECT, or `show tables`, or `describe TABLE`")
     if options.to is not None and not options.to.endswith(FILES):
         raise ReplayError(f"--to {options.to} must end in {', '.join(FILES)}")
     check_export(ref, options)
@@ -57,7 +59,9 @@ def run_shell(_: object, ref: Ref, options: Options) -> Outcome:
             try:
                 text += input(("sql> " if not text.strip() else "...> ") if is_terminal else "") + "\n"
             except EOFError:
-                return Outcome([], False, [])
+                if not text.strip():
+                    return Outcome([], False, [])
+                text += ";"
             if text.rstrip().endswith(";"):
                 try:
                     found = history.sql(text)
@@ -70,12 +74,13 @@ def run_shell(_: object, ref: Ref, options: Options) -> Outcome:
 def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay sql`: the rows of the query `options.subject`, or the written file. Raises ReplayError
     for a query that fails, with the position that DuckDB names."""
+    query = (options.subject or "").rstrip("; \n")
     with opened(ref, options) as history:
         try:
             if options.to is not None:
-                rows: Any = history.execute(f"copy ({options.subject}) to ?", [options.to]).fetchall()
+                rows: Any = history.execute(f"copy ({query}) to ?", [options.to]).fetchall()
                 return Outcome([], False, [f"{many(rows[0][0], 'row')} written to {options.to}"])
-            answer = history.execute(options.subject or "")
+            answer = history.execute(query)
             header = tuple(column[0] for column in answer.description or ())
             rows = answer.fetchall()
         except duckdb.Error as error:
@@ -107,13 +112,13 @@ def run_views(runner: Runner, ref: Ref, options: Options) -> Outcome:
     def of_a_bucket(bucket: duckdb.DuckDBPyConnection) -> Batches:
         yield pa.RecordBatch.from_pydict({"file": _write(folder, of_buckets, bucket)}, schema=WRITTEN)
 
-    with new_folder(folder):
+    with new_folder(folder) as files:
         for name in names:
             (folder / name).mkdir()
         of_the_log = partial(_write, folder, OF_THE_LOG)
         events = events_from(runner, ref, ends, options)
         here, there = in_buckets(runner, events, of_the_log, of_a_bucket, WRITTEN)
-        check_written(folder, {*here, *there["file"].to_pylist()}, "*/*")
+        files |= {*here, *there["file"].to_pylist()}
     row = {"output": str(folder), **offsets_row(ends), "views": names}
     return Outcome([row], False, [f"{len(names)} views as of {as_of(ends)} are in {folder}"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ from projections.replay.checks.rules import (
     together,
 )
 from projections.replay.log.columns import arrow_schema
-from projections.replay.log.log_ref import LogRef
+from projections.replay.log.log_ref import LogRef, ends_of
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import InProcess, Source
+from projections.replay.runner import InProcess, Source, events_of
 from projections.replay.spark.session import OnSpark
 from tests.events import golden
 from tests.machine.audit import planted_cluster, planted_partitions, planted_topics
@@ -254,12 +255,14 @@ def test_across_topics_detects_queries_that_join_topics(query: str, why: str) ->
 
 OWN: list[tuple[str, str]] = [
     (
-        "-- few: there are few topics\nselect count(*) as seen from topic_lives having count(*) > 3",
+        "-- few: there are few topics\nselect count(*) as seen, 3 as expected from topic_lives having count(*) > 3",
         "few has an aggregate",
     ),
     ("-- mine: fails\nselect topic, sinse as seen from topic_lives", r'(?s)mine: Binder.*"sinse".*"since".*LINE 1.*\^'),
     ("-- mine: fails\nselect topic from topic_lifes", r"(?s)mine: Catalog.*topic_lives"),
     ("-- mine: deletes\ndelete from stored_events", "is no query"),
+    ("-- mine: no violation\nselect topic, topic as seen from topic_lives", "mine has no column expected"),
+    ("-- a comment alone", "own.sql has no check: write"),
     ("select topic from topic_lives", "has no name: write the comment"),
 ]
 
@@ -272,6 +275,17 @@ def test_a_check_that_cannot_run_is_rejected_before_spark_starts(
     file.write_text(text)
     with pytest.raises(ReplayError, match=why):
         check_invariants(history, Options(more={"checks": str(file)}))
+
+
+@pytest.mark.parametrize("runner", ["here", "in_buckets"])
+def test_own_checks_read_every_column_of_the_events(history: LogRef, tmp_path: Path, runner: str) -> None:
+    own = parsed(
+        "-- mine: nobody creates\nselect topic, principal as seen, 'nobody' as expected from events"
+        " where type = 'CreateRequested' and client_id = 'terraform'"
+    )
+    events, every = partial(events_of, history, ends_of(history)), (*invariants(), *own)
+    run = check_here(events, every) if runner == "here" else check_in_buckets(InProcess(), events, every)
+    assert {row["seen"] for row in run.rows} >= {"User:ann"}
 
 
 def test_a_check_across_topics_runs_locally(history: LogRef, tmp_path: Path) -> None:
