@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 from controller.apis import errors_of
@@ -19,7 +18,6 @@ from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopi
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.judging import most_partitions
-from controller.machine.rules.rule import RulesError
 
 CHANGES_MAX: Final = 10_000
 """Metadata records of one request, and partitions among them (QuorumController.MAX_RECORDS_PER_USER_OP)."""
@@ -71,8 +69,7 @@ def _topics(api: ControllerApi, request: CreateTopicsRequest, principal: str) ->
         return None
     partitions = sum(len(topic.assignments) or max(0, topic.num_partitions) for topic in request.topics)
     by_default = [topic.name for topic in request.topics if topic.num_partitions == -1 and not topic.assignments]
-    with suppress(RulesError):  # rules of a newer release: deciding refuses the topics
-        partitions += most_partitions(api.cluster, principal, by_default) if by_default else 0
+    partitions += most_partitions(api.cluster, principal, by_default) if by_default else 0
     if partitions > CHANGES_MAX:
         return PARTITIONS
     return batch_error(partitions + len(request.topics) + sum(len(topic.configs) for topic in request.topics))

@@ -39,7 +39,6 @@ from zlib import crc32
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from events.files import replacing
@@ -81,6 +80,8 @@ def write_files(runner: Runner, ref: Ref, folder: Path, start: int, ends: Ends) 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The events as row groups, each with events of one bucket."""
+    import pyarrow.compute as pc
+
     chunk, size = list[pa.RecordBatch](), 0
     for batch in chain(batches, (None,)):
         if batch is not None:

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
 import msgspec
 
 from controller.machine.rules.judging import wrong_examples
 from controller.machine.rules.reading import Rules
+from events.errors import shortened
 from projections.text.wording import many
 from projections.views.view import AsOfView
 
+CHANGES = {
+    "refused": "was done, would be refused",
+    "failed": "was done, would be refused because the policy itself fails",
+    "let-through": "was refused, would be done",
+    "refused-otherwise": "was refused, would be refused by another rule",
+    "done-otherwise": "was done, would be done otherwise",
+    "unjudged": "was refused, would now reach the policies, which have no recorded verdict on it",
+    "observed": "was done, would be done with a rule's objection recorded",
+}
+"""The possible changes of a request, in the order of the output."""
+MESSAGE_CHARS_MAX = 500
 LIMIT_S = 50
 """The process ends after this: before the command line, which waits a minute for an answer."""
 
@@ -72,8 +88,7 @@ class TriedRequestView(msgspec.Struct, frozen=True, kw_only=True):
 class BacktestGroupView(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of a principal through one API with the same change by the same rules, with the first of them.
 
-    `change` is a name of `projections.replay.redecide.backtest.CHANGES`. `rule` would refuse or note the requests;
-    `was_rule` refused them, "" if none did.
+    `change` is a key of `CHANGES`. `rule` would refuse or note the requests; `was_rule` refused them, "" if none did.
     """
 
     change: str
@@ -83,6 +98,36 @@ class BacktestGroupView(msgspec.Struct, frozen=True, kw_only=True):
     was_rule: str
     count: int
     requests: tuple[TriedRequestView, ...]
+
+
+def group_of(counted: Mapping[str, Any], requests_max: int, *, has_partitions: bool = True) -> BacktestGroupView:
+    """The group of a row of `projections.replay.redecide.backtest.COUNTS`, with its first requests."""
+    requests = tuple(
+        TriedRequestView(
+            offset=one["offset"],
+            partition=one["log_partition"] if has_partitions else None,
+            topic=one["topic"],
+            message=shortened(one["message"], MESSAGE_CHARS_MAX),
+        )
+        for one in counted["examples"][:requests_max]
+    )
+    return msgspec.convert({**counted, "requests": requests}, BacktestGroupView)
+
+
+def effect_lines(groups: Iterable[BacktestGroupView]) -> Iterator[str]:
+    """The groups as text, by change."""
+    for change, same in groupby(groups, lambda one: one.change):
+        of_change = list(same)
+        yield ""
+        yield f"{change}: {CHANGES[change]} ({sum(one.count for one in of_change)})"
+        for one in of_change:
+            was = f", was refused by {one.was_rule}" if one.was_rule else ""
+            now = f", now by {one.rule}" if one.rule else ""
+            yield f"  {one.count:>7} x {one.principal} over {one.api}{was}{now}"
+            for each in one.requests:
+                of_log = f" of partition {each.partition}" if each.partition else ""
+                message = f": {each.message}" if each.message else ""
+                yield f"            such as {each.topic} at offset {each.offset}{of_log}{message}"
 
 
 class BacktestView(msgspec.Struct, frozen=True, kw_only=True):

@@ -279,7 +279,7 @@ async def test_every_read_of_the_past_uses_the_rules_of_that_time(stored: Servic
         shown = await stored.get(f"/v1/policies?at={at}")
         assert (shown["version"] and shown["version"]["text"]) == expected
         assert [each["definition"] for each in shown["rules"]] == (
-            [] if expected is None else [{"partitions": f"max: {expected[-4]}"}]
+            [] if expected is None else [{"partitions": f"{{ max = {expected[-4]} }}"}]
         )
     changes = await stored.get(f"/v1/diff?from={one}&to={end}")
     assert [event["fields"]["number"] for event in changes["cluster"]["changes"]] == [2]

@@ -24,7 +24,7 @@ from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
 from projections.text.wording import many
 from projections.views import overviews
-from projections.views.backtests import BacktestView, RedecideView, RulesTestView
+from projections.views.backtests import BacktestView, RedecideView, RulesTestView, effect_lines
 from projections.views.brokers import BrokersView, BrokerView, RuleView, SimulatedBrokerView
 from projections.views.events import EventsView, EventView, ValueView
 from projections.views.lines import mark, when, wrapped
@@ -264,7 +264,7 @@ def _rule_lines(answer: overviews.PoliciesView, style: Style) -> Iterator[str]:
 
 
 def _rule_row(rule: RuleView) -> tuple[object, ...]:
-    definition = ", ".join(f"{key}={value}" for key, value in rule.definition.items())
+    definition = ", ".join(f"{key} = {value}" for key, value in rule.definition.items())
     return rule.name, Marked(rule.mode, "good" if rule.mode == "enforce" else "warning"), ",".join(rule.on), definition
 
 
@@ -285,18 +285,13 @@ def backtest_rules(options: argparse.Namespace, backend: Backend) -> int:
     body = BacktestBody(text=checked_file(options.file), since=options.since)
     found = backend.send("POST", "/rules/backtest", BacktestView, body=body)
     topics = (each.topic for one in found.groups for each in one.requests)
-    show(options, found, lambda style: _effects(found, style), lambda: topics)
+    show(options, found, lambda _: _effects(found), lambda: topics)
     return NEGATIVE if found.groups else DONE
 
 
-def _effects(found: BacktestView, style: Style) -> Iterator[str]:
+def _effects(found: BacktestView) -> Iterator[str]:
     yield found.summary
-    for one in found.groups:
-        yield ""
-        rule = one.rule or one.was_rule
-        yield f"{one.change}: {one.count} x {one.principal} over {one.api}, {'now by' if one.rule else 'was by'} {rule}"
-        rows = ((each.offset, each.topic, each.message) for each in one.requests)
-        yield from style.table(("OFFSET", "TOPIC", "MESSAGE"), rows)
+    yield from effect_lines(found.groups)
     if found.more:
         yield ""
         yield "… and more"

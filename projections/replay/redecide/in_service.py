@@ -19,7 +19,7 @@ import msgspec
 
 from controller.machine.rules.reading import read_rules
 from controller.release import RELEASE
-from events.errors import UserError, shortened
+from events.errors import UserError
 from projections.replay.log.log_ref import Ends, LogRef
 from projections.replay.outcome import ReplayError
 from projections.replay.redecide.backtest import count_effects, tally
@@ -36,12 +36,12 @@ from projections.views.backtests import (
     RedecideView,
     RulesTestView,
     Task,
+    group_of,
 )
 
 NICENESS = 10
 GROUPS_MAX, REQUESTS_MAX = 500, 1_000
 """The most groups, and requests of all groups, in an answer."""
-MESSAGE_CHARS_MAX = 500
 EVENTS_MAX = 1_000_000
 """They take about half a gigabyte of memory while they are sorted."""
 
@@ -73,7 +73,9 @@ def redecide(past: Past) -> RedecideView:
     for ref, ends, start, begin in _logs(past):
         count, causes, found = decided_again(InProcess(), ref, ends, start=start, begin=begin)
         requests, otherwise, rows = requests + count, otherwise + causes.total(), rows + found
-    differences = msgspec.convert(_placed(rows[:REQUESTS_MAX], past), tuple[RedecidedRequestView, ...])
+    has_partitions = past.logs[0].partition is not None
+    placed = [{**row, "partition": row["log_partition"] if has_partitions else None} for row in rows[:REQUESTS_MAX]]
+    differences = msgspec.convert(placed, tuple[RedecidedRequestView, ...])
     return RedecideView(
         since=past.since,
         release=RELEASE,
@@ -100,19 +102,11 @@ def _logs(past: Past) -> Iterator[tuple[LogRef, Ends, int, Beginning]]:
         yield ref, {partition: one.end}, one.start, begin
 
 
-def _placed(rows: list[dict[str, Any]], past: Past) -> list[dict[str, Any]]:
-    has_partitions = past.logs[0].partition is not None
-    return [{**row, "partition": row["log_partition"] if has_partitions else None} for row in rows]
-
-
 def _groups(counts: Sequence[dict[str, Any]], past: Past) -> Iterator[BacktestGroupView]:
-    room = REQUESTS_MAX
+    room, has_partitions = REQUESTS_MAX, past.logs[0].partition is not None
     for one in counts:
-        requests = _placed(one["examples"][:room], past)
-        room -= len(requests)
-        for each in requests:
-            each["message"] = shortened(each["message"], MESSAGE_CHARS_MAX)
-        yield msgspec.convert({**one, "requests": requests}, BacktestGroupView)
+        yield (group := group_of(one, room, has_partitions=has_partitions))
+        room -= len(group.requests)
 
 
 def main() -> None:

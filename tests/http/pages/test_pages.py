@@ -86,7 +86,7 @@ async def test_pages_show_the_data_of_the_json(eventful: Service) -> None:
         "/quorum": (*quorum, command),
         "/brokers/2": ((await eventful.get("/v1/brokers/2"))["reason"],),
         f"/diff?from={request['requested_offset'] + 6}": ("retention.ms : 86400000 → 3600000",),
-        "/policies": ("retention enforce", "size observe", "Version 1", "kept for the auditors", "User:ANONYMOUS : 1"),
+        "/policies": ("retention enforce", "size observe", "Version 1", "kept for the auditors"),
     }
     for path, words in shown.items():
         text = text_of(await page(eventful, path))
