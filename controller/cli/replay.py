@@ -70,6 +70,11 @@ def _argument(*names: str, **options: Any) -> Callable[[_Parser], object]:
 _REPEATED: dict[str, Any] = {"action": "append", "default": []}
 
 
+def _setting(name: str, metavar: str) -> dict[str, Any]:
+    """A flag for `--set NAME=…`."""
+    return {**_REPEATED, "dest": "set", "type": lambda text: (name, text), "metavar": metavar}
+
+
 def register(commands: Parsers[_Parser]) -> None:
     parser = commands.add_parser("replay", description=ALL_COMMANDS["replay"].description)
     subcommands = parser.add_subparsers(dest="replay", required=True, metavar="WHAT")
@@ -165,11 +170,11 @@ COMMANDS: dict[str, _Command] = {
         "redecide.backtest",
         "find requests that other policies or settings change",
         (
-            _argument("--policy", **_REPEATED, metavar="CLASS", help="create-topic policy to try; may be repeated"),
+            _argument("--policy", **_setting("create.topic.policy.class.name", "CLASS"), help="policies to try"),
             _argument(
                 "--set", **_REPEATED, type=key_value, metavar="KEY=VALUE", help="setting to try; may be repeated"
             ),
-            _argument("--rules", metavar="FILE", help="file of rules to try instead of the recorded ones"),
+            _argument("--rules", **_setting("topic.rules.file", "FILE"), help="rules to try"),
         ),
     ),
     "sql": _Command(
@@ -291,8 +296,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     given: dict[str, Any] = vars(arguments)
     return Options(
         **{name: value for name, value in given.items() if name in Options._fields},
-        policies=tuple(given.get("policy", ())),
-        settings=(*given.get("set", ()), *([("topic.rules.file", rules)] if (rules := given.get("rules")) else [])),
+        settings=tuple(given.get("set", ())),
         all_rows=arguments.output in ("json", "yaml"),
         more={name: given[name] for name in _OF_SOME_ALONE if given.get(name) is not None},
     )

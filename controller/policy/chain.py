@@ -151,16 +151,12 @@ def _returned(policy: str, returned: object) -> Verdict:
 
 def _refused(policy: str, violation: PolicyViolation) -> Verdict:
     """The verdict for a PolicyViolation. A subclass may lack its attributes, if `__init__` does not set them."""
-    observed = _observations(policy, getattr(violation, "observed", ()))
-    if observed is None:
-        return _failed(policy, "raised a PolicyViolation whose `observed` is not a sequence of Observation")
     message = getattr(violation, "message", "") or error_text(violation).partition(": ")[2]
     return Verdict(
         outcome="refused",
         policy=policy,
         rule=_rule(policy, getattr(violation, "rule", "")),
         message=_encodable(str(message) or f"refused by policy {policy}"),
-        observed=observed,
     )
 
 

@@ -6,7 +6,6 @@ These functions read only the log, so they may run in any thread.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -34,7 +33,6 @@ REFUSALS_SCANNED_MAX = 3000
 """The maximum number of refusals to scan, divided among the rules: a few tens of milliseconds for all rules."""
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
-PRINCIPALS_SHOWN = 10
 ACCESS_SHOWN_MAX = 1000
 POLICY_SETTING = "create.topic.policy.class.name"
 
@@ -134,20 +132,16 @@ def _refused_of_day(query: Queries, end: Ends, point_in_time: AsOfView) -> Itera
         which = RequestFilter(rule=rule)
         page = scan_requests(query, which, end, until=end, since=since, limit=scanned_max, scanned_max=scanned_max)
         if page.requests:
-            by: Counter[str] = Counter()
-            for one in page.requests:
-                by[one.principal] += one.outcomes.get("rejected", 0)
             yield overviews.RefusedView(
                 rule=rule,
-                count=by.total(),
-                by=tuple(overviews.RefusedByView(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
+                count=sum(one.outcomes.get("rejected", 0) for one in page.requests),
                 more=page.next_place is not None,
                 latest=summary_of(page.requests[0]),
             )
 
 
 def policies(query: Queries, at: str | None, now_ms: int) -> overviews.PoliciesView:
-    """The rules and policies at a point in time, and the refusals. Raises InvalidPointInTime."""
+    """The rules and policies at a point in time. Raises InvalidPointInTime."""
     end = query.end(at)
     cluster, point_in_time = query.cluster_at(end), query.as_of(end)
     named = dict(cluster.settings).get(POLICY_SETTING, "")
@@ -156,7 +150,6 @@ def policies(query: Queries, at: str | None, now_ms: int) -> overviews.PoliciesV
         version=cluster.rules,
         rules=rule_views(text, now_ms if at is None else point_in_time.at_ms or now_ms),
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
-        refused=tuple(_refused_of_day(query, end, point_in_time)),
         as_of=point_in_time,
     )
 

@@ -210,10 +210,6 @@ def test_rebuild_of_an_inapplicable_event_exits_with_2(run: Run, own_history: Lo
         (("backtest", "LOG", "--set", "log.level=debug"), "--set log.level=debug: no decision depends on it: "),
         (("backtest", "LOG", "--policy", "no.such.Policy"), "no.such.Policy"),
         (("backtest", "LOG", "--policy", "tests.replay.redecide.policies.Nobody"), "has no 'Nobody'"),
-        (
-            ("backtest", "LOG", "--policy", "a.B", "--set", "create.topic.policy.class.name=c.D"),
-            "name different policies",
-        ),
         (("export", "LOG"), "the following arguments are required: --to"),
         (("rebuild", "LOG", "--local", "--master", "local"), "--master configures Spark, which --local does not use"),
         (("rebuild", "LOG", "--local", "--conf", "a=b"), "--conf configures Spark, which --local does not use"),

@@ -38,7 +38,10 @@ WAYS: list[tuple[str, Options]] = [
     ("invariants", Options(at="20", all_rows=True)),
     ("redecide", Options()),
     ("backtest", Options(settings=(("enable.under.replicated.topic.creation", "true"),))),
-    ("backtest", Options(policies=("tests.replay.redecide.policies.FewPartitions",))),
+    (
+        "backtest",
+        Options(settings=(("create.topic.policy.class.name", "tests.replay.redecide.policies.FewPartitions"),)),
+    ),
     ("backtest", Options(settings=(("topic.rules.file", "examples/rules/pack.toml"),))),
 ]
 

@@ -47,17 +47,18 @@ def deny(options: argparse.Namespace, backend: Backend) -> int:
 def risks(options: argparse.Namespace, backend: Backend) -> int:
     if (options.unused is None) != (options.bootstrap is None):
         raise common.Misuse("--unused and --bootstrap need each other")
-    if options.unused is not None:
+    if options.unused is None:
+        found = backend.get(RisksView, "/risks", limit=options.limit)
+    else:
         from controller.cli.reads.unused import unused
 
-        return unused(options, backend)
-    found = backend.get(RisksView, "/risks", limit=options.limit)
+        found = unused(options, backend)
     show(options, found, lambda style: _risk_lines(found, style), lambda: (one.name for one in found.topics))
     return NEGATIVE if found.topics else DONE
 
 
 def _risk_lines(found: RisksView, style: Style) -> Iterator[str]:
-    counts = ((name, count, RISKS[name]) for name, count in found.counts.items())
+    counts = ((name, count, RISKS.get(name, "it has had no new record")) for name, count in found.counts.items())
     yield from style.table(("RISK", "TOPICS", "MEANING"), counts)
     yield ""
     rows = ((one.name, one.owner or "-", one.created_by or "-", ", ".join(one.risks)) for one in found.topics)

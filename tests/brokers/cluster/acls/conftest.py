@@ -11,6 +11,7 @@ from tests.brokers.cluster.acls.served import SETTINGS, client_properties, descr
 from tests.reference.access_servers import kafka_with_users, logged_in
 from tests.reference.access_table import ADMIN, USERS
 from tests.reference.cases import topic
+from tests.security.certificates import Authority
 from tests.support.real_brokers import until
 from tests.support.reference_kafka import TRANSACTIONS
 from tests.support.topicwright import Topicwright, topicwright
@@ -35,10 +36,20 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="package")
-def here(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="package")
+def here(kafka: str, authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
     folder = tmp_path_factory.mktemp("here")
     own = {
         **SETTINGS,
+        "listeners": f"{SETTINGS['listeners']},SSL://127.0.0.1:0",
+        "ssl.keystore.location": str(authority.issue("server").keystore),
+        "ssl.truststore.location": str(authority.file),
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
         "super.users": f"User:{ADMIN}",
         "cluster.watch.interval.ms": "200",

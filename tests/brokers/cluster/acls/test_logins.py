@@ -6,7 +6,10 @@ import re
 import time
 from collections import Counter
 
+import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
+    AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -15,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs d
 from tests.brokers.cluster.acls.served import UNSECURED, basic, client
 from tests.reference.access_servers import logged_in, password_of
 from tests.reference.access_table import ADMIN
+from tests.security.certificates import Authority
 from tests.support.real_brokers import until
 from tests.support.topicwright import Topicwright, fetch
 from tests.support.wire import Wire
@@ -52,6 +56,22 @@ def test_librdkafka_logs_in_at_the_cluster_by_each_mechanism(kafka: str, here: T
 
 def _named(mechanism: str, user: str) -> dict[str, str]:
     return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password_of(user)}
+
+
+def test_the_name_in_a_certificate_has_the_clusters_acls(here: Topicwright, authority: Authority) -> None:
+    address = re.search(r"\bSSL://(\S+)$", here.process.output, re.MULTILINE)
+    assert address is not None
+    for user in ("reader", "nobody"):
+        files = authority.issue(user)
+        where = {"bootstrap.servers": address[1], "ssl.ca.location": str(authority.file)}
+        own = {"ssl.certificate.location": str(files.certificate), "ssl.key.location": str(files.key)}
+        by_certificate = AdminClient({**where, **own, "security.protocol": "ssl"})
+        by_password = client(here, **_named("PLAIN", user))
+        seen, expected = (set(each.list_topics(timeout=60).topics) for each in (by_certificate, by_password))
+        assert seen == expected
+        assert ("a.one" in seen) == (user == "reader")
+        with pytest.raises(KafkaException):  # forwarded under Topicwright's name: needs permission on the cluster
+            by_certificate.describe_consumer_groups(["g.one"], request_timeout=2)["g.one"].result(60)
 
 
 def test_a_session_ends_when_it_ends_at_the_cluster(kafka: str, here: Topicwright) -> None:
