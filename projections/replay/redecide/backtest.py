@@ -17,6 +17,7 @@ unjudged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 import duckdb
@@ -238,13 +239,9 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
 def count_effects(
     runner: Runner, ref: Ref, ends: Ends, tried: WhatIf, start: int = 0, begin: Beginning = AT_FIRST
 ) -> pa.Table:
-    """The effects on the requests from offset `start` until before `ends`, as COUNTS that `tally` adds up; `begin` is
-    a snapshot before `start`, where it may cut a request that does not count. Raises ReplayError."""
-
-    def job(requests: Iterable[RecordedRequest]) -> Iterator[Row]:
-        return _of_bucket((one for one in requests if one.first.offset >= start), tried)
-
-    return fold_requests(runner, ref, ends, job, COUNTS, tried.rules or "", begin)
+    """The effects on the requests from offset `start` until before `ends`, as COUNTS that `tally` adds up; `begin` as
+    in `fold_requests`. Raises ReplayError."""
+    return fold_requests(runner, ref, ends, partial(_of_bucket, tried=tried), COUNTS, tried.rules or "", start, begin)
 
 
 def check_backtest(ref: Ref, options: Options) -> None:
