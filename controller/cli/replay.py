@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 FORMATS = ("table", "wide", "json", "yaml")
-VIEWS = ("topics", "brokers", "requests")
 LIMIT = 20
 SMALL_EVENTS = 2_000_000
 """For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
@@ -127,9 +126,8 @@ _EXPORT = _argument(
 COMMANDS: dict[str, _Command] = {
     "rebuild": _Command(
         "rebuild.rebuild",
-        "rebuild topics, brokers or requests as of any offset or time from the events",
+        "rebuild topics as of any offset or time from the events",
         (
-            _argument("--view", choices=VIEWS, default="topics", help="what to rebuild; default %(default)s"),
             _argument("--to", metavar="DIR", help="folder to write the rows to, as Parquet; default: print them"),
             _FROM_SCRATCH,
         ),

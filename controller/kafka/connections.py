@@ -29,8 +29,13 @@ from events.errors import UserError
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The security protocols, in the order of Kafka's numbers (SecurityProtocol)."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-OIDC_KEYS = tuple(f"sasl.oauthbearer.{key}" for key in ("client.id", "client.secret", "token.endpoint.url"))
-OAUTH_METHODS = ("oidc", *METHODS)
+_OIDC_KEYS = tuple(f"sasl.oauthbearer.{key}" for key in ("client.id", "client.secret", "token.endpoint.url"))
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(MECHANISMS, ("sasl.username", "sasl.password")),
+    f"{OAUTHBEARER} with {METHOD}=oidc": _OIDC_KEYS,
+    **{f"{OAUTHBEARER} with {METHOD}={method}": () for method in METHODS},
+}
+"""The properties that a login at a cluster needs, by mechanism."""
 
 
 class BadCredentials(Exception):
@@ -93,18 +98,10 @@ def security_of(properties: Mapping[str, str]) -> Security:
     if not protocol.startswith("sasl"):
         return Security(properties, tls)
     mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
-    if mechanism not in (*MECHANISMS, OAUTHBEARER):
-        raise BadCredentials(
-            f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(MECHANISMS)}, {OAUTHBEARER}"
-        )
-    needed: tuple[str, ...] = ("sasl.username", "sasl.password")
-    if mechanism == OAUTHBEARER:
-        method = properties.get(METHOD, "")
-        if method not in OAUTH_METHODS:
-            allowed_methods = ", ".join(OAUTH_METHODS)
-            raise BadCredentials(f"{METHOD}={method} is not allowed; OAUTHBEARER needs one of: {allowed_methods}")
-        needed = OIDC_KEYS if method == "oidc" else ()
-    for key in needed:
+    way = f"{mechanism} with {METHOD}={properties.get(METHOD, '')}" if mechanism == OAUTHBEARER else mechanism
+    if way not in NEEDED:
+        raise BadCredentials(f"sasl.mechanism={way} is not supported; allowed: {', '.join(NEEDED)}")
+    for key in NEEDED[way]:
         if not properties.get(key):
             raise BadCredentials(f"{key} is missing; {mechanism} needs it")
     try:

@@ -6,7 +6,7 @@ These functions read only the log, so they may run in any thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -15,7 +15,6 @@ import msgspec
 from controller.machine.state import Cluster, Topic
 from controller.store.request_index import RULE, values_of
 from controller.store.topic_indexes import unhealthy
-from events.access import Acl
 from events.names import BrokerId
 from projections.queries.events import newest_of_cluster, starts
 from projections.queries.health import broker_issues, partition_issues, waiting_issues
@@ -155,10 +154,10 @@ def policies(query: Queries, at: str | None, now_ms: int) -> overviews.PoliciesV
     )
 
 
-def access(query: Queries, acls: Iterable[Acl], cluster: Cluster, text: str) -> overviews.AccessView:
+def access(query: Queries, cluster: Cluster, text: str) -> overviews.AccessView:
     """The ACLs, users and quotas that contain the text, in any case."""
     lines: dict[str, list[str]] = {
-        "acls": [acl_text(acl) for acl in sorted(acls)],
+        "acls": [acl_text(acl) for acl in sorted(cluster.acls)],
         "users": sorted(f"{user} by {how}, {one.iterations} iterations" for (user, how), one in cluster.scram.items()),
         "quotas": sorted(
             f"{entity_text(entity)}: {key}={value:.17g}"

@@ -155,8 +155,8 @@ class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessView(msgspec.Struct, frozen=True, kw_only=True):
-    """The effective ACLs (with `ClusterAcls` those of the target cluster), and the SCRAM users and quotas of the log.
-    If `more`, there are others than the first ones."""
+    """The effective ACLs, SCRAM users and quotas: with `ClusterAcls` those of the target cluster. If `more`, there are
+    others than the first ones."""
 
     acls: tuple[str, ...]
     users: tuple[str, ...]

@@ -92,18 +92,8 @@ def test_rules_apply_show_history_and_diff(run: Run, server: Topicwright, folder
     again = run("rules", "apply", folder / "small.toml", *at)
     assert again.out == "version 2 of the rules is effective already\n"
     shown = columns(run("rules", "show", *at).out)
-    assert [
-        "small",
-        "enforce",
-        "create,grow,alter,reassign,defaults,discovered",
-        "partitions",
-        "=",
-        "{",
-        "max",
-        "=",
-        "3",
-        "}",
-    ] in shown
+    changes = "create,grow,alter,reassign,defaults,discovered"
+    assert ["small", "enforce", changes, "partitions", "=", "{", "max", "=", "3", "}"] in shown
     assert ["two", "default", "create", "partitions", "=", "2"] in shown
     assert ["small", "topics", "=", "'big.*'", "2020-01-01", "migration"] in shown
     assert run("rules", "show", "--text", *at).out.strip() == SMALL.strip()

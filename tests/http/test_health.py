@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, get_args
 
 import pytest
 
 from controller.engine.group_commit import Controller
+from controller.machine.state import Topic
+from controller.store.stored_topics import decode_topic
 from projections.queries import health as module
 from projections.views.overviews import IssueKind, QuorumView, VoterView
 from tests.http.service import Service, service
@@ -277,6 +281,29 @@ async def test_what_if_agrees_with_what_then_happens(one: Service) -> None:
     (refused,) = predicted["creates"]
     error = await one.create("new", 400, replication_factor=3)
     assert (refused["error"], refused["message"]) == (error["error"], error["message"])
+
+
+async def test_a_what_if_question_reads_its_topics_in_a_query_thread(
+    one: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        await one.create(f"large.{number}", num_partitions=300, replication_factor=1)
+    await one.create("on.1", assignments=[[1]])
+    await one.create("on.2", assignments=[[2]])
+    monkeypatch.setattr(one.controller.store._cache, "_topics", OrderedDict())
+    threads: dict[str, str] = {}
+
+    def read(values: Sequence[bytes]) -> Topic:
+        topic = decode_topic(values)
+        threads[topic.name] = threading.current_thread().name.partition("_")[0]
+        return topic
+
+    monkeypatch.setattr("controller.store.store.decode_topic", read)
+    answer = await one.get("/v1/whatif?change=lose-broker%202")
+    assert threads == dict.fromkeys(["large.0", "large.1", "large.2", "on.2"], "query")
+    (moved,) = answer["topics"]
+    assert (moved["after"], moved["topics"], moved["partitions"]) == ("offline", 4, 301)
+    assert not one.controller.store._cache._topics, "the topics that clients need stay in the cache"
 
 
 @pytest.mark.parametrize(

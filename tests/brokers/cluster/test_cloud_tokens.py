@@ -214,7 +214,7 @@ async def test_missing_credentials_of_aws_are_reported(
     signer("aws_msk_iam_sasl_signer")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     security = security_in(_file(tmp_path, AWS))
-    with pytest.raises(ClusterUnreachable, match="no token: no credentials of AWS in the environment, "):
+    with pytest.raises(ClusterUnreachable, match="no token from the cloud: no credentials of AWS in the environment, "):
         await asyncio.wait_for(reach_as(security, "127.0.0.1:1"), 60)
 
 
