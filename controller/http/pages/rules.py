@@ -18,10 +18,10 @@ from litestar.response import Redirect
 
 from controller.http import reads, rules, topics
 from controller.http.errors import HttpRequest, Refused, answer_error, invalid
-from controller.http.pages.handlers import EMPTY_FORM, checked_form
+from controller.http.pages.handlers import EMPTY_FORM
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.query_threads import TooBusy
-from controller.http.requests import At, body_of
+from controller.http.requests import At, body_of, read_form
 from projections.queries.risks import RISKS, RisksView
 from projections.views.backtests import RulesTestView, TrialView
 from projections.views.events import EventsView, EventView
@@ -100,7 +100,7 @@ async def _versions(request: HttpRequest, site: Site, at: str | None) -> list[Ev
 
 @post("/policies")
 async def change_rules(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
-    filled = await checked_form(request, site)
+    filled = await read_form(request)
     filled["text"] = filled.get("text", "").replace("\r\n", "\n")
     problem: ProblemView | None = None
     result: RulesTestView | TrialView | None = None
@@ -143,7 +143,7 @@ async def waiting(found: HeldRequestsView) -> dict[str, Any]:
 
 @post("/approvals/{request_id:str}")
 async def decide(request_id: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Redirect:
-    filled = await checked_form(request, site)
+    filled = await read_form(request)
     if filled.get("do") == "approve":
         request_id = (await site.call(rules.approve, request, request_id=request_id)).request_id
     else:
