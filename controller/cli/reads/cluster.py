@@ -232,10 +232,9 @@ def show_rules(options: argparse.Namespace, backend: Backend) -> int:
     if options.text:
         show_lines(options, (answer.version.text if answer.version else "").splitlines())
         return DONE
-    view = {"version": answer.version, "rules": answer.rules, "as_of": answer.as_of}
     return show(
         options,
-        view,
+        answer,
         lambda style: _rule_lines(answer, style),
         lambda: (one.name for one in answer.rules),
         when(answer.as_of),
