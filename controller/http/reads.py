@@ -36,7 +36,7 @@ from projections.queries.explain import explain_request, explain_topic, nothing_
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
 from projections.queries.topics import Counted
-from projections.queries.whatif import ALLOWED, WhatIf
+from projections.queries.whatif import ALLOWED, whatif_view
 from projections.text.names import Outcome, is_pattern
 from projections.views import overviews as cluster_views
 from projections.views.brokers import BrokersView
@@ -211,20 +211,13 @@ async def whatif(
 ) -> Response[cluster_views.WhatIfView]:
     """The health that the present state would have after a change. Nothing is changed."""
     reader.require()
-    api, queries = reader.api, reader.queries
-    now_ms, end = api.controller.now_ms(), queries.end()
-    row = await reader.threads.run(queries.cluster_at, end)
-    question = await reader.threads.run(WhatIf, change, api.cluster, row, api.store.durable_tallies, now_ms)
-    for part in queries.parts:
-        store = part.live()
-        for topics in store.durable_topics(question.lost, store.durable_keys_unhealthy()):
-            await reader.threads.run(question.add, topics)
-    return await reader.answer(lambda _: question.view(queries.as_of(end)))
+    api = reader.api
+    return await reader.answer(whatif_view, change, api.cluster, api.store.durable_tallies, api.controller.now_ms())
 
 
 @get("/policies")
 async def policies(reader: _Reader, at: parameters.At = None) -> Response[cluster_views.PoliciesView]:
-    """The rules and policies for changes of topics, and the refusals of the last day by rule and by principal."""
+    """The rules and policies for changes of topics."""
     reader.require()
     return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
 
@@ -234,11 +227,12 @@ async def access(
     reader: _Reader,
     text: Annotated[str, QueryParameter(name="filter", description="Only rows that contain this text.")] = "",
 ) -> Response[cluster_views.AccessView]:
-    """The effective ACLs, and the users and quotas of the log: at most 1000 of each."""
+    """The effective ACLs, users and quotas: at most 1000 of each."""
     reader.require()
     cluster, authorizer = reader.api.cluster, reader.api.authorizer
-    acls = authorizer.acls() if isinstance(authorizer, StandardAuthorizer) else cluster.acls
-    return await reader.answer(overviews.access, acls, cluster, text)
+    if isinstance(authorizer, StandardAuthorizer) and authorizer.of_cluster is not None:
+        cluster = await authorizer.of_cluster(cluster)
+    return await reader.answer(overviews.access, cluster, text)
 
 
 @get("/diff")

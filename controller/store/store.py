@@ -214,10 +214,12 @@ class TopicStore:
         return _parts(topics(), some)
 
     def durable_topics(self, brokers: Iterable[BrokerId], *keys: Iterable[ShardKey]) -> Iterator[list[Topic]]:
-        """Slices of the durable topics with a replica on one of these brokers, and of those under `keys`, each of which
-        is ordered. Each slice is read when the iterator gets there."""
+        """Slices of the topics with a replica on one of these brokers, and of those under `keys`, each of which is
+        ordered. Each slice is read when the iterator gets there, in any thread. The cache stays as it is. Topics may
+        have the changes of a commit in progress."""
         named = merge(*((key for key, _ in blocks_with(self._log, each)) for each in brokers), *keys)
-        topics = self._each_durable(key for key, _ in groupby(named))
+        read = (self._cache.get(key) or self._stored(key) for key, _ in groupby(named))
+        topics = (topic for topic in read if topic is not None)
         return grouped(topics, PARTITIONS_PER_SLICE, lambda topic: len(topic.partitions), TOPICS_PER_SLICE)
 
     def durable_placeholders(self) -> list[BrokerId]:
@@ -261,14 +263,14 @@ class TopicStore:
         return (topic for topic in map(self.durable, keys) if topic is not None)
 
     def _load(self, key: ShardKey) -> Topic | None:
-        topic = self._cache.get(key)
-        if topic is None:
-            values = stored_values(self._log, key)
-            if not values:
-                return None
-            topic = decode_topic(values)
+        topic = self._cache.get(key) or self._stored(key)
+        if topic is not None:
             self._cache.put(key, topic)
         return topic
+
+    def _stored(self, key: ShardKey) -> Topic | None:
+        values = stored_values(self._log, key)
+        return decode_topic(values) if values else None
 
     def _stored_cluster(self) -> Cluster:
         value = self._log.get(CLUSTER)

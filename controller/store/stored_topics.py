@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -41,7 +40,10 @@ def decode_topic(values: Sequence[bytes]) -> Topic:
     topic = _decode_topic(values[0])
     if len(values) == 1:
         return topic
-    return replace(topic, partitions=[*topic.partitions, *chain.from_iterable(map(_decode_block, values[1:]))])
+    partitions = list(topic.partitions)
+    for value in values[1:]:  # other threads run between the blocks
+        partitions += _decode_block(value)
+    return replace(topic, partitions=partitions)
 
 
 def is_creation_key(key: bytes) -> bool:

@@ -7,8 +7,9 @@ Method. Current state comes from the store, past state from the nearest snapshot
 question (`projections.queries.past`). A page of a list does a limited amount of work, then ends; the next page
 continues from there.
 
-Threads. `Query.live` and `Queries.newest` read the live store, on the writing thread. Everything else reads only the
-log, in any thread, and pauses now and then so that it does not hold up the writing thread.
+Threads. `Query.live` and `Queries.newest` read the live store, on the writing thread; what-if questions only its
+`durable_topics`, in any thread. Everything else reads only the log, in any thread. Queries in threads pause now and
+then so that they do not hold up the writing thread.
 
 Non-goals: it writes nothing, has no index of its own, and reads no clock.
 """

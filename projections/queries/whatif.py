@@ -20,12 +20,14 @@ from controller.machine.commands import Command, commands
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
+from controller.machine.partitions.blocks import is_one_block
 from controller.machine.state import BROKERS, Broker, Cluster, DictTopics, State, Topic
 from controller.store.store import parts_of
 from controller.store.topic_indexes import Moves, Situations, Tallies, Unhealthy, add_move, situations
 from events.catalog import BrokerDetails, Cause, ConfigOp, Recorded, Verdict
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.health import SEVERITY_ORDER, broker_issues, kind_of, partition_issues
+from projections.queries.query import Queries
 from projections.text.names import error_name
 from projections.text.wording import event_text, many
 from projections.views.brokers import ClusterRow, fold_cluster
@@ -200,12 +202,12 @@ class WhatIf:
         issues = tuple(partition_issues(tallies, self._unhealthy, brokers, cluster.settings))
         order = (*SEVERITY_ORDER, None)
         moves = sorted(self._moves.items(), key=lambda one: (order.index(one[0][1]), order.index(one[0][0])))
-        topics, parts = [], []
+        topics, told = [], Counter[str]()
         for (before, after), (count, partitions, names) in moves:
             is_worse = order.index(after) < order.index(before)
             topics.append(TopicsWhatIfView(is_worse, before, after, count, partitions, names))
-            instead = "" if is_worse else f" instead of {before}"
-            parts.append(f"{many(count, 'topic')} would be {after or 'healthy'}{instead}")
+            told[f"would be {after or 'healthy'}{'' if is_worse else f' instead of {before}'}"] += count
+        parts = [f"{many(count, 'topic')} {then}" for then, count in told.items()]
         creates = tuple(self._refused_creates())
         if creates:
             factors = ", ".join(str(one.replication_factor) for one in creates)
@@ -235,8 +237,23 @@ class WhatIf:
                 yield RefusedCreateView(default if factor == -1 else factor, error_name(then.code), then.message)
 
 
+def whatif_view(query: Queries, change: str, cluster: Cluster, tallies: Tallies, now_ms: int) -> WhatIfView:
+    """The answer for a change of the present `cluster`. Raises InvalidChange."""
+    end = query.end()
+    question = WhatIf(change, cluster, query.cluster_at(end), tallies, now_ms)
+    for part in query.parts:
+        store = part.live()
+        for topics in store.durable_topics(question.lost, store.durable_keys_unhealthy()):
+            question.add(topics)
+            part.pause()
+    return question.view(query.as_of(end))
+
+
 def _likeness(topic: Topic) -> _Likeness:
-    """Topics with the same have the same outcome: all but the name, the times and the epochs."""
+    """Topics with the same have the same outcome: all but the name, the times and the epochs. Large topics are only
+    like themselves."""
+    if not is_one_block(topic.partitions):
+        return (topic.name,)
     parts = [(one.leader, one.replicas, one.isr, one.replica_metadata) for one in topic.partitions]
     return topic.configs, topic.ready_at_ms is None, topic.propagated, *parts
 
