@@ -115,7 +115,8 @@ class QuorumEpochBegun(Fact, frozen=True, tag=True):
 
 
 class MetadataAdopted(Fact, frozen=True, tag=True):
-    """The metadata log of another controller was adopted. Its contents are in the other events of the same cause."""
+    """The metadata log of another controller was adopted. The other events of the same cause have its contents, but not
+    delegation tokens and records of newer releases."""
 
     source: int
     """The node whose copy was read: the controller itself, or a broker."""
@@ -123,8 +124,6 @@ class MetadataAdopted(Fact, frozen=True, tag=True):
     """The newest epoch in this copy."""
     end_offset: int
     """The offset after the last record that was adopted."""
-    kept: tuple[bytes, ...]
-    """Records that no event represents, in Kafka's encoding: delegation tokens, and records of newer releases."""
 
 
 class MetadataHandedBack(Fact, frozen=True, tag=True):

@@ -19,12 +19,13 @@ principal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Literal, Protocol, get_args
 
 from controller.kafka.handling import normal_host
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import Acls, in_range, is_range
+from controller.machine.state import Cluster
 from events.access import Acl
 
 Operation = Literal[
@@ -90,12 +91,18 @@ class Authorizer(Protocol):
 
 
 class StandardAuthorizer:
-    """Authorizes by the ACLs of the last durable commit, which `acls` returns. Thread-safe."""
+    """Authorizes by the ACLs that `acls` returns: of the last durable commit, or of a target cluster. Then
+    `of_cluster` puts that cluster's ACLs, users and quotas in place of those of a state. Thread-safe."""
 
     def __init__(
-        self, acls: Callable[[], Acls], *, super_users: Iterable[str] = (), allow_everyone_if_no_acl_found: bool = False
+        self,
+        acls: Callable[[], Acls],
+        *,
+        super_users: Iterable[str] = (),
+        allow_everyone_if_no_acl_found: bool = False,
+        of_cluster: Callable[[Cluster], Awaitable[Cluster]] | None = None,
     ) -> None:
-        self.acls = acls
+        self._acls, self.of_cluster = acls, of_cluster
         self._super_users = frozenset(super_users)
         self._open_without_acl = allow_everyone_if_no_acl_found
 
@@ -105,7 +112,7 @@ class StandardAuthorizer:
             return True
         code, host = OPERATION_CODES[operation], normal_host(requester.host)
         is_allowed, has_acls = _may_by_role(requester, operation, resource_type), False
-        for entries in self.acls().covering(_RESOURCE_CODES[resource_type], name):
+        for entries in self._acls().covering(_RESOURCE_CODES[resource_type], name):
             has_acls = True
             for acl in (*entries.get(principal, ()), *entries.get(_EVERYBODY, ())):
                 if not _is_from(host, acl):
@@ -126,7 +133,7 @@ class StandardAuthorizer:
         allowed_by, host = _ALLOWED_BY[OPERATION_CODES[operation]], normal_host(requester.host)
         return any(
             acl.permission == codes.ALLOW and acl.operation in allowed_by and _is_from(host, acl)
-            for pattern, entries in self.acls().by_pattern.items()
+            for pattern, entries in self._acls().by_pattern.items()
             if pattern[0] == _RESOURCE_CODES[resource_type]
             for acl in (*entries.get(requester.principal, ()), *entries.get(_EVERYBODY, ()))
         )

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -39,6 +39,7 @@ from controller.kafka.connections import SESSION_USED, ClusterUnreachable
 from controller.kafka.sasl import TOKEN_BYTES_MAX, AuthenticationFailed, Bearer
 from events.logs.log import read_bytes
 
+T = TypeVar("T")
 NAME_MAX: Final = 255
 THREADS: Final = 1  # a signature takes about 0.1 ms
 CACHED_MAX: Final = 1000
@@ -94,7 +95,7 @@ class Tokens:
         cached = self._cached.get(digest)
         if cached is not None and self._now() < cached.expires_at_s + self._rules.clock_skew_s:
             return cached
-        header = _header(token)
+        header = part_of(token, 0, _Header)
         key = await self.keys.key(header.kid, header.alg)
         if key is None:
             raise AuthenticationFailed("no key of the identity provider has the token's key id and algorithm")
@@ -107,12 +108,21 @@ class Tokens:
         return found
 
 
-def _header(token: str) -> _Header:
-    part = token.partition(".")[0]
+def part_of(token: str, number: int, kind: type[T]) -> T:
+    """The header (0) or the claims (1) of a token, not verified. Raises AuthenticationFailed."""
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=_Header)
-    except (ValueError, RecursionError):
-        raise AuthenticationFailed("a token whose header is not that of a JWT") from None
+        part = token.split(".", 2)[number]
+        return msgspec.json.decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=kind)
+    except (ValueError, IndexError, RecursionError):
+        raise AuthenticationFailed("a token that is not a JWT") from None
+
+
+def user_of(claims: Mapping[str, Any], claim: str) -> str:
+    """Raises AuthenticationFailed."""
+    user = claims.get(claim)
+    if not isinstance(user, str) or not 1 <= len(user.strip()) <= NAME_MAX:
+        raise AuthenticationFailed(f"invalid token: {claim} must be a text of 1 to {NAME_MAX} characters")
+    return user.strip()
 
 
 def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:
@@ -135,15 +145,13 @@ def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:
         )
     except jwt.PyJWTError as error:
         raise AuthenticationFailed(f"invalid token: {error}") from None
-    user, scopes = claims[rules.sub_claim], claims.get(rules.scope_claim) or []
-    if not isinstance(user, str) or not 1 <= len(user.strip()) <= NAME_MAX:
-        raise AuthenticationFailed(f"invalid token: {rules.sub_claim} must be a text of 1 to {NAME_MAX} characters")
+    user, scopes = user_of(claims, rules.sub_claim), claims.get(rules.scope_claim) or []
     listed = scopes.split() if isinstance(scopes, str) else scopes
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         why = f"invalid token: {rules.scope_claim} must be a text or a list of texts"
         raise AuthenticationFailed(why, user=user)
     roles = frozenset(rules.roles[each] for each in listed if each in rules.roles)
-    return Bearer(user.strip(), float(min(int(claims["exp"]), _FAR_S)), roles)
+    return Bearer(user, float(min(int(claims["exp"]), _FAR_S)), roles)
 
 
 # The keys of the provider.
@@ -354,8 +362,8 @@ class ClientToken:
             try:
                 token, expires_s = await (self._from_provider() if source is None else asyncio.to_thread(source, ""))
             except Exception as failed:  # also those of the signers of clouds
-                place = "" if source else f" from {self._of['token.endpoint.url']}"
-                raise ClusterUnreachable(f"no token{place}: {failed or type(failed).__name__}") from None
+                place = self._of.get("token.endpoint.url", "the cloud")
+                raise ClusterUnreachable(f"no token from {place}: {failed or type(failed).__name__}") from None
             self._token, self._until_s = token, began_s + (expires_s - began_s) * SESSION_USED
         return self._token
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain, groupby, starmap
+from itertools import chain, groupby
 from typing import Final
 
 from controller.access.authorizer import Operation
 from controller.apis import errors_of, origin_of
-from controller.apis.limits import in_turns, slices
+from controller.apis.limits import BATCH, batch_error, in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ANONYMOUS, Disconnect, RequestContext
 from controller.kafka.messages import access
@@ -49,6 +49,8 @@ FILTER_FIELDS: Final = (
     "operation", "permission_type",
 )  # fmt: skip
 """The fields of an ACL and of a filter in requests, in the order of `Acl` and `AclFilter`."""
+ACLS_SCANNED_MAX: Final = 200_000
+"""ACLs that the filters of one request may scan together."""
 PER_SLICE: Final = 500
 """The number of patterns, quota entities or users in one slice of a long request or response."""
 
@@ -59,7 +61,7 @@ async def create_acls(
     """Answer CreateAcls. Raises Disconnect for unknown codes, because Kafka cannot parse such a request."""
     for one in request.creations:
         _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
-    wrong = _denial(api, context, "Alter")
+    wrong = batch_error(len(request.creations)) or _denial(api, context, "Alter")
     if wrong is not None:
         return access.CreateAclsResponse(
             results=(access.AclCreationResult(**errors_of(wrong)),) * len(request.creations)
@@ -78,7 +80,7 @@ async def describe_acls(
     if wrong is not None:
         return access.DescribeAclsResponse(**errors_of(wrong))
     found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(requested), key=pattern_of)]
-    resources = await in_turns(api, context, found, PER_SLICE, partial(starmap, _resource))
+    resources = await in_turns(api, context, found, PER_SLICE, lambda one: _resource(*one))
     return access.DescribeAclsResponse(resources=resources)
 
 
@@ -100,7 +102,12 @@ async def delete_acls(
 ) -> access.DeleteAclsResponse:
     """Answer DeleteAcls: remove the ACLs that match filters. Raises Disconnect for unknown codes."""
     filters = tuple(_filter(one) for one in request.filters)
-    wrong = _denial(api, context, "Alter")
+    wide = sum(  # they do not name one pattern, so each scans all ACLs
+        each.name is None or each.resource_type == codes.ANY or each.pattern_type not in (codes.LITERAL, PREFIXED)
+        for each in filters
+    )
+    wrong = BATCH if wide * api.cluster.acls.count > ACLS_SCANNED_MAX else batch_error(len(filters))
+    wrong = wrong or _denial(api, context, "Alter")
     if wrong is not None:
         return access.DeleteAclsResponse(
             filter_results=(access.DeleteAclsFilterResult(**errors_of(wrong)),) * len(filters)
@@ -151,8 +158,10 @@ async def alter_client_quotas(
     api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
 ) -> access.AlterClientQuotasResponse:
     """Answer AlterClientQuotas: change the quotas of each entity; needs AlterConfigs on the cluster."""
-    is_granted = api.grants(context, "AlterConfigs")
-    details = await _alter_in_slices(api, context, request) if is_granted else [DENIED] * len(request.entries)
+    wrong = batch_error(sum(max(1, len(entry.ops)) for entry in request.entries))
+    if wrong is None and not api.grants(context, "AlterConfigs"):
+        wrong = DENIED
+    details = await _alter_in_slices(api, context, request) if wrong is None else [wrong] * len(request.entries)
     return access.AlterClientQuotasResponse(
         entries=tuple(
             access.AlteredEntryData(**errors_of(each), entity=entry.entity)
@@ -197,10 +206,10 @@ async def describe_client_quotas(
     quotas = api.cluster.quotas
     entities = sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
 
-    def entries(of: Sequence[QuotaEntity]) -> list[access.DescribedEntryData]:
-        return [_entry(entity, quotas[entity]) for entity in of if _matches(dict(entity), request)]
+    def entry(entity: QuotaEntity) -> access.DescribedEntryData | None:
+        return _entry(entity, quotas[entity]) if _matches(dict(entity), request) else None
 
-    found = await in_turns(api, context, entities, PER_SLICE, entries)
+    found = await in_turns(api, context, entities, PER_SLICE, entry)
     return access.DescribeClientQuotasResponse(entries=found)
 
 
@@ -256,8 +265,9 @@ async def alter_user_scram_credentials(
 ) -> access.AlterUserScramCredentialsResponse:
     """Answer AlterUserScramCredentials; needs Alter on the cluster. One result a user, in order of first appearance."""
     names = [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
-    outcomes = dict.fromkeys(names, DENIED)
-    if api.grants(context, "Alter"):
+    wrong = batch_error(len(names))
+    outcomes = dict.fromkeys(names, wrong or DENIED)
+    if wrong is None and api.grants(context, "Alter"):
         for users in slices(list(outcomes), PER_SLICE):
             outcomes |= await _alter_credentials(api, context, request, frozenset(users))
     return access.AlterUserScramCredentialsResponse(
@@ -299,11 +309,9 @@ async def describe_user_scram_credentials(
     named = tuple(user.name for user in request.users or ())
     names = named or tuple(sorted({user for user, _ in cluster.scram}))
     times = Counter(names)
-
-    def described(some: Sequence[str]) -> list[access.DescribeUserScramCredentialsResult]:
-        return [_described_user(cluster, name, times[name] > 1) for name in some]
-
-    results = await in_turns(api, context, list(times), PER_SLICE, described)
+    results = await in_turns(
+        api, context, list(times), PER_SLICE, lambda name: _described_user(cluster, name, times[name] > 1)
+    )
     return access.DescribeUserScramCredentialsResponse(results=results)
 
 

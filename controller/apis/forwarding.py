@@ -64,9 +64,10 @@ BETWEEN_BROKERS: Final = frozenset(
 ON_CLUSTER: Final[Mapping[int, Operation]] = {
     **dict.fromkeys((29, 35, 46, 50, 55), "Describe"),
     **dict.fromkeys((30, 31, 34, 43, 45, 51, 57, 64), "Alter"),
+    **{48: "DescribeConfigs", 49: "AlterConfigs"},
 }
-"""The operation on the cluster that an API needs, of the APIs that need no other permission: ACLs, SCRAM users, log
-directories, reassignments, elections, quorum, features, unregistration."""
+"""The operation on the cluster that an API needs, of the APIs that need no other permission: ACLs, SCRAM users, quotas,
+log directories, reassignments, elections, quorum, features, unregistration."""
 
 BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 """SASL and delegation tokens: the brokers would apply them to Topicwright's own principal."""

@@ -7,26 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 from controller.apis import errors_of
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Handler, RequestContext
-from controller.kafka.messages import APIS, ApiKey, Encoded, Message, access, configs, topics
-from controller.kafka.messages.access import DeleteAclsRequest
+from controller.kafka.messages import APIS, ApiKey, Encoded, Message, configs, topics
 from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
-from controller.machine.access.acls import ANY, LITERAL, PREFIXED
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.judging import most_partitions
-from controller.machine.rules.rule import RulesError
 
 CHANGES_MAX: Final = 10_000
 """Metadata records of one request, and partitions among them (QuorumController.MAX_RECORDS_PER_USER_OP)."""
-ACLS_SCANNED_MAX: Final = 200_000
-"""ACLs that the filters of one request may scan together."""
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Size of the elements of one response from which `in_turns` describes no further items."""
 TOPICS_PER_SLICE: Final = 200
@@ -50,19 +44,19 @@ async def in_turns(
     context: RequestContext,
     items: Sequence[T],
     size: int,
-    elements: Callable[[Sequence[T]], Iterable[Any]],
-    beyond: Callable[[Sequence[T]], Iterable[Any]] | None = None,
+    element: Callable[[T], Any],
+    beyond: Callable[[T], Any] | None = None,
 ) -> tuple[Any, ...]:
-    """Returns the elements of a response array, which `elements` makes from the items. More than `size` items are
+    """Returns the elements of a response array: `element` of each item, without None. More than `size` items are
     encoded in slices. After `RESPONSE_BYTES_MAX` bytes, `beyond` makes the elements of the remaining items."""
     if len(items) <= size:
-        return tuple(elements(items))
+        return tuple(each for each in map(element, items) if each is not None)
     encoded: list[bytes] = []
     left = RESPONSE_BYTES_MAX
     for part in slices(items, size):
-        of_part = elements if left > 0 or beyond is None else beyond
+        made = map(element if left > 0 or beyond is None else beyond, part)
         async with api.turns:
-            more = [encode_element(context.api_key, context.api_version, each) for each in of_part(part)]
+            more = [encode_element(context.api_key, context.api_version, each) for each in made if each is not None]
         encoded += more
         left -= sum(map(len, more))
         await asyncio.sleep(0)
@@ -75,11 +69,10 @@ def _topics(api: ControllerApi, request: CreateTopicsRequest, principal: str) ->
         return None
     partitions = sum(len(topic.assignments) or max(0, topic.num_partitions) for topic in request.topics)
     by_default = [topic.name for topic in request.topics if topic.num_partitions == -1 and not topic.assignments]
-    with suppress(RulesError):  # rules of a newer release: deciding refuses the topics
-        partitions += most_partitions(api.cluster, principal, by_default) if by_default else 0
+    partitions += most_partitions(api.cluster, principal, by_default) if by_default else 0
     if partitions > CHANGES_MAX:
         return PARTITIONS
-    return _batch(partitions + len(request.topics) + sum(len(topic.configs) for topic in request.topics))
+    return batch_error(partitions + len(request.topics) + sum(len(topic.configs) for topic in request.topics))
 
 
 def _partitions(api: ControllerApi, request: CreatePartitionsRequest, _: str) -> Detail | None:
@@ -96,20 +89,9 @@ def _partitions(api: ControllerApi, request: CreatePartitionsRequest, _: str) ->
     return MORE_PARTITIONS if added > CHANGES_MAX else None
 
 
-def _batch(changes: int) -> Detail | None:
+def batch_error(changes: int) -> Detail | None:
+    """The error of a request with this number of changes, if that is too large."""
     return BATCH if changes > CHANGES_MAX else None
-
-
-def _filters(api: ControllerApi, request: DeleteAclsRequest, _: str) -> Detail | None:
-    # A filter that does not name one pattern scans all ACLs.
-    wide = sum(
-        each.resource_name_filter is None
-        or each.resource_type_filter == ANY
-        or each.pattern_type_filter not in (LITERAL, PREFIXED)
-        for each in request.filters
-    )
-    scanned = wide * api.cluster.acls.count
-    return BATCH if scanned > ACLS_SCANNED_MAX else _batch(len(request.filters))
 
 
 def _once(named: Iterable[Any], field: str = "name") -> Iterable[dict[str, Any]]:
@@ -134,7 +116,7 @@ class _Bound(NamedTuple):
 
 
 _OF_CONFIGS: Final = _Bound(
-    lambda _, r, __: _batch(sum(max(1, len(resource.configs)) for resource in r.resources)),
+    lambda _, r, __: batch_error(sum(max(1, len(resource.configs)) for resource in r.resources)),
     "responses",
     configs.AlterConfigsResourceResponse,
     lambda r: ({"resource_type": one.resource_type, "resource_name": one.resource_name} for one in r.resources),
@@ -142,41 +124,29 @@ _OF_CONFIGS: Final = _Bound(
 _BOUNDS: Final[Mapping[int, _Bound]] = {
     ApiKey.CREATE_TOPICS: _Bound(_topics, "topics", topics.CreatableTopicResult, lambda r: _once(r.topics)),
     ApiKey.DELETE_TOPICS: _Bound(
-        lambda _, r, __: _batch(len(r.topics) + len(r.topic_names)), "responses", topics.DeletableTopicResult, _deleted
+        lambda _, r, __: batch_error(len(r.topics) + len(r.topic_names)),
+        "responses",
+        topics.DeletableTopicResult,
+        _deleted,
     ),
     ApiKey.CREATE_PARTITIONS: _Bound(
         _partitions, "results", topics.CreatePartitionsTopicResult, lambda r: ({"name": one.name} for one in r.topics)
     ),
     ApiKey.ALTER_CONFIGS: _OF_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _OF_CONFIGS,
-    ApiKey.CREATE_ACLS: _Bound(
-        lambda _, r, __: _batch(len(r.creations)),
-        "results",
-        access.AclCreationResult,
-        lambda r: ({} for _ in r.creations),
-    ),
-    ApiKey.DELETE_ACLS: _Bound(
-        _filters, "filter_results", access.DeleteAclsFilterResult, lambda r: ({} for _ in r.filters)
-    ),
-    ApiKey.ALTER_CLIENT_QUOTAS: _Bound(
-        lambda _, r, __: _batch(sum(max(1, len(entry.ops)) for entry in r.entries)),
-        "entries",
-        access.AlteredEntryData,
-        lambda r: ({"entity": entry.entity} for entry in r.entries),
-    ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _Bound(
-        lambda _, r, __: _batch(len(r.deletions) + len(r.upsertions)),
-        "results",
-        access.AlterUserScramCredentialsResult,
-        lambda r: _once((*r.deletions, *r.upsertions), "user"),
-    ),
 }
-CHANGES: Final = frozenset(_BOUNDS)
+CHANGES: Final = frozenset(_BOUNDS) | {
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+}
 """The APIs with which clients change topics, configs, ACLs, quotas and SCRAM credentials."""
 
 
 def bounded(api: ControllerApi, api_key: ApiKey, handle: Handler) -> Handler:
-    """Wraps the handler of an API in `CHANGES`, so that requests beyond Kafka's bounds are rejected as a whole."""
+    """Wraps the handler of an API for topics or configs, so that requests beyond Kafka's bounds are rejected as a
+    whole. The handlers of other APIs check this themselves."""
 
     def answer(context: RequestContext, request: Any) -> Any:
         error = _BOUNDS[api_key].error(api, request, context.principal)

@@ -42,6 +42,8 @@ _ACCESS = (
     ApiKey.DELETE_ACLS,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
 )
 _LISTS = frozenset(
     {
@@ -77,13 +79,13 @@ def administration(api: ControllerApi, create_ms_max: int | None = None) -> dict
         ApiKey.CREATE_PARTITIONS: partial(topics.create_partitions, api),
         ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.alter_configs, api),
+    }
+    return {
+        **{key: bounded(api, key, handle) for key, handle in changes.items()},
         ApiKey.CREATE_ACLS: partial(access.create_acls, api),
         ApiKey.DELETE_ACLS: partial(access.delete_acls, api),
         ApiKey.ALTER_CLIENT_QUOTAS: partial(access.alter_client_quotas, api),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(access.alter_user_scram_credentials, api),
-    }
-    return {
-        **{key: bounded(api, key, handle) for key, handle in changes.items()},
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(access.describe_user_scram_credentials, api),
     }
 
@@ -101,8 +103,8 @@ def cluster_listener(
     api: ControllerApi, broker_id: BrokerId | None = None, *, link: ClusterLink, has_own_access: bool
 ) -> HandlerTable:
     """A listener in front of a target cluster: this process's own, or one for the broker `broker_id`. Requests that are
-    not about topics are forwarded to that broker, or to any; also those about ACLs and SCRAM users, unless this process
-    `has_own_access`."""
+    not about topics are forwarded to that broker, or to any; also those about ACLs, users and quotas, unless this
+    process `has_own_access`."""
     broker_apis = link.api_versions.api_keys
     forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
     is_expected_node = api.is_expected_node if broker_id is None else _at_broker(api, broker_id)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from controller.cli.arguments import count, count_within
+from controller.cli.arguments import count, count_within, point_in_time
 from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.reads import common
+from controller.cli.serve import bootstrap
 
 NOTIFICATIONS = {
     "refused": ("CreateRejected", "ChangeRejected", "RequestsRefused", "CreationRefused"),
@@ -30,6 +31,11 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("risks", description=f"{COMMANDS['risks'].description} Exit code 1 if there are any.")
     what = "maximum number of topics; default %(default)s"
     parser.add_argument("--limit", type=count_within(1, 1000), default=100, metavar="N", help=what)
+    what = "instead list topics that have had no new record since, such as 30d: --bootstrap is then needed"
+    parser.add_argument("--unused", type=point_in_time, metavar="TIME", help=what)
+    what = "with --unused: the Kafka that has the records"
+    parser.add_argument("--bootstrap", type=bootstrap, metavar="HOST:PORT[,…]", help=what)
+    _add_properties(parser, "with --bootstrap")
     common.add_backend(parser, later("reads.governance", "risks"))
     parser = commands.add_parser("notify", description=f"{COMMANDS['notify'].description} It runs until it is ended.")
     add_target(parser, required=True)
@@ -56,5 +62,9 @@ def add_target(parser: argparse.ArgumentParser, *, required: bool = False) -> No
     group.add_argument("--key", type=Path, metavar="FILE", help="webhook: sign with the key in this file")
     what = "webhook: allow private addresses, and http://"
     group.add_argument("--allow-private", action="store_true", help=what)
-    what = "Kafka topic: file with librdkafka properties for TLS and login"
-    group.add_argument("--kafka-properties", metavar="FILE", help=what)
+    _add_properties(group, "Kafka topic")
+
+
+def _add_properties(parser: argparse._ActionsContainer, when: str) -> None:
+    what = f"{when}: file with librdkafka properties for TLS and login"
+    parser.add_argument("--kafka-properties", metavar="FILE", help=what)

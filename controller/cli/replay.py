@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 FORMATS = ("table", "wide", "json", "yaml")
-VIEWS = ("topics", "brokers", "requests")
 LIMIT = 20
 SMALL_EVENTS = 2_000_000
 """For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
@@ -69,6 +68,11 @@ def _argument(*names: str, **options: Any) -> Callable[[_Parser], object]:
 
 
 _REPEATED: dict[str, Any] = {"action": "append", "default": []}
+
+
+def _setting(name: str, metavar: str) -> dict[str, Any]:
+    """A flag for `--set NAME=…`."""
+    return {**_REPEATED, "dest": "set", "type": lambda text: (name, text), "metavar": metavar}
 
 
 def register(commands: Parsers[_Parser]) -> None:
@@ -122,9 +126,8 @@ _EXPORT = _argument(
 COMMANDS: dict[str, _Command] = {
     "rebuild": _Command(
         "rebuild.rebuild",
-        "rebuild topics, brokers or requests as of any offset or time from the events",
+        "rebuild topics as of any offset or time from the events",
         (
-            _argument("--view", choices=VIEWS, default="topics", help="what to rebuild; default %(default)s"),
             _argument("--to", metavar="DIR", help="folder to write the rows to, as Parquet; default: print them"),
             _FROM_SCRATCH,
         ),
@@ -167,11 +170,11 @@ COMMANDS: dict[str, _Command] = {
         "redecide.backtest",
         "find requests that other policies or settings change",
         (
-            _argument("--policy", **_REPEATED, metavar="CLASS", help="create-topic policy to try; may be repeated"),
+            _argument("--policy", **_setting("create.topic.policy.class.name", "CLASS"), help="policies to try"),
             _argument(
                 "--set", **_REPEATED, type=key_value, metavar="KEY=VALUE", help="setting to try; may be repeated"
             ),
-            _argument("--rules", metavar="FILE", help="file of rules to try instead of the recorded ones"),
+            _argument("--rules", **_setting("topic.rules.file", "FILE"), help="rules to try"),
         ),
     ),
     "sql": _Command(
@@ -293,8 +296,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     given: dict[str, Any] = vars(arguments)
     return Options(
         **{name: value for name, value in given.items() if name in Options._fields},
-        policies=tuple(given.get("policy", ())),
-        settings=(*given.get("set", ()), *([("topic.rules.file", rules)] if (rules := given.get("rules")) else [])),
+        settings=tuple(given.get("set", ())),
         all_rows=arguments.output in ("json", "yaml"),
         more={name: given[name] for name in _OF_SOME_ALONE if given.get(name) is not None},
     )

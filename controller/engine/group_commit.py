@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import groupby
 
 from controller.access.mutation_quotas import MutationQuotas
@@ -42,8 +41,7 @@ from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AnyCommand, ChangeSettings, ClientCommand, ExpireRequest, TopicCommand
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
-from controller.machine.rules.reading import read_rules
-from controller.machine.rules.rule import RulesError
+from controller.machine.rules.reading import recorded_rules
 from controller.machine.state import State
 from controller.policy.chain import PolicyJudge, PolicyRunnerClosed
 from controller.store.recorder import WITHOUT_METADATA_LOG, Projector
@@ -145,8 +143,7 @@ class Controller:
         """Read the effective rules in a thread, because it may take a second. Deciding finds them in the cache."""
         held = self.state.cluster.rules
         if held is not None and held.text:
-            with suppress(RulesError):  # rules of a newer release
-                await asyncio.to_thread(read_rules, held.text)
+            await asyncio.to_thread(recorded_rules, held.text)
 
     def apply_rules_file(self, text: str | None) -> None:
         """Apply the text of the rules file, if this process decides and the file changed since the cluster last applied

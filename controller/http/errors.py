@@ -21,6 +21,7 @@ from litestar.types import Send
 
 from controller.brokers.simulated import UnknownBroker
 from controller.http.query_threads import TooBusy
+from controller.kafka.connections import ClusterUnreachable, NotAuthenticated
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
@@ -138,9 +139,11 @@ KNOWN: Final[tuple[tuple[type[Exception], int, ErrorCode, str], ...]] = (
     (UnknownBroker, 404, ErrorCode.BROKER_ID_NOT_REGISTERED, "{}"),
     (TooBusy, 503, ErrorCode.REQUEST_TIMED_OUT, "{}"),
     (QueryClosed, 503, ErrorCode.REQUEST_TIMED_OUT, "{}"),
+    (ClusterUnreachable, 503, ErrorCode.REQUEST_TIMED_OUT, "{}"),
+    (NotAuthenticated, 503, ErrorCode.REQUEST_TIMED_OUT, "{}"),
     (LogError, 503, ErrorCode.KAFKA_STORAGE_ERROR, "the log cannot be read: {}"),
 )
-"""Exceptions of queries and simulated brokers, with the status, Kafka's error code and the message of the response."""
+"""Exceptions of queries and clusters, with the status, Kafka's error code and the message of the response."""
 _INTERNAL: Final = 500, _error_view(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
 
 

@@ -217,7 +217,7 @@ async def whatif(
 
 @get("/policies")
 async def policies(reader: _Reader, at: parameters.At = None) -> Response[cluster_views.PoliciesView]:
-    """The rules and policies for changes of topics, and the refusals of the last day by rule and by principal."""
+    """The rules and policies for changes of topics."""
     reader.require()
     return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
 
@@ -227,11 +227,12 @@ async def access(
     reader: _Reader,
     text: Annotated[str, QueryParameter(name="filter", description="Only rows that contain this text.")] = "",
 ) -> Response[cluster_views.AccessView]:
-    """The effective ACLs, and the users and quotas of the log: at most 1000 of each."""
+    """The effective ACLs, users and quotas: at most 1000 of each."""
     reader.require()
     cluster, authorizer = reader.api.cluster, reader.api.authorizer
-    acls = authorizer.acls() if isinstance(authorizer, StandardAuthorizer) else cluster.acls
-    return await reader.answer(overviews.access, acls, cluster, text)
+    if isinstance(authorizer, StandardAuthorizer) and authorizer.of_cluster is not None:
+        cluster = await authorizer.of_cluster(cluster)
+    return await reader.answer(overviews.access, cluster, text)
 
 
 @get("/diff")

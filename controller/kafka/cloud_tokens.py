@@ -21,8 +21,6 @@ from events.errors import MissingExtra
 
 METHOD: Final = "sasl.oauthbearer.method"
 CONFIG: Final = "sasl.oauthbearer.config"
-_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
-
 Token = tuple[str, float]
 """A token, and when it expires, in seconds since 1970."""
 
@@ -51,7 +49,7 @@ def _google(_: str) -> Callable[[], Token]:
     from google.auth.transport.urllib3 import Request
 
     def token() -> Token:
-        credentials, _project = google.auth.default(scopes=[_SCOPE])
+        credentials, _project = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
         credentials.refresh(Request(urllib3.PoolManager()))
         user = getattr(credentials, "service_account_email", None)
         if not user:
@@ -64,11 +62,8 @@ def _google(_: str) -> Callable[[], Token]:
     return token
 
 
-METHODS: Final[Mapping[str, tuple[str, Callable[[str], Callable[[], Token]]]]] = {
-    "aws_msk_iam": ("aws", _aws_msk_iam),
-    "google": ("google", _google),
-}
-"""The extra of a method, and the function that makes its source of tokens from `sasl.oauthbearer.config`."""
+METHODS: Final = {"aws_msk_iam": _aws_msk_iam, "google": _google}
+"""By method: the function that makes its source of tokens from `sasl.oauthbearer.config`."""
 
 
 def librdkafka_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,11 +72,10 @@ def librdkafka_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
     method = properties.get(METHOD, "")
     if method not in METHODS:
         return dict(properties)
-    extra, source = METHODS[method]
     try:
-        token = source(properties.get(CONFIG, ""))
+        token = METHODS[method](properties.get(CONFIG, ""))
     except ImportError as error:
-        raise MissingExtra(f"{METHOD}={method}", extra, error) from None
+        raise MissingExtra(f"{METHOD}={method}", method.partition("_")[0], error) from None
 
     def logged(_: str) -> Token:
         try:

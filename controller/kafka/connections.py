@@ -29,8 +29,13 @@ from events.errors import UserError
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The security protocols, in the order of Kafka's numbers (SecurityProtocol)."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-OIDC_KEYS = tuple(f"sasl.oauthbearer.{key}" for key in ("client.id", "client.secret", "token.endpoint.url"))
-OAUTH_METHODS = ("oidc", *METHODS)
+_OIDC_KEYS = tuple(f"sasl.oauthbearer.{key}" for key in ("client.id", "client.secret", "token.endpoint.url"))
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(MECHANISMS, ("sasl.username", "sasl.password")),
+    f"{OAUTHBEARER} with {METHOD}=oidc": _OIDC_KEYS,
+    **{f"{OAUTHBEARER} with {METHOD}={method}": () for method in METHODS},
+}
+"""The properties that a login at a cluster needs, by mechanism."""
 
 
 class BadCredentials(Exception):
@@ -85,7 +90,8 @@ class Security(msgspec.Struct, frozen=True):
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """Parse librdkafka properties and the methods of `cloud_tokens`. Raises BadCredentials and MissingExtra."""
+    """Parse librdkafka properties and the methods of `cloud_tokens`. Raises BadCredentials, ValueError and
+    MissingExtra."""
     protocol, allowed = properties.get("security.protocol", "plaintext").lower(), [each.lower() for each in PROTOCOLS]
     if protocol not in allowed:
         raise BadCredentials(f"security.protocol={protocol} is not allowed; allowed: {', '.join(allowed)}")
@@ -93,24 +99,13 @@ def security_of(properties: Mapping[str, str]) -> Security:
     if not protocol.startswith("sasl"):
         return Security(properties, tls)
     mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
-    if mechanism not in (*MECHANISMS, OAUTHBEARER):
-        raise BadCredentials(
-            f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(MECHANISMS)}, {OAUTHBEARER}"
-        )
-    needed: tuple[str, ...] = ("sasl.username", "sasl.password")
-    if mechanism == OAUTHBEARER:
-        method = properties.get(METHOD, "")
-        if method not in OAUTH_METHODS:
-            allowed_methods = ", ".join(OAUTH_METHODS)
-            raise BadCredentials(f"{METHOD}={method} is not allowed; OAUTHBEARER needs one of: {allowed_methods}")
-        needed = OIDC_KEYS if method == "oidc" else ()
-    for key in needed:
+    way = f"{mechanism} with {METHOD}={properties.get(METHOD, '')}" if mechanism == OAUTHBEARER else mechanism
+    if way not in NEEDED:
+        raise BadCredentials(f"sasl.mechanism={way} is not supported; allowed: {', '.join(NEEDED)}")
+    for key in NEEDED[way]:
         if not properties.get(key):
             raise BadCredentials(f"{key} is missing; {mechanism} needs it")
-    try:
-        return Security(librdkafka_settings(properties), tls, mechanism)
-    except ValueError as error:
-        raise BadCredentials(str(error)) from None
+    return Security(librdkafka_settings(properties), tls, mechanism)
 
 
 Address = tuple[str, int]
@@ -132,6 +127,12 @@ SASL_VERSION = 1
 RESPONSE_BYTES_MAX = 1 << 30
 """The largest accepted response. Metadata of all topics of the largest clusters takes a tenth of it."""
 _SIZE = struct.Struct(">i")
+
+
+def addresses(text: str) -> list[Address]:
+    """Parse HOST:PORT[,HOST:PORT…], which the command line has checked."""
+    parts = (each.strip().rpartition(":") for each in text.split(","))
+    return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
 class ClusterUnreachable(UserError):

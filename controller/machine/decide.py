@@ -26,10 +26,9 @@ from controller.machine.configs import changes
 from controller.machine.decision import NOTHING, Decision
 from controller.machine.partitions import requests
 from controller.machine.rules import approval, judging
-from controller.machine.rules.rule import RulesError
 from controller.machine.state import State
 from events.access import LoginSecretDrawn
-from events.catalog import CreateRequested, FilledDefault, Observation, RulesObserved
+from events.catalog import CreateRequested, FilledDefault, RulesObserved
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
@@ -54,17 +53,11 @@ def _by_rules(state: State, command: Any, approved: Collection[str]) -> Decision
     the approved ones."""
     given = command
     defaults: tuple[FilledDefault, ...] = ()
-    try:
-        rules = judging.rules_of(state.cluster)
-        if rules.defaults and isinstance(command, commands.CreateTopic):
-            command, defaults = judging.filled(state, command)
-        decision = _DECIDERS[type(command)](state, command)
-        judgement = judging.judge_decision(rules, state, command, decision, approved)
-    except RulesError as error:  # a newer release has applied rules that this release cannot read
-        if not isinstance(command, commands.TopicCommand):  # DiscoverTopic, which rules only observe and never refuse
-            return _DECIDERS[type(command)](state, command)
-        unread = Observation("policy:rules", f"the rules cannot be read: {error}")
-        judgement, decision = judging.Judgement((unread,)), Decision()
+    rules = judging.rules_of(state.cluster)
+    if rules.defaults and isinstance(command, commands.CreateTopic):
+        command, defaults = judging.filled(state, command)
+    decision = _DECIDERS[type(command)](state, command)
+    judgement = judging.judge_decision(rules, state, command, decision, approved)
     if judgement is judging.ALLOWED and not defaults:
         return decision
     rejection, held = judgement.rejection(defaults), None

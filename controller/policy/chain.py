@@ -31,7 +31,6 @@ from controller.machine.configs.changes import OpType, altered, altered_topic_co
 from controller.machine.decision import topic_named
 from controller.machine.errors import Rejection
 from controller.machine.rules.judging import filled
-from controller.machine.rules.rule import RulesError
 from controller.machine.state import Settings, State
 from controller.policy.interface import AlterConfigMetadata, PolicyViolation, Request, RequestMetadata
 from events.catalog import MESSAGE_CHARS_MAX, Observation, Outcome, Verdict
@@ -152,16 +151,12 @@ def _returned(policy: str, returned: object) -> Verdict:
 
 def _refused(policy: str, violation: PolicyViolation) -> Verdict:
     """The verdict for a PolicyViolation. A subclass may lack its attributes, if `__init__` does not set them."""
-    observed = _observations(policy, getattr(violation, "observed", ()))
-    if observed is None:
-        return _failed(policy, "raised a PolicyViolation whose `observed` is not a sequence of Observation")
     message = getattr(violation, "message", "") or error_text(violation).partition(": ")[2]
     return Verdict(
         outcome="refused",
         policy=policy,
         rule=_rule(policy, getattr(violation, "rule", "")),
         message=_encodable(str(message) or f"refused by policy {policy}"),
-        observed=observed,
     )
 
 
@@ -204,9 +199,7 @@ def request_of(command: JudgedCommand, state: State) -> Request:
     """Returns the request that policies get before the command is decided on this state. It includes the defaults that
     rules fill in."""
     if isinstance(command, CreateTopic):
-        with suppress(RulesError):  # rules of a newer release: deciding refuses the command
-            command, _ = filled(state, command)
-        return request_metadata(command, state.cluster.settings)
+        return request_metadata(filled(state, command)[0], state.cluster.settings)
     who = {"principal": command.principal, "client_id": command.client_id}
     if isinstance(command, AlterTopicConfigs):
         topic, defaults = topic_named(state, command.topic), state.cluster.settings.effective_defaults

@@ -24,8 +24,6 @@ class RequestMetadata(msgspec.Struct, frozen=True, kw_only=True):
     `configs` are the explicit configs of the request; `configure` receives the cluster's defaults.
     `replicas_assignments` has the replicas of each partition, the preferred leader first. Beyond KIP-108, `principal`
     is the requester (`User:alice`) and `client_id` the client id, if any.
-
-    Raises ValueError for both counts and an assignment, or neither.
     """
 
     topic: str
@@ -35,15 +33,6 @@ class RequestMetadata(msgspec.Struct, frozen=True, kw_only=True):
     configs: Mapping[str, str] = {}
     principal: str = "User:ANONYMOUS"
     client_id: str | None = None
-
-    def __post_init__(self) -> None:
-        has_assignment = self.replicas_assignments is not None
-        if (self.num_partitions is None, self.replication_factor is None) != (has_assignment, has_assignment):
-            raise ValueError(
-                f"topic {self.topic!r}: num_partitions={self.num_partitions}, replication_factor="
-                f"{self.replication_factor} and replicas_assignments={self.replicas_assignments}; "
-                "give both counts or an assignment, not both"
-            )
 
 
 class AlterConfigMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,14 +59,12 @@ class PolicyViolation(Exception):
     """Raised by `validate` to refuse a request: the client gets POLICY_VIOLATION (44) with `message`.
 
     `rule` may name the violated rule. The log has it as `policy:<rule>`, or without a name as `policy:<class>`.
-    `observed` are further violated rules that are only recorded; `validate` may also return them.
     """
 
-    def __init__(self, message: str = "", *, rule: str = "", observed: Sequence[Observation] = ()) -> None:
+    def __init__(self, message: str = "", *, rule: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.rule = rule
-        self.observed = tuple(observed)
 
 
 class _Policy:

@@ -174,6 +174,7 @@ class ClientListeners(KafkaListeners):
             (lambda: self._cluster().acls) if self._acls is None else self._acls.current,
             super_users=settings.super_users,
             allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+            of_cluster=None if self._acls is None else self._acls.applied_to,
         )
 
     def draw_login_secret(self, controller: InternalCommands) -> None:

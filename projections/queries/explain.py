@@ -26,18 +26,7 @@ from msgspec.structs import replace
 
 from controller.store.topic_indexes import tallied
 from events import catalog
-from events.catalog import (
-    ApprovalDecided,
-    ApprovalRequested,
-    Cause,
-    CreationRefused,
-    Event,
-    Partition,
-    Recorded,
-    TopicDeleted,
-    TopicReady,
-    TopicVanished,
-)
+from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
 from projections.queries.health import partition_issues, waiting_text, waits_for
@@ -97,7 +86,10 @@ def explain_request(query: Queries, request_id: str, at: str | None = None) -> E
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
         event = record.event
-        if isinstance(event, ApprovalRequested | ApprovalDecided) and event.request_id == request.request_id:
+        if (
+            isinstance(event, catalog.ApprovalRequested | catalog.ApprovalDecided)
+            and event.request_id == request.request_id
+        ):
             approvals[event.name] = event_text(event)
     decided = external_decision(Cause(request.api, RequestId(request.request_id)))
     if decided is not None:

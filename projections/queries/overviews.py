@@ -6,8 +6,7 @@ These functions read only the log, so they may run in any thread.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -16,7 +15,6 @@ import msgspec
 from controller.machine.state import Cluster, Topic
 from controller.store.request_index import RULE, values_of
 from controller.store.topic_indexes import unhealthy
-from events.access import Acl
 from events.names import BrokerId
 from projections.queries.events import newest_of_cluster, starts
 from projections.queries.health import broker_issues, partition_issues, waiting_issues
@@ -35,7 +33,6 @@ REFUSALS_SCANNED_MAX = 3000
 """The maximum number of refusals to scan, divided among the rules: a few tens of milliseconds for all rules."""
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
-PRINCIPALS_SHOWN = 10
 ACCESS_SHOWN_MAX = 1000
 POLICY_SETTING = "create.topic.policy.class.name"
 
@@ -135,20 +132,16 @@ def _refused_of_day(query: Queries, end: Ends, point_in_time: AsOfView) -> Itera
         which = RequestFilter(rule=rule)
         page = scan_requests(query, which, end, until=end, since=since, limit=scanned_max, scanned_max=scanned_max)
         if page.requests:
-            by: Counter[str] = Counter()
-            for one in page.requests:
-                by[one.principal] += one.outcomes.get("rejected", 0)
             yield overviews.RefusedView(
                 rule=rule,
-                count=by.total(),
-                by=tuple(overviews.RefusedByView(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
+                count=sum(one.outcomes.get("rejected", 0) for one in page.requests),
                 more=page.next_place is not None,
                 latest=summary_of(page.requests[0]),
             )
 
 
 def policies(query: Queries, at: str | None, now_ms: int) -> overviews.PoliciesView:
-    """The rules and policies at a point in time, and the refusals. Raises InvalidPointInTime."""
+    """The rules and policies at a point in time. Raises InvalidPointInTime."""
     end = query.end(at)
     cluster, point_in_time = query.cluster_at(end), query.as_of(end)
     named = dict(cluster.settings).get(POLICY_SETTING, "")
@@ -157,15 +150,14 @@ def policies(query: Queries, at: str | None, now_ms: int) -> overviews.PoliciesV
         version=cluster.rules,
         rules=rule_views(text, now_ms if at is None else point_in_time.at_ms or now_ms),
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
-        refused=tuple(_refused_of_day(query, end, point_in_time)),
         as_of=point_in_time,
     )
 
 
-def access(query: Queries, acls: Iterable[Acl], cluster: Cluster, text: str) -> overviews.AccessView:
+def access(query: Queries, cluster: Cluster, text: str) -> overviews.AccessView:
     """The ACLs, users and quotas that contain the text, in any case."""
     lines: dict[str, list[str]] = {
-        "acls": [acl_text(acl) for acl in sorted(acls)],
+        "acls": [acl_text(acl) for acl in sorted(cluster.acls)],
         "users": sorted(f"{user} by {how}, {one.iterations} iterations" for (user, how), one in cluster.scram.items()),
         "quotas": sorted(
             f"{entity_text(entity)}: {key}={value:.17g}"

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from controller.machine.configs.topic_configs import labels_of, min_insync_replicas, topic_config
-from controller.machine.rules.reading import read_rules
-from controller.machine.rules.rule import ALL, Exemption, RulesError
+from controller.machine.rules.judging import rules_of
+from controller.machine.rules.rule import ALL, Exemption
 from controller.machine.state import Cluster, Topic
 from projections.views.view import AsOfView
 
@@ -82,10 +82,7 @@ class Risks:
 
 
 def _exceptions(cluster: Cluster, now_ms: int) -> list[Exemption]:
-    """The exceptions that rules about retention have for topics now; none if a newer release wrote the rules."""
-    try:
-        rules = read_rules(cluster.rules.text).rules if cluster.rules is not None and cluster.rules.text else ()
-    except RulesError:
-        return []
+    """The exceptions that rules about retention have for topics now."""
+    rules = rules_of(cluster).rules
     found = (one for rule in rules if any(each.name in _RETENTION for each in rule.configs) for one in rule.exceptions)
     return [one for one in found if one.topics is not ALL and now_ms < one.until_ms]

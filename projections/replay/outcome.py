@@ -33,16 +33,14 @@ def message_of(error: BaseException) -> str:
 class Options(NamedTuple):
     """The options of all sub-commands; each sub-command reads those that apply to it.
 
-    `at` is a point in time as `projections.text.points_in_time` parses it; None is the newest event. `policies` are
-    class names for `backtest`, `settings` its `--set` pairs. `subject` is a query; `view` is what to rebuild (topics,
-    brokers or requests). `to` is the file or folder to write to. `limit` is the number of examples to show.
+    `at` is a point in time as `projections.text.points_in_time` parses it; None is the newest event. `settings` are
+    the `--set` pairs of `backtest`. `subject` is a query. `to` is the file or folder to write to. `limit` is the number
+    of examples to show.
     """
 
     at: str | None = None
-    policies: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     subject: str | None = None
-    view: str = "topics"
     to: str | None = None
     limit: int = 20
     all_rows: bool = False

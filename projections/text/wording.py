@@ -57,8 +57,7 @@ def _in_parts(event: Event) -> str:
             what = f"{kind} {e.name}" if e.name else "all brokers"
             return f"{_who(e)} changes the configs of {what}{_values_text(e)}"
         case catalog.MetadataAdopted() as e:
-            unsupported = f", with {many(len(e.kept), 'unsupported record')}" if e.kept else ""
-            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{unsupported}"
+            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}"
         case _:
             raise AssertionError(f"no sentence for {type(event).__name__}")
 

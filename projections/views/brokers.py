@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.machine.apply import CannotApply, concerns_topic
-from controller.machine.rules.reading import read_rules
-from controller.machine.rules.rule import Rule, RulesError
+from controller.machine.rules.reading import recorded_rules
+from controller.machine.rules.rule import Rule
 from events import catalog
 from events.catalog import Recorded
 from events.names import BrokerId
@@ -172,13 +172,8 @@ class RuleView(msgspec.Struct, frozen=True):
 
 
 def rule_views(text: str, at_ms: int) -> tuple[RuleView, ...]:
-    """The rules and defaults of a text, in order; empty for a text that only a newer release can read."""
-    if not text:
-        return ()
-    try:
-        rules = read_rules(text)
-    except RulesError:
-        return ()
+    """The rules and defaults of a text, in order."""
+    rules = recorded_rules(text)
     defaults = (RuleView(one.name, "default", ("create",), one.written, ()) for one in rules.defaults)
     return (*(_rule(one, at_ms) for one in rules.rules), *defaults)
 

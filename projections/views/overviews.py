@@ -54,18 +54,12 @@ class IssueView(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
 
 
-class RefusedByView(msgspec.Struct, frozen=True):
-    principal: str
-    count: int
-
-
 class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of topics that a rule refused, in total and for the ten principals with the most. If counting stopped
-    early, `more` is true. `latest` is the newest request."""
+    """The number of topics that a rule refused. If counting stopped early, `more` is true. `latest` is the newest
+    request."""
 
     rule: str
     count: int
-    by: tuple[RefusedByView, ...]
     more: bool
     latest: RequestSummary
 
@@ -152,18 +146,17 @@ class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
 
 class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
     """The effective rules for changes of topics (null before any were applied), and the classes of policies in the
-    settings. `refused` covers the day before the newest event, and the built-in checks too."""
+    settings."""
 
     version: RulesVersionView | None
     rules: tuple[RuleView, ...]
     class_names: tuple[str, ...]
-    refused: tuple[RefusedView, ...]
     as_of: AsOfView
 
 
 class AccessView(msgspec.Struct, frozen=True, kw_only=True):
-    """The effective ACLs (with `ClusterAcls` those of the target cluster), and the SCRAM users and quotas of the log.
-    If `more`, there are others than the first ones."""
+    """The effective ACLs, SCRAM users and quotas: with `ClusterAcls` those of the target cluster. If `more`, there are
+    others than the first ones."""
 
     acls: tuple[str, ...]
     users: tuple[str, ...]

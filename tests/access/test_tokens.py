@@ -131,7 +131,7 @@ async def test_scopes_in_a_text_or_a_list_give_roles(tokens: Tokens, scope: obje
 
 PEM: Final = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 NO_KEY: Final = "no key of the identity provider has the token's key id and algorithm"
-NO_HEADER: Final = "a token whose header is not that of a JWT"
+NO_HEADER: Final = "a token that is not a JWT"
 PAST: Final = int(time.time()) - 1000
 
 
@@ -283,6 +283,10 @@ async def test_keys_are_fetched_again_after_the_refresh_interval(file: Path) -> 
         assert await why(tokens, signed()) == NO_KEY
 
 
+HANGS: Final = b" and then nothing"
+"""The end of an answer after which the provider sends nothing."""
+
+
 @asynccontextmanager
 async def provider(*answers: bytes | None) -> AsyncIterator[tuple[str, list[int]]]:
     """Serves one answer after another, then the last one forever; None: nothing is sent. Yields the URL and a list
@@ -295,10 +299,9 @@ async def provider(*answers: bytes | None) -> AsyncIterator[tuple[str, list[int]
         await reader.readuntil(b"\r\n\r\n")
         answer = answers[min(len(seen), len(answers) - 1)]
         seen.append(1)
-        if answer is None:
+        writer.write((answer or b"").removesuffix(HANGS))
+        if answer is None or answer.endswith(HANGS):
             await reader.read()  # until the client gives up
-        else:
-            writer.write(answer)
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -325,6 +328,8 @@ def response(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
         (response(b'{"keys":[]}'), "no key for signatures"),
         (response(ALL + b" " * BYTES_MAX), f"more than {BYTES_MAX} bytes"),
         (response(ALL)[:-9], ""),
+        (response(ALL)[:-9] + HANGS, "TimeoutError"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"ffff\r\n" + b" " * 65535 + HANGS, "TimeoutError"),
         (b"garbage\r\n\r\n", ""),
     ],
 )
@@ -339,6 +344,15 @@ async def test_a_failing_provider_leaves_the_keys_as_they_were(
         (line,) = [each for each in logs if each["event"] == "jwks_failed"]
         assert reason in line["why"]
         assert (await tokens.bearer(signed(sub="bob"), HERE)).user == "bob"
+
+
+async def test_a_key_set_that_shrinks_over_a_socket_withdraws_the_missing_key() -> None:
+    less = document(public(EC, "ec", use="sig"))
+    async with provider(response(ALL), response(less)) as (url, seen), validator(url, refresh_s=0.02) as tokens:
+        await tokens.bearer(signed(EC, "ES256", "ec"), HERE)
+        await until(lambda: len(seen) >= 2 and len(tokens.keys.keys) == 1)
+        assert await why(tokens, signed()) == NO_KEY
+        assert (await tokens.bearer(signed(EC, "ES256", "ec"), HERE)).user == "alice"
 
 
 async def test_logins_wait_for_a_provider_that_comes_back(file: Path) -> None:

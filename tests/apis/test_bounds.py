@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import access as users_api
+from controller.apis import access as access_api
 from controller.apis import limits
 from controller.apis.limits import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
@@ -57,6 +57,7 @@ OF_ONE = configs.AlterConfigsResource(
     resource_type=2, resource_name="t", configs=(configs.AlterableConfig(name="a"),) * MANY
 )
 ACL = access.AclCreation(resource_type=2, operation=3, permission_type=3, resource_pattern_type=3)
+EVERY_ACL = access.DeleteAclsFilter(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
 QUOTAS = access.EntryData(ops=(access.OpData(key="k"),) * MANY)
 SCRAM = tuple(access.ScramCredentialDeletion(name=number, mechanism=1) for number in NUMBERS)
 TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
@@ -69,7 +70,7 @@ TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
     (ApiKey.ALTER_CONFIGS, 2, configs.AlterConfigsRequest(resources=resources(2, NUMBERS)), BATCH),
     (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, configs.IncrementalAlterConfigsRequest(resources=(OF_ONE,)), BATCH),
     (ApiKey.CREATE_ACLS, 3, access.CreateAclsRequest(creations=(ACL,) * MANY), BATCH),
-    (ApiKey.DELETE_ACLS, 3, access.DeleteAclsRequest(filters=(access.DeleteAclsFilter(),) * MANY), BATCH),
+    (ApiKey.DELETE_ACLS, 3, access.DeleteAclsRequest(filters=(EVERY_ACL,) * MANY), BATCH),
     (ApiKey.ALTER_CLIENT_QUOTAS, 1, access.AlterClientQuotasRequest(entries=(QUOTAS,)), BATCH),
     (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, access.AlterUserScramCredentialsRequest(deletions=SCRAM), BATCH),
 ]
@@ -93,7 +94,7 @@ async def test_request_beyond_kafkas_limits_is_rejected_as_a_whole(
 
 @pytest.mark.parametrize(("pattern_type", "code"), [(1, POLICY_VIOLATION), (3, 0)], ids=["wide", "exact"])
 async def test_scanned_acls_are_limited(pattern_type: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ACLS_SCANNED_MAX", 1000)
+    monkeypatch.setattr(access_api, "ACLS_SCANNED_MAX", 1000)
     async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
         entry = msgspec.structs.replace(ACL, principal="User:a", host="*")
         created = tuple(msgspec.structs.replace(entry, resource_name=f"t{number}") for number in range(100))
@@ -251,7 +252,7 @@ async def test_produce_of_too_many_partitions_disconnects(served: Rig) -> None:
 
 
 async def test_many_scram_users_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users_api, "PER_SLICE", 10)
+    monkeypatch.setattr(access_api, "PER_SLICE", 10)
     keys: dict[str, Any] = {"mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
     users = [*(f"u{number}" for number in range(35)), "u3"]
     async with rig() as one:

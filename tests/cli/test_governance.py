@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.cli.commands import Printed, columns
+from tests.support.ports import free_ports
+from tests.support.reference_kafka import reference_kafka
 from tests.support.topicwright import Topicwright, fetch, topicwright
 
 
@@ -76,6 +81,41 @@ def test_risky_topics_are_reported(printed: Printed) -> None:
     assert "one-replica" in shown
     assert "more topics: --limit lists up to 1000" in shown
     assert "'0' is not a number from 1 to 1000" in printed("risks", "--limit", "0", code=2)
+
+
+def test_topics_without_new_records_are_unused(printed: Printed, tmp_path: Path) -> None:
+    old_ms = int((time.time() - 40 * 86_400) * 1000)
+    with (
+        reference_kafka(tmp_path / "kafka", nodes=1) as kafka,
+        topicwright(tmp_path / "served", {"node.id": "9"}, brokers=f"cluster:{kafka.bootstrap}") as server,
+    ):
+        at = ("--http", server.http)
+        for name in ("use.never", "use.old", "use.new"):
+            printed("topic", "create", name, "--partitions", "2", "--config", "retention.ms=-1", *at)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        for value in "abc":
+            producer.produce("use.old", value, partition=0, timestamp=old_ms)
+        producer.produce("use.new", "d", partition=1)
+        assert producer.flush(60) == 0
+        unused = ("risks", "--bootstrap", kafka.bootstrap, *at, "--unused")
+        assert printed(*unused, "30d", "-o", "name") == "", "all topics are newer"
+        now = f"{int(time.time() * 1000) + 1}ms"
+        time.sleep(0.01)
+        printed("topic", "create", "use.later", *at)
+        found = json.loads(printed(*unused, now, "-o", "json", code=1))
+        risks = {one["name"]: one["risks"] for one in found["topics"]}
+        assert risks == {name: ["unused"] for name in ("use.never", "use.new", "use.old")}
+        assert "unused       3  it has had no new record\n" in printed(*unused, now, "--limit", "1", code=1)
+        printed("topic", "alter", "use.old", "--config", "label.owner=me", *at)
+        producer.produce("use.new", "e", partition=0)
+        assert producer.flush(60) == 0
+        names = printed(*unused, now, "-o", "name", code=1).split()
+        assert names == ["use.never", "use.old"]
+        assert "give a time, such as 30d" in printed(*unused, "12", code=2)
+        assert "need each other" in printed("risks", "--unused", "30d", *at, code=2)
+        port = free_ports(1)[0]
+        there = ("risks", "--bootstrap", f"127.0.0.1:{port}", "--unused", now, *at)
+        assert f"no answer from the Kafka at 127.0.0.1:{port}" in printed(*there, code=2)
 
 
 def test_the_demo_runs_on_the_service_of_the_environment(printed: Printed, server: Topicwright) -> None:

@@ -165,12 +165,9 @@ def test_drift_is_sent_once_and_only_if_there_is_some(printed: Printed, server: 
         printed("drift", files, *to, "--format", "slack", code=1)
         event, message = bodies(got)
     assert (event["type"], event["subject"]) == ("topicwright.drift", "cluster")
-    assert event["data"]["changes"][0]["request"] == {
-        "type": "alter",
-        "name": "drift.a",
-        "configs": {"retention.ms": None},
-    }
-    assert "retention.ms" in event["data"]["changes"][0]["since"]
+    (change,) = event["data"]["fields"]["changes"]
+    assert change["request"] == {"type": "alter", "name": "drift.a", "configs": {"retention.ms": None}}
+    assert "retention.ms" in change["since"]
     assert message == {"text": "*drift* 1 difference from the files of drifting: drift.a"}
     assert "Connection refused" in printed("drift", files, *to, code=2)
 

@@ -121,7 +121,7 @@ async def test_voters_apply_the_rules_file_of_the_leader_and_report_a_different_
         assert text == RULES
         threads.append(threading.current_thread() is not threading.main_thread())
 
-    monkeypatch.setattr(group_commit, "read_rules", read)
+    monkeypatch.setattr(group_commit, "recorded_rules", read)
     async with three(tmp_path) as (leader, (same, other)):
         await leader.has_a_broker()
         same.controller.apply_rules_file(RULES)

@@ -42,7 +42,7 @@ async def test_the_rules_are_read_in_a_thread_before_the_first_decision(monkeypa
     await stage.controller.decided()
     await stage.controller.stop()
     threads: list[threading.Thread] = []
-    monkeypatch.setattr(group_commit, "read_rules", lambda text: threads.append(threading.current_thread()))
+    monkeypatch.setattr(group_commit, "recorded_rules", lambda text: threads.append(threading.current_thread()))
     later = Stage(disk=stage.disk, boot_id="s2")
     await later.controller.start((), "1.0")
     await later.controller.stop()

@@ -149,7 +149,6 @@ def test_every_replay_of_a_damaged_log_exits_with_2(run: Run, own_history: LogRe
     put_event(own_history.path, 20, b"\xc1")
     for arguments in (
         ("rebuild",),
-        ("rebuild", "--view", "requests"),
         ("compare",),
         ("invariants",),
         ("redecide",),
@@ -200,7 +199,6 @@ def test_rebuild_of_an_inapplicable_event_exits_with_2(run: Run, own_history: Lo
         (("report", "LOG", "--to", "folder"), "folder cannot be written: name a file in an existing folder"),
         (("export", "LOG", "--to", "empty"), "topicwright: empty holds files that are not an export"),
         (("invariants", "LOG", "--export", "empty"), "topicwright: empty holds files that are not an export"),
-        (("rebuild", "LOG", "--view", "wishes"), "argument --view: unknown value 'wishes'"),
         (("rebuild", "LOG", "--conf", "nonsense"), "argument --conf: 'nonsense' is not KEY=VALUE"),
         (("rebuild", "LOG", "--limit", "-1"), "argument --limit"),
         (("rebuild", "LOG", "--master", "foo"), "argument --master: 'foo' is not a Spark master: it must be local, "),
@@ -212,10 +210,6 @@ def test_rebuild_of_an_inapplicable_event_exits_with_2(run: Run, own_history: Lo
         (("backtest", "LOG", "--set", "log.level=debug"), "--set log.level=debug: no decision depends on it: "),
         (("backtest", "LOG", "--policy", "no.such.Policy"), "no.such.Policy"),
         (("backtest", "LOG", "--policy", "tests.replay.redecide.policies.Nobody"), "has no 'Nobody'"),
-        (
-            ("backtest", "LOG", "--policy", "a.B", "--set", "create.topic.policy.class.name=c.D"),
-            "name different policies",
-        ),
         (("export", "LOG"), "the following arguments are required: --to"),
         (("rebuild", "LOG", "--local", "--master", "local"), "--master configures Spark, which --local does not use"),
         (("rebuild", "LOG", "--local", "--conf", "a=b"), "--conf configures Spark, which --local does not use"),

@@ -30,18 +30,18 @@ from projections.replay.spark.session import OnSpark
 from tests.replay.damage import put_event, put_view
 
 WAYS: list[tuple[str, Options]] = [
-    *(
-        ("rebuild", Options(view=view, all_rows=rows))
-        for view in ("topics", "requests", "brokers")
-        for rows in (True, False)
-    ),
+    ("rebuild", Options()),
+    ("rebuild", Options(all_rows=True)),
     ("rebuild", Options(at="10")),
     ("compare", Options()),
     ("invariants", Options()),
     ("invariants", Options(at="20", all_rows=True)),
     ("redecide", Options()),
     ("backtest", Options(settings=(("enable.under.replicated.topic.creation", "true"),))),
-    ("backtest", Options(policies=("tests.replay.redecide.policies.FewPartitions",))),
+    (
+        "backtest",
+        Options(settings=(("create.topic.policy.class.name", "tests.replay.redecide.policies.FewPartitions"),)),
+    ),
     ("backtest", Options(settings=(("topic.rules.file", "examples/rules/pack.toml"),))),
 ]
 

@@ -1,7 +1,7 @@
-"""The users and ACLs of the target cluster, for `authorizer.class.name=ClusterAcls`.
+"""The users, ACLs and quotas of the target cluster, for `authorizer.class.name=ClusterAcls`.
 
 `ClusterAcls` polls the ACLs with DescribeAcls. While they cannot be read, the last ones apply for `STALE_S`; then
-everything is denied, except to super users.
+everything is denied, except to super users. Users and quotas are read when somebody looks at them.
 
 `ClusterLogins` repeats the login of a client at a broker, and the connection that the broker has accepted carries the
 client's forwarded requests: the cluster itself decides what they may do. Neither passwords nor tokens are stored.
@@ -17,18 +17,16 @@ wait in turn (`access.login_threads`).
 from __future__ import annotations
 
 import asyncio
-import base64
 import math
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import closing
 from typing import Any, Final, TypeVar
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
 from controller.access.login_threads import FairTurns, network_of
-from controller.access.tokens import NAME_MAX
+from controller.access.tokens import part_of, user_of
 from controller.brokers.cluster.link import ClusterLink
 from controller.kafka import sasl
 from controller.kafka.codec.codec import encode_request
@@ -44,16 +42,20 @@ from controller.kafka.connections import (
     decode_message,
 )
 from controller.kafka.handling import Disconnect
-from controller.kafka.messages import ApiKey
-from controller.kafka.messages.access import DescribeAclsRequest, DescribeAclsResponse
+from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages.access import (
+    DescribeAclsRequest,
+    DescribeClientQuotasRequest,
+    DescribeUserScramCredentialsRequest,
+)
 from controller.kafka.sasl import AuthenticationFailed, Bearer, Step
 from controller.machine.access.acls import ALL, ANY, CLUSTER, DENY, GROUP, LITERAL, TOPIC, Acls
-from controller.machine.state import ScramCredential
+from controller.machine.access.requests import MECHANISMS as SCRAM_MECHANISMS
+from controller.machine.state import Cluster, ScramCredential
 from events.access import Acl
 
 T = TypeVar("T")
-ACLS_VERSION: Final = 3
-ACLS_BYTES_MAX: Final = 64 << 20
+BYTES_MAX: Final = 64 << 20
 """The largest accepted response, about half a million ACLs."""
 STALE_S: Final = 60.0
 LOGINS_MAX: Final = 32
@@ -83,11 +85,22 @@ class ClusterAcls:
         """Raises NotAuthenticated, and ClusterUnreachable, also if the cluster does not let us read them. Only a
         response that differs from the last one is decoded, in a thread."""
         began_s = self._clock_s()
-        frame = encode_request(ApiKey.DESCRIBE_ACLS, ACLS_VERSION, CORRELATION_ID, CLIENT_ID, _EVERY)[4:]
-        payload = await self.link.forward(frame, RESPONSE_S)
+        payload = await self._response(ApiKey.DESCRIBE_ACLS, _EVERY)
         if payload != self._payload:
-            self._acls, self._payload = await asyncio.to_thread(_decoded, payload, self.link.address), payload
+            self._acls, self._payload = await asyncio.to_thread(_acls, payload, self.link.address), payload
         self._read_s = began_s
+
+    async def applied_to(self, cluster: Cluster) -> Cluster:
+        """The state with the ACLs, SCRAM users and quotas of the cluster in place of those of the log. Raises
+        ClusterUnreachable and NotAuthenticated."""
+        users = await self._response(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentialsRequest())
+        quotas = await self._response(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest())
+        found = await asyncio.to_thread(_users_and_quotas, users, quotas, self.link.address)
+        return replace(cluster, acls=self.current(), **found)
+
+    async def _response(self, key: ApiKey, request: Message) -> bytes:
+        frame = encode_request(key, APIS[key].max_version, CORRELATION_ID, CLIENT_ID, request)
+        return await self.link.forward(frame[4:], RESPONSE_S)
 
     async def follow(self, every_s: float) -> None:
         """Read the ACLs until cancelled."""
@@ -107,19 +120,37 @@ class ClusterAcls:
         return [("cluster_acls_age_seconds", "Since the target cluster's ACLs were read.", self.age_s())]
 
 
-def _decoded(payload: bytes, at: Address) -> Acls:
+def _decoded(what: str, key: ApiKey, payload: bytes, at: Address) -> Any:
     """Raises ClusterUnreachable."""
-    if len(payload) > ACLS_BYTES_MAX:
-        raise ClusterUnreachable(f"the cluster's ACLs have {len(payload)} bytes; the limit is {ACLS_BYTES_MAX}")
-    answer = decode_message(ApiKey.DESCRIBE_ACLS, ACLS_VERSION, payload, DescribeAclsResponse, at)
+    if len(payload) > BYTES_MAX:
+        raise ClusterUnreachable(f"the cluster's {what} have {len(payload)} bytes; the limit is {BYTES_MAX}")
+    answer: Any = decode_message(key, APIS[key].max_version, payload, Message, at)
     if answer.error_code:
         why = answer.error_message or f"error {answer.error_code}"
-        raise ClusterUnreachable(f"the cluster's ACLs cannot be read: {why}")
+        raise ClusterUnreachable(f"the cluster's {what} cannot be read: {why}")
+    return answer
+
+
+def _acls(payload: bytes, at: Address) -> Acls:
     return Acls().with_all(
         Acl(r.resource_type, r.pattern_type, r.resource_name, a.principal, a.host, a.operation, a.permission_type)
-        for r in answer.resources
+        for r in _decoded("ACLs", ApiKey.DESCRIBE_ACLS, payload, at).resources
         for a in r.acls
     )
+
+
+def _users_and_quotas(users: bytes, quotas: bytes, at: Address) -> dict[str, Any]:
+    scram = {
+        (user.user, SCRAM_MECHANISMS.get(one.mechanism, "?")): ScramCredential(one.iterations, b"", b"", b"")
+        for user in _decoded("users", ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users, at).results
+        for one in user.credential_infos
+    }
+    entries = _decoded("quotas", ApiKey.DESCRIBE_CLIENT_QUOTAS, quotas, at).entries or ()
+    found = {
+        tuple((each.entity_type, each.entity_name) for each in entry.entity): [(q.key, q.value) for q in entry.values]
+        for entry in entries
+    }
+    return {"scram": scram, "quotas": found}
 
 
 class ClusterLogins:
@@ -197,7 +228,7 @@ class _Login:
         async def given() -> str:
             return token
 
-        user = _user_of(token, self._logins.sub_claim)
+        user = user_of(part_of(token, 1, dict[str, Any]), self._logins.sub_claim)  # the cluster checks the signature
         await self._open(user, sasl.OAUTHBEARER, replace(self._link().security, token=given).authenticate)
         return Bearer(user, math.inf)
 
@@ -239,16 +270,3 @@ class _Login:
         if self._logins.link is None:
             raise Disconnect("the cluster, which checks the logins, is not reached yet")
         return self._logins.link
-
-
-def _user_of(token: str, claim: str) -> str:
-    """The user in a token, whose signature the cluster checks. Raises AuthenticationFailed."""
-    try:
-        part = token.split(".")[1]
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=dict[str, Any])
-    except (ValueError, IndexError, RecursionError):
-        raise AuthenticationFailed("a token that is not a JWT") from None
-    user = claims.get(claim)
-    if not isinstance(user, str) or not 1 <= len(user.strip()) <= NAME_MAX:
-        raise AuthenticationFailed(f"invalid token: {claim} must be a text of 1 to {NAME_MAX} characters")
-    return user.strip()

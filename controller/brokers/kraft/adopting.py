@@ -8,8 +8,8 @@ from the log. The next controller begins the epoch after the last one in the log
 `read_folder` reads the log of a Kafka controller, or a broker's copy of a lost controller's log, and `adopted` returns
 it as events. The log itself is copied byte for byte, because brokers have it too. The events cover everything that the
 state machine knows: brokers, features, configs, topics with their partitions, epochs and eligible leaders, ACLs, SCRAM
-credentials, quotas. Everything else (delegation tokens, records of newer releases) is in `MetadataAdopted` and stays in
-the metadata log, where brokers apply it. `write_folder` hands back: Kafka continues a log of Topicwright.
+credentials, quotas. Everything else (delegation tokens, records of newer releases) is in the metadata log only, where
+brokers apply it. `write_folder` hands back: Kafka continues a log of Topicwright.
 """
 
 from __future__ import annotations
@@ -184,8 +184,6 @@ def _log(partition: Path, covered: int, ignore_torn_tail: bool) -> tuple[tuple[R
 
 COMMAND = "AdoptMetadata"
 """The name of the command that the log records as cause of all imported events."""
-_UNKNOWN_TO_MACHINE: Final = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
-"""Record types that the machine does not know."""
 
 
 class Adopted(msgspec.Struct, frozen=True):
@@ -207,9 +205,7 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
     found = import_all(EventCollector(Author(request_id, COMMAND, "as it was"), image))
-    unknown = [encode_record(record) for kind in _UNKNOWN_TO_MACHINE for record in image.all(kind)]
-    unknown += [record.value for record in image.unknown]
-    begun = catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(unknown))
+    begun = catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset)
     events = (begun, quorum, *found.events)
     epochs = ProtocolIds().after(found.ids).broker_epochs
     mark = MetadataMark(folder.end_offset, tuple(sorted(epochs.items())), adopted=True)

@@ -247,7 +247,7 @@ def drift(options: argparse.Namespace, backend: Backend) -> int:
 
         names = shortened(", ".join(dict.fromkeys(one.name for one in found)), NAMES_CHARS_MAX)
         text = f"{many(len(found), 'difference')} from the files of {files.name or 'topics'}: {names}"
-        notify_drift(options, backend, text, Plan(tuple(explained), files.name))
+        notify_drift(options, backend, text, {"set": files.name, "changes": explained})
     return NEGATIVE if found else DONE
 
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from controller.cli.arguments import DONE, NEGATIVE
 from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, show
+from controller.cli.reads import common
 from projections.queries.risks import RISKS, RisksView
 from projections.views.requests import ApprovalView, HeldRequestsView, HeldRequestView
 
@@ -44,13 +45,20 @@ def deny(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def risks(options: argparse.Namespace, backend: Backend) -> int:
-    found = backend.get(RisksView, "/risks", limit=options.limit)
+    if (options.unused is None) != (options.bootstrap is None):
+        raise common.Misuse("--unused and --bootstrap need each other")
+    if options.unused is None:
+        found = backend.get(RisksView, "/risks", limit=options.limit)
+    else:
+        from controller.cli.reads.unused import unused
+
+        found = unused(options, backend)
     show(options, found, lambda style: _risk_lines(found, style), lambda: (one.name for one in found.topics))
     return NEGATIVE if found.topics else DONE
 
 
 def _risk_lines(found: RisksView, style: Style) -> Iterator[str]:
-    counts = ((name, count, RISKS[name]) for name, count in found.counts.items())
+    counts = ((name, count, RISKS.get(name, "it has had no new record")) for name, count in found.counts.items())
     yield from style.table(("RISK", "TOPICS", "MEANING"), counts)
     yield ""
     rows = ((one.name, one.owner or "-", one.created_by or "-", ", ".join(one.risks)) for one in found.topics)

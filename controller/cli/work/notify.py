@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -25,8 +25,7 @@ from events.errors import UserError
 from projections.queries.changes import CHANGES
 from projections.queries.proving import Consistency
 from projections.text.points_in_time import iso
-from projections.views.events import EventsView, EventView
-from projections.views.requests import RequestView
+from projections.views.events import CauseView, EventsView, EventView
 
 POLL_S: Final = 1.0
 RETRY_S, RETRY_MAX_S = 0.1, 60.0
@@ -72,39 +71,22 @@ def kind_of(event: EventView, kinds: Collection[str]) -> str:
 
 def _notification(event: EventView, kind: str, log: str, backend: Backend) -> Notification:
     fields = event.fields
-    request: Mapping[str, Any] = fields["request"] if isinstance(fields.get("request"), dict) else fields
+    request = fields.get("request") or fields
     who = {"principal": fields.get("principal", ""), "client_id": fields.get("client_id")}
-    host, operation = request.get("host", ""), request.get("api", event.cause.command)
-    if "client_id" not in fields and fields.get("request_id"):  # its request has the sender
-        with suppress(Refusal):
-            asked = backend.get(RequestView, "/requests", fields["request_id"])
-            who, host, operation = {"principal": asked.principal, "client_id": asked.client_id}, asked.host, asked.api
-    is_deletion = re.search("Deleted|Removed|Vanished", event.type) or "deletion" in str(request.get("change"))
-    return Notification(
-        id=f"{log}-{event.offset}",
-        log=log,
-        kind=kind,
-        subject=fields.get("topic") or fields.get("name") or "cluster",
-        at_ms=event.at_ms,
-        at=event.at,
-        text=event.text,
-        data=event,
-        operation=operation,
-        activity=4 if is_deletion else 1 if re.match("Create|Creation|TopicCreated|AclsCreated", event.type) else 3,
-        host=host,
-        error_code=fields.get("error_code", 0),
-        **who,
-    )
+    who |= {"host": request.get("host", ""), "api": request.get("api", event.cause.command)}
+    if "client_id" not in fields and fields.get("request_id"):
+        with suppress(Refusal):  # the event of its request has the sender
+            request = backend.get(dict[str, Any], "/requests", fields["request_id"])
+            who = {name: request[name] for name in who}
+    return Notification(id=f"{log}-{event.offset}", log=log, kind=kind, event=event, **who)
 
 
-def notify_drift(options: argparse.Namespace, backend: Backend, text: str, data: object) -> None:
+def notify_drift(options: argparse.Namespace, backend: Backend, text: str, fields: dict[str, Any]) -> None:
     """Send one notification of the differences that `topicwright drift` found. Raises UserError."""
     log, end = backend.get(Consistency, "/log/head").head.log, backend.get(EventsView, "/events", limit=1).end
-    now_ms = int(time.time() * 1000)
-    one = Notification(
-        id=f"{log}-{end}-drift", log=log, kind="drift", at_ms=now_ms, at=iso(now_ms), text=text, data=data
-    )
-    sender_of(options)(one)
+    at_ms, cause = int(time.time() * 1000), CauseView("drift", "")
+    event = EventView(end, iso(at_ms), at_ms, "Drift", text, cause, fields)
+    sender_of(options)(Notification(id=f"{log}-{end}-drift", log=log, kind="drift", event=event, api="drift"))
 
 
 class _Place:

@@ -14,12 +14,14 @@ import argparse
 import base64
 import hmac
 import http.client
+import re
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from html import escape
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +34,7 @@ from controller.release import RELEASE
 from controller.serving.reach_cluster import client_properties
 from events.errors import UserError, shortened
 from projections.replay.log.kafka_ref import KAFKA, kafka_topic
+from projections.views.events import EventView
 
 KEY_BYTES_MIN: Final = 16
 TIMEOUT_S, ANSWER_S = 10.0, 30.0
@@ -42,61 +45,54 @@ RECORD_BYTES_MAX: Final = 100 << 20
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """An event for people and programs. `id` is the same if it is sent again; `principal` is empty, `client_id` None
-    and `host` empty if no client caused it; `operation` is the API."""
+    """An event of a kind, in the log with this id. `id` is the same if it is sent again. `principal` and `host` are
+    empty and `client_id` is None if no client caused it; `api` is then the command."""
 
     id: str
     log: str
     kind: str
-    subject: str = "cluster"
-    """The topic, or `cluster`."""
-    at_ms: int
-    at: str
-    text: str
-    data: object
-    operation: str = "drift"
-    activity: int = 3
-    """OCSF's `activity_id`: 1 create, 3 update, 4 delete."""
+    event: EventView
     principal: str = ""
     client_id: str | None = None
     host: str = ""
-    error_code: int = 0
+    api: str
+
+    @property
+    def subject(self) -> str:
+        """The topic, or `cluster`."""
+        return self.event.fields.get("topic") or self.event.fields.get("name") or "cluster"
 
 
 def cloud_event(one: Notification) -> Mapping[str, object]:
     names = {"id": one.id, "source": f"/topicwright/{one.log}", "type": f"topicwright.{one.kind}"}
     who = {"principal": one.principal} if one.principal else {}
-    content = {"time": one.at, "subject": one.subject, "datacontenttype": "application/json", "data": one.data}
+    content = {"time": one.event.at, "subject": one.subject, "datacontenttype": "application/json", "data": one.event}
     return {"specversion": "1.0", **names, **who, **content}
 
 
 def slack(one: Notification) -> Mapping[str, object]:
-    by = f" (by {one.principal})" if one.principal and one.principal not in one.text else ""
-    text = f"{shortened(one.text, SLACK_CHARS_MAX)}{by}"
-    for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(char, escaped)
-    return {"text": f"*{one.kind}* {text}"}
+    text = shortened(one.event.text, SLACK_CHARS_MAX)
+    by = f" (by {one.principal})" if one.principal not in text else ""
+    return {"text": f"*{one.kind}* {escape(text + by, quote=False)}"}
 
 
 def ocsf(one: Notification) -> Mapping[str, object]:
+    fields, app, is_cluster = one.event.fields, one.client_id or "topicwright", one.subject == "cluster"
+    change = (fields.get("request") or {}).get("change", {})
+    is_deletion = re.search("Deleted|Removed|Vanished", one.event.type) or change.get("kind") == "deletion"
+    is_creation = re.match("Create|Creation|(Topic|Acls)Created", one.event.type)
+    activity, error_code = 4 if is_deletion else 1 if is_creation else 3, fields.get("error_code", 0)
     product = {"vendor_name": "Topicwright", "name": "Topicwright", "version": RELEASE}
-    actor = {"user": {"name": one.principal}} if one.principal else {}
     return {
-        "category_uid": 6,
-        "class_uid": 6003,
-        "activity_id": one.activity,
-        "type_uid": 600300 + one.activity,
-        "severity_id": 4 if one.kind == "offline" else 1,
-        "status_id": 2 if one.error_code else 1,
-        "status_code": str(one.error_code),
-        "time": one.at_ms,
-        "message": one.text,
+        **{"category_uid": 6, "class_uid": 6003, "activity_id": activity, "type_uid": 600300 + activity},
+        **{"severity_id": 4 if one.kind == "offline" else 1, "time": one.event.at_ms, "message": one.event.text},
+        **{"status_id": 2 if error_code else 1, "status_code": str(error_code)},
         "metadata": {"version": "1.6.0", "uid": one.id, "log_name": one.log, "product": product},
-        "api": {"operation": one.operation, "service": {"name": "Kafka"}},
-        "actor": {**actor, "app_name": one.client_id or "topicwright"},
-        "src_endpoint": {"ip": one.host} if one.host else {"name": one.client_id or "topicwright"},
-        "resources": [{"name": one.subject, "type": "cluster" if one.subject == "cluster" else "topic"}],
-        "unmapped": {"event": one.data},
+        "api": {"operation": one.api, "service": {"name": "Kafka"}},
+        "actor": {**({"user": {"name": one.principal}} if one.principal else {}), "app_name": app},
+        "src_endpoint": {"ip": one.host} if one.host else {"name": app},
+        "resources": [{"name": one.subject, "type": "cluster" if is_cluster else "topic"}],
+        "unmapped": {"event": one.event},
     }
 
 

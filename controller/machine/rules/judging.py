@@ -33,7 +33,7 @@ from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.prepared import Prepared
-from controller.machine.rules.reading import Rules, new_rules, read_rules
+from controller.machine.rules.reading import Rules, new_rules, recorded_rules
 from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError, TopicDefaults, TopicFacts, Violation
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
 from events import catalog
@@ -156,7 +156,7 @@ def _applicable(defaults: Sequence[TopicDefaults], principal: str, topic: str) -
 
 def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> int:
     """Returns how many partitions create requests for these topics get that ask for no number; more if the defaults of
-    the rules are too many to try each topic. Raises RulesError for rules of a newer release."""
+    the rules are too many to try each topic."""
     own, defaults = cluster.settings.num_partitions, rules_of(cluster).defaults
     largest = max([own, *(one.partitions for one in defaults)])
     if largest == own or len(topics) * len(defaults) > DEFAULTS_TRIED_MAX:
@@ -166,8 +166,8 @@ def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> 
 
 
 def rules_of(cluster: Cluster) -> Rules:
-    """Returns the rules of the state. Raises RulesError for rules of a newer release."""
-    return Rules(()) if cluster.rules is None or not cluster.rules.text else read_rules(cluster.rules.text)
+    """Returns the effective rules."""
+    return recorded_rules("" if cluster.rules is None else cluster.rules.text)
 
 
 def _change(state: State, kind: Kind, command: Any, decision: Decision, prepared: Prepared) -> Change | None:
@@ -217,8 +217,7 @@ def _counts(state: State, command: Any, group: str) -> Counts:
 
 
 def limited_groups(state: State, command: commands.TopicCommand) -> set[str]:
-    """The groups of topics whose counts the rules need for a command that adds topics or partitions. Raises RulesError
-    for rules of a newer release."""
+    """The groups of topics whose counts the rules need for a command that adds topics or partitions."""
     if not isinstance(command, commands.CreateTopic | commands.CreatePartitions):
         return set()
     topic = topic_named(state, command.topic)

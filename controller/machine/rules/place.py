@@ -53,15 +53,8 @@ def quoted(name: str) -> str:
     return f'"{name}"' if "." in name else name
 
 
-def written_text(value: object) -> str:
-    """Formats a parsed value for messages and views."""
-    if isinstance(value, dict):
-        return "; ".join(f"{key}: {written_text(each)}" for key, each in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
 def toml_text(value: object) -> str:
-    """Formats a value roughly like TOML, for messages."""
+    """Formats a value roughly like TOML, for messages and views."""
     match value:
         case bool():
             return str(value).lower()

@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from controller.machine.rules.place import Place, table_header, written_text
+from controller.machine.configs.topic_configs import BY_NAME
+from controller.machine.rules.place import Place, table_header, toml_text
 from controller.machine.rules.prepared import Prepared
 from controller.machine.rules.reading_values import (
     DEFAULT_READERS,
@@ -29,13 +30,15 @@ from controller.machine.rules.reading_values import (
     table_values,
 )
 from controller.machine.rules.rule import (
+    ALL,
     APPROVABLE,
+    KINDS,
     MODES,
-    RULE_FOR_ALL,
     ConfigRequirement,
     Kind,
     Rule,
     RulesError,
+    Scope,
     TopicDefaults,
 )
 from controller.machine.state import Counts
@@ -87,6 +90,17 @@ class Rules(msgspec.Struct, frozen=True):
         return self.prepared[kind]
 
 
+@lru_cache(maxsize=16)
+def recorded_rules(text: str) -> Rules:
+    """Reads rules of the state; an empty text has none. A text that only a newer release can read refuses every
+    change."""
+    try:
+        return read_rules(text) if text else Rules(())
+    except RulesError as error:
+        configs, why = tuple(BY_NAME), f"the rules of a newer release cannot be read: {error}"
+        return Rules((Rule(name="unreadable", on=KINDS, refuse=why, forbidden_configs=configs),))
+
+
 def new_rules(text: str) -> Rules:
     """Reads rules to apply, whose patterns together must be fast, so that a decision does not block the event loop.
     Recorded rules are not measured again: RE2 of another release may measure otherwise, and every voter must use the
@@ -106,7 +120,7 @@ def refuse_approval(text: str) -> None:
 
 @lru_cache(maxsize=16)
 def read_rules(text: str) -> Rules:
-    """Reads recorded rules; use `new_rules` for others. Raises RulesError."""
+    """Reads rules; of new ones, `new_rules` also measures the cost. Raises RulesError."""
     if len(text.encode("utf-8", "replace")) > BYTES_MAX:
         raise RulesError("the rules are too long", f"at most {BYTES_MAX} bytes")
     if text.count("*") > STARS_MAX:
@@ -171,21 +185,21 @@ def _check_cost(rules: Sequence[Rule]) -> None:
 def _check_together(rules: Sequence[tuple[Rule, Place]]) -> None:
     """Refuses enforced rules without exceptions that no new topic can satisfy together: two with the same scope, or one
     without a scope and any other."""
-    known: dict[tuple[object, str], ConfigRequirement] = {}
-    for rule, place in sorted(rules, key=lambda one: one[0].scope != RULE_FOR_ALL):
+    known: dict[tuple[Scope, Scope, str], ConfigRequirement] = {}
+    for rule, place in sorted(rules, key=lambda one: (one[0].principals, one[0].topics) != (ALL, ALL)):
         if rule.mode != "enforce" or "create" not in rule.on or rule.exceptions or rule.approve_by:
             continue
         for one in rule.allows():
             together = one
-            for scope in (RULE_FOR_ALL, rule.scope):
-                other = known.get((scope, one.name), one)
+            for scope in ((ALL, ALL), (rule.principals, rule.topics)):
+                other = known.get((*scope, one.name), one)
                 both = together.common(other)
                 if both is None:
                     problem = f"contradicts other rules, which allow {other.allowed} for {one.name}, not {one.allowed}"
                     allowed = "rules for other topics or principals, an exception, or the mode warn or observe"
                     msgspec.structs.replace(place, name=rule.name).fail(None, problem, allowed)
                 together = both
-            known[rule.scope, one.name] = together
+            known[rule.principals, rule.topics, one.name] = together
 
 
 def _named(place: Place, table: dict[str, object], taken: set[str]) -> Place:
@@ -231,7 +245,7 @@ def _example(place: Place, table: dict[str, object], taken: set[str]) -> Example
 
 def _written(table: Mapping[str, object]) -> dict[str, str]:
     """The keys and values of a table, as text for display."""
-    return {key: written_text(value) for key, value in table.items() if key not in ("name", "mode", "on", "exception")}
+    return {key: toml_text(value) for key, value in table.items() if key not in ("name", "mode", "on", "exception")}
 
 
 def _check_contradictions(place: Place, values: dict[str, Any]) -> None:

@@ -13,12 +13,11 @@ from typing import Any
 from controller.machine.configs.topic_configs import BY_NAME, LABEL, TopicConfig, row_of
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text
 from controller.machine.rules.expression import Expression, ExpressionError, Message
-from controller.machine.rules.place import Place, quoted, toml_text, written_text
+from controller.machine.rules.place import Place, quoted, toml_text
 from controller.machine.rules.rule import (
     KINDS,
     MODES,
     NO_LIMIT_AT_MINUS_ONE,
-    SCOPE_KEYS,
     Choice,
     ConfigRequirement,
     Exemption,
@@ -257,7 +256,7 @@ def _exception(place: Place, table: dict[str, object]) -> Exemption:
     if "reason" not in values or "until" not in values or not values.keys() & {"topics", "principals"}:
         place.fail(table, "is incomplete", "topics or principals, a reason, and until with a date")
     until = values.pop("until")
-    applies_to = "; ".join(f"{key}: {written_text(table[key])}" for key in ("topics", "principals") if key in table)
+    applies_to = "; ".join(f"{key} = {toml_text(table[key])}" for key in ("topics", "principals") if key in table)
     at = str(table["until"])
     return Exemption(**scoped(values), applies_to=applies_to, until=at, until_ms=int(until.timestamp() * 1000))
 
@@ -326,7 +325,7 @@ def _rule_names(place: Place, value: object) -> tuple[str, ...]:
 
 _Reader = Callable[[Place, object], Any]
 mode_of: _Reader = _one_of(MODES, "is not a mode", ", ".join(MODES))
-_GLOBS: dict[str, _Reader] = dict.fromkeys(SCOPE_KEYS, _globs)
+_GLOBS: dict[str, _Reader] = dict.fromkeys(("principals", "except_principals", "topics", "except_topics"), _globs)
 REQUIREMENT_READERS: dict[str, _Reader] = {
     "refuse": _text,
     "name_pattern": _regex,

@@ -205,9 +205,6 @@ class Scope(msgspec.Struct, frozen=True):
 
 ALL = Scope()
 """Applies to all names."""
-SCOPE_KEYS = ("principals", "except_principals", "topics", "except_topics")
-RULE_FOR_ALL = ("",) * len(SCOPE_KEYS)
-"""The scope of a rule without any of these keys."""
 
 
 class Exemption(msgspec.Struct, frozen=True, kw_only=True):
@@ -340,11 +337,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
                 yield from (f"{name} {problem}" for name in others)
         yield from filter(None, (one.violation(topic) for one in self.configs if one.name in configs))
         yield from (f"{name} may not be set" for name in self.forbidden_configs if name in configs)
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """The requesters and topics that the rule applies to, as written in the rules."""
-        return tuple(self.written.get(key, "") for key in SCOPE_KEYS)
 
     def allows(self) -> Iterator[ConfigRequirement]:
         """The values that a new topic may have, as far as they do not depend on others."""

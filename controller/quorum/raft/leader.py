@@ -24,7 +24,7 @@ from controller.quorum.raft.role import (
     ToUnattached,
     Transition,
     discovered_by_response,
-    fetch_error,
+    error_response,
     leader_response,
     topics_of,
 )
@@ -98,7 +98,7 @@ class Leader(RoleState):
         for each in self._delayed.values():
             is_fenced = replica.epoch > each.part.current_leader_epoch
             code = int(ErrorCode.FENCED_LEADER_EPOCH) if is_fenced else NOT_LEADER
-            replica.respond(each.token, fetch_error(replica, code))
+            replica.respond(each.token, error_response(replica, quorum.FetchRequest, code))
         self._delayed = {}
         self.changes.cancel()
         replica.transfer_ended(now, now - self._leader_since)

@@ -196,7 +196,7 @@ class RoleState:
         part: Any = request if is_whole else the_partition(request.topics)
         code = _invalid(replica, request, part)
         if code or part is None:
-            replica.respond(token, change_response(replica, request, code))
+            replica.respond(token, change_response(replica, type(request), code))
             return None
         match request:
             case quorum.VoteRequest():
@@ -217,7 +217,7 @@ class RoleState:
                 code = _epoch_error(replica, epoch) or (OK if self.kind is Role.LEADER else NOT_LEADER)
                 if not code:
                     return self.serve(now, token, request, part)
-                replica.respond(token, error_response(replica, request, code))
+                replica.respond(token, error_response(replica, type(request), code))
         return None
 
     def _answer_election(self, token: Hashable, request: Message, code: int, *, vote_granted: bool = False) -> None:
@@ -328,47 +328,38 @@ def leader_response(kind: type[Message], leader: LeaderAndEpoch, part: Message) 
     names: dict[str, Any] = {"leader_id": leader.leader_id, "leader_epoch": leader.epoch}
     if "current_leader" in part.__struct_fields__:
         names = {"current_leader": LeaderIdAndEpoch(**names)}
-    topics = {
+    topics: dict[str, Any] = {
         "responses" if kind is quorum.FetchResponse else "topics": topics_of(msgspec.structs.replace(part, **names))
     }
-    nodes: tuple[NodeEndpoint, ...] = ()
-    if leader.leader_id >= 0 and leader.address is not None:
+    if leader.leader_id >= 0 and leader.address is not None and "node_endpoints" in kind.__struct_fields__:
         host, port = leader.address
-        nodes = (NodeEndpoint(node_id=leader.leader_id, host=host, port=port),)
-    response: Message = kind(**topics, node_endpoints=nodes)
+        topics["node_endpoints"] = (NodeEndpoint(node_id=leader.leader_id, host=host, port=port),)
+    response: Message = kind(**topics)
     return response
 
 
-def fetch_error(replica: Replica, code: int) -> Message:
-    """The response to a fetch of the metadata log that failed."""
-    part = quorum.FetchPartitionData(error_code=code, high_watermark=-1, records=b"")
-    return leader_response(quorum.FetchResponse, replica.leader_and_epoch, part)
+_FAILED: Final[dict[type[Message], Message]] = {
+    quorum.FetchRequest: quorum.FetchPartitionData(high_watermark=-1, records=b""),
+    quorum.FetchSnapshotRequest: quorum.ResponsePartitionSnapshot(),
+    quorum.DescribeQuorumRequest: quorum.DescribeQuorumPartitionResult(),
+}
+"""The partition in the response to a failed request, which has the error."""
 
 
-def error_response(replica: Replica, request: Message, code: int) -> Message:
+def error_response(replica: Replica, kind: type[Message], code: int) -> Message:
     """The response to a request that only the leader of the current epoch can serve."""
-    leader = replica.leader_and_epoch
-    match request:
-        case quorum.FetchRequest():
-            return fetch_error(replica, code)
-        case quorum.FetchSnapshotRequest():
-            part = quorum.ResponsePartitionSnapshot(error_code=code)
-            return leader_response(quorum.FetchSnapshotResponse, leader, part)
-        case quorum.DescribeQuorumRequest():
-            failed = quorum.DescribeQuorumPartitionResult(
-                error_code=code, leader_id=leader.leader_id, leader_epoch=leader.epoch
-            )
-            return quorum.DescribeQuorumResponse(topics=topics_of(failed))
-        case _:
-            return change_response(replica, request, code)
+    if kind not in _FAILED:
+        return change_response(replica, kind, code)
+    part = msgspec.structs.replace(_FAILED[kind], error_code=code)
+    return leader_response(_RESPONSES[kind], replica.leader_and_epoch, part)
 
 
-def change_response(replica: Replica, request: Message, code: int, message: str | None = None) -> Message:
+def change_response(replica: Replica, kind: type[Message], code: int, message: str | None = None) -> Message:
     """The response to a change of the voter set; without a message also to any request that is invalid."""
     more: dict[str, Any] = {} if message is None else {"error_message": message}
-    if isinstance(request, quorum.UpdateRaftVoterRequest):
+    if kind is quorum.UpdateRaftVoterRequest:
         host, port = replica.leader_address or ("", 0)
         leader = quorum.CurrentLeader(leader_id=replica.leader_id, leader_epoch=replica.epoch, host=host, port=port)
         more = {"current_leader": leader}
-    response: Message = _RESPONSES[type(request)](error_code=code, **more)
+    response: Message = _RESPONSES[kind](error_code=code, **more)
     return response

@@ -78,7 +78,7 @@ class VoterChanges:
     def request(self, now: float, token: Hashable, request: Change) -> None:
         code, reason = self._rejection(request)
         if code:
-            self._replica.respond(token, change_response(self._replica, request, code, reason))
+            self._replica.respond(token, change_response(self._replica, type(request), code, reason))
             return
         match request:
             case AddRaftVoterRequest():
@@ -166,7 +166,7 @@ class VoterChanges:
             self._pending = _Pending(token, request, now + TIMEOUT_S_MAX)
             self._append(now, replica.voters.with_voter(new))
             return
-        replica.respond(token, change_response(replica, request, code))
+        replica.respond(token, change_response(replica, type(request), code))
 
     def raise_kraft_version(self, now: float) -> None:
         """Raise kraft.version from 0 to 1: append the voter set, with directory ids. Raises Refused."""
@@ -198,7 +198,7 @@ class VoterChanges:
         if pending is None or pending.is_answered:
             return
         pending.is_answered = True
-        self._replica.respond(pending.token, change_response(self._replica, pending.request, int(code), reason))
+        self._replica.respond(pending.token, change_response(self._replica, type(pending.request), int(code), reason))
         if pending.offset is None:
             self._pending = None
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Decision
 from controller.machine.rules.judging import limited_groups
-from controller.machine.rules.rule import RulesError
 from controller.machine.state import Counts
 from controller.stream.log.partition import PartitionState
 from events.catalog import PartitionsAdded, Recorded, TopicCreated
@@ -34,10 +33,7 @@ class UndecidedCounts:
     def with_counts(self, command: TopicCommand, home: int) -> TopicCommand:
         """Returns the command with the counts of other partitions than `home` and of all undecided commands, if a limit
         concerns it."""
-        try:
-            groups = sorted(limited_groups(self._partitions[home].state, command))
-        except RulesError:  # rules of a newer release: the worker refuses the command
-            return command
+        groups = sorted(limited_groups(self._partitions[home].state, command))
         totals = [(group, self._elsewhere(group, home)) for group in groups]
         return replace(command, elsewhere=_stamps(totals)) if totals else command
 

@@ -9,8 +9,9 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -86,7 +87,9 @@ class GatewayService:
         self._partitions: list[PartitionState] = []
         self._snapshots: list[LogSnapshots] = []
         self._is_following = False
-        self._cluster: GatewayCluster | None = None
+        self._cluster: ClusterLink | None = None
+        self._cluster_error: str | None = "not reached yet"
+        """Why the target cluster is unreachable; None if it is reachable."""
 
     def _open_partitions(self, ranges: Sequence[tuple[int, int]]) -> None:
         """`ranges` are the record offsets in each partition of the events topic."""
@@ -141,11 +144,27 @@ class GatewayService:
         if not gateway.cluster.settings.has_target_cluster:
             await self.clients.open(gateway)
             return
-        every_s = self.options.settings.cluster_watch_interval_ms / 1000
-        cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
-        gateway.brokers_error = lambda: cluster.error and f"the cluster cannot be reached: {cluster.error}"
-        await self.clients.open_for_cluster(gateway, await cluster.reached(), self._background.begin)
-        self._background.begin(cluster.poll())
+        gateway.brokers_error = lambda: self._cluster_error and f"the cluster cannot be reached: {self._cluster_error}"
+        reach = partial(reach_as, self.options.cluster_security)
+        cluster = self._cluster = await reached(
+            "the target cluster", lambda: reach(_addresses(gateway.cluster)), ClusterUnreachable
+        )
+        await self.clients.open_for_cluster(gateway, cluster, self._background.begin)
+        self._background.begin(self._poll_cluster(cluster))
+
+    async def _poll_cluster(self, cluster: ClusterLink) -> None:
+        """Poll the target cluster for the health check, until cancelled."""
+        while True:
+            try:
+                await cluster.refresh_api_versions()
+                why = None
+            except (ClusterUnreachable, NotAuthenticated) as error:
+                why = str(error)
+            if (why is None) != (self._cluster_error is None):
+                log = structlog.get_logger("topicwright")
+                log.warning("the cluster is lost" if why else "the cluster is back", why=why)
+            self._cluster_error = why
+            await asyncio.sleep(self.options.settings.cluster_watch_interval_ms / 1000)
 
     def _make_node(self, ends: Sequence[int]) -> None:
         settings = self.options.settings
@@ -238,51 +257,16 @@ class GatewayService:
             partition.close()
 
 
-class GatewayCluster:
-    """The target cluster, for requests that are not about topics: reached at the brokers that `cluster` knows from the
-    events, with the credentials `security`, and polled for the health check."""
-
-    def __init__(self, cluster: Callable[[], Cluster], security: Security, poll_interval_s: float) -> None:
-        self.error: str | None = "not reached yet"
-        """Why the cluster is unreachable; None if it is reachable."""
-        self._cluster = cluster
-        self._security = security
-        self._poll_interval_s = poll_interval_s
-        self._log = structlog.get_logger("topicwright")
-        self._reached: ClusterLink | None = None
-
-    async def reached(self) -> ClusterLink:
-        """Wait for the cluster. Raises SettingsError for wrong credentials."""
-        self._reached = await reached("the target cluster", self._reach, ClusterUnreachable)
-        return self._reached
-
-    def close(self) -> None:
-        if self._reached is not None:
-            self._reached.close()
-
-    async def _reach(self) -> ClusterLink:
-        """Connect to the cluster at its live brokers, or at all brokers if none is live."""
-        brokers = [broker for _, broker in sorted(self._cluster().brokers.items())]
-        chosen = [broker for broker in brokers if not broker.fenced] or brokers
-        endpoints = [broker.endpoints[0] for broker in chosen if broker.endpoints]
-        addresses = [f"{one.host}:{one.port}" for one in endpoints if one.port > 0]
-        if not addresses:
-            raise ClusterUnreachable("no worker has recorded the brokers of the target cluster yet: start a worker")
-        return await reach_as(self._security, ",".join(addresses))
-
-    async def poll(self) -> None:
-        """Poll the cluster until cancelled; requires that `reached` has returned."""
-        assert self._reached is not None, "it was reached"
-        while True:
-            try:
-                await self._reached.refresh_api_versions()
-                why = None
-            except (ClusterUnreachable, NotAuthenticated) as error:
-                why = str(error)
-            if (why is None) != (self.error is None):
-                self._log.warning("the cluster is lost" if why else "the cluster is back", why=why)
-            self.error = why
-            await asyncio.sleep(self._poll_interval_s)
+def _addresses(cluster: Cluster) -> str:
+    """The addresses of a target cluster's live brokers, or of all its brokers if none is live. Raises
+    ClusterUnreachable."""
+    brokers = [broker for _, broker in sorted(cluster.brokers.items())]
+    chosen = [broker for broker in brokers if not broker.fenced] or brokers
+    endpoints = [broker.endpoints[0] for broker in chosen if broker.endpoints]
+    addresses = [f"{one.host}:{one.port}" for one in endpoints if one.port > 0]
+    if not addresses:
+        raise ClusterUnreachable("no worker has recorded the brokers of the target cluster yet: start a worker")
+    return ",".join(addresses)
 
 
 def _gateway_id(data: Path) -> str:

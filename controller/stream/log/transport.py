@@ -35,17 +35,13 @@ Values = list[tuple[int, bytes]]
 
 def aiokafka_security(security: Security) -> dict[str, Any]:
     """aiokafka's arguments for credentials. Raises BadCredentials."""
-    sasl = bool(security.mechanism)
-    protocol = ("SASL_" if sasl else "") + ("SSL" if security.tls else "PLAINTEXT")
+    protocol, given = "SSL" if security.tls else "PLAINTEXT", security.properties
     arguments: dict[str, Any] = {"security_protocol": protocol, "ssl_context": security.context()}
-    if security.token is not None:
-        arguments |= {"sasl_mechanism": security.mechanism, "sasl_oauth_token_provider": TokenProvider(security.token)}
-    elif sasl:
-        arguments |= {
-            "sasl_mechanism": security.mechanism,
-            "sasl_plain_username": security.properties["sasl.username"],
-            "sasl_plain_password": security.properties["sasl.password"],
-        }
+    if security.mechanism:
+        arguments |= {"security_protocol": f"SASL_{protocol}", "sasl_mechanism": security.mechanism}
+        if security.token is not None:
+            return arguments | {"sasl_oauth_token_provider": TokenProvider(security.token)}
+        arguments |= {"sasl_plain_username": given["sasl.username"], "sasl_plain_password": given["sasl.password"]}
     return arguments
 
 

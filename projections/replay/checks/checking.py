@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, TypeVar
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from events.files import replacing
@@ -312,9 +311,8 @@ def check_in_buckets(
             ).to_batches()
 
     result, found = in_buckets(runner, events, of_the_log, checked, _FOUND, _columns(wanted))
-    violated = found["check"].is_valid()
-    rows = [*result.rows, *found.filter(violated).to_pylist()]
-    return result._replace(rows=rows, carried=found.filter(pc.invert(violated)).select(COLUMNS))
+    rows = [*result.rows, *found.filter(found["check"].is_valid()).to_pylist()]
+    return result._replace(rows=rows, carried=found.filter(found["check"].is_null()).select(COLUMNS))
 
 
 def _columns(wanted: Sequence[Invariant]) -> Sequence[str]:

@@ -429,5 +429,5 @@ union all by name (
   where type in ('SettingsChanged', 'AclsCreated', 'AclsDeleted', 'QuotasChanged', 'ScramCredentialSet',
                  'ScramCredentialRemoved', 'LoginSecretDrawn', 'ProducerIdsAllocated', 'BrokerRegistered',
                  'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered', 'LogDirsChanged')
-  qualify broker_id is null
-    or row_number() over (partition by log_partition, broker_id, type, cordoned order by "offset" desc) = 1);
+    and (broker_id is null or (log_partition, "offset") in (
+      select (log_partition, max("offset")) from stored_events group by log_partition, broker_id, type, cordoned)));

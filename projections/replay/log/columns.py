@@ -200,7 +200,7 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.PartitionsAdded: ("cordoned_brokers",),
     catalog.LogDirsChanged: ("log_dirs",),
     catalog.QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id", "priority"),
-    catalog.MetadataAdopted: ("source", "end_offset", "kept"),
+    catalog.MetadataAdopted: ("source", "end_offset"),
     catalog.MetadataHandedBack: ("folder", "end_offset"),
     catalog.HeadSigned: ("size", "root", "signed_at_ms", "public_key", "signature"),
     catalog.HistorySkipped: ("start_offset", "end_offset"),

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from events.codec import decode_event
 from events.logs.archive.manifest import archive_status
@@ -263,6 +262,8 @@ def _decoded(
 def _archived(
     log: FrozenLog, start: int, end: int, partition: int, names: Sequence[str], shards: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
     from events.logs.archive.segment import SegmentFile
 
     schema = arrow_schema(tuple(dict.fromkeys((*names, "shard"))))

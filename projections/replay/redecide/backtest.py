@@ -16,8 +16,8 @@ unjudged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import duckdb
 import msgspec
@@ -40,20 +40,12 @@ from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, ch
 from projections.replay.runner import Runner
 from projections.replay.shards import AT_FIRST, Beginning, Row, as_batches, cluster_events, rows_of
 from projections.text.wording import many
+from projections.views.backtests import CHANGES, effect_lines, group_of
 
 EXAMPLES_MAX, EXAMPLES_PRINTED_MAX = 100, 3  # of each count
 MORE = "`topicwright replay redecide` shows more"
 Change = Literal["refused", "failed", "let-through", "refused-otherwise", "done-otherwise", "unjudged", "observed", ""]
-CHANGES: dict[Change, str] = {
-    "refused": "was done, would be refused",
-    "failed": "was done, would be refused because the policy itself fails",
-    "let-through": "was refused, would be done",
-    "refused-otherwise": "was refused, would be refused by another rule",
-    "done-otherwise": "was done, would be done otherwise",
-    "unjudged": "was refused, would now reach the policies, which have no recorded verdict on it",
-    "observed": "was done, would be done with a rule's objection recorded",
-}
-"""The possible changes, in the order of the output. "" means no change."""
+"""A key of `CHANGES`, or "" for no change."""
 
 
 # The effect on one request.
@@ -220,9 +212,9 @@ def counted(one: Effect) -> Row:
 
 
 def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay backtest`: try `options.policies` and `options.settings` on every request up to
+    """Run `topicwright replay backtest`: try `options.settings` on every request up to
     `options.at`; `found` is true if one changes. Raises ReplayError, and PolicyLoadError as `check_backtest`."""
-    tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
+    tried, ends = what_if(options.settings), ends_of(ref, options.at)
     runner.ship(policy_modules(tried.policies or ""))
     found = count_effects(runner, ref, ends, tried)
     all_counts = tally(rows_of(found)).to_pylist()
@@ -234,7 +226,11 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
     return Outcome(
         rows=[{**{name: one[name] for name in COUNTS.names[:-1]}, "requests": requests} for one in counts],
         found=bool(counts),
-        lines=[f"{words}: {otherwise} would end otherwise", *_lines(counts), *failures],
+        lines=[
+            f"{words}: {otherwise} would end otherwise",
+            *effect_lines(group_of(one, EXAMPLES_PRINTED_MAX) for one in counts),
+            *failures,
+        ],
         about={**offsets_row(ends), "requests": requests, "otherwise": otherwise},
     )
 
@@ -253,7 +249,7 @@ def count_effects(
 
 def check_backtest(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that the hypothesis can be tested. Raises ReplayError and PolicyLoadError."""
-    tried = what_if(options.policies, options.settings)
+    tried = what_if(options.settings)
     for timeline in timelines_of(cluster_events(ref, ends_of(ref, options.at))).values():
         check(tried, timeline)
 
@@ -268,25 +264,3 @@ def _of_bucket(requests: Iterable[RecordedRequest], tried: WhatIf) -> Iterator[R
     yield from rows_of(counts)
     for failure in failures:
         yield (*[None] * 5, 1, None, failure)
-
-
-def _lines(counts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for change, words in CHANGES.items():
-        of_change = [one for one in counts if one["change"] == change]
-        if of_change:
-            yield ""
-            yield f"{change}: {words} ({sum(one['count'] for one in of_change)})"
-            if change == "unjudged":
-                yield "        --policy CLASS tries them with a policy, --policy '' without any"
-            for one in of_change:
-                yield from _count_lines(one)
-
-
-def _count_lines(one: Mapping[str, Any]) -> Iterator[str]:
-    was = f", was refused by {one['was_rule']}" if one["was_rule"] else ""
-    now = f", now by {one['rule']}" if one["rule"] else ""
-    yield f"  {one['count']:>7} x {one['principal']} over {one['api']}{was}{now}"
-    for example in one["examples"][:EXAMPLES_PRINTED_MAX]:
-        message = f": {example['message']}" if example["message"] else ""
-        of_log = f" of partition {example['log_partition']}" if example["log_partition"] else ""
-        yield f"            such as {example['topic']} at offset {example['offset']}{of_log}{message}"

@@ -17,8 +17,8 @@ from operator import itemgetter
 import pyarrow as pa
 
 from controller.machine.apply import CannotApply, apply_topic
-from controller.machine.rules.reading import read_rules
-from controller.machine.rules.rule import Limit, RulesError
+from controller.machine.rules.reading import recorded_rules
+from controller.machine.rules.rule import Limit
 from controller.machine.state import Counts, Topic, count_changes
 from controller.store.stored_topics import decode_topic
 from events.codec import decode_event
@@ -72,14 +72,7 @@ def count_history(runner: Runner, ref: Ref, ends: Ends, texts: Iterable[str], be
 
 
 def limits_of(texts: Iterable[str]) -> list[Limit]:
-    """The limits of some rules; rules of a newer release have none here."""
-    limits = []
-    for text in set(texts) - {""}:
-        try:
-            limits += [rule.limit for rule in read_rules(text).rules if rule.limit is not None]
-        except RulesError:
-            continue
-    return limits
+    return [rule.limit for text in set(texts) for rule in recorded_rules(text).rules if rule.limit is not None]
 
 
 def changes(shards: Iterable[Shard], limits: Sequence[Limit]) -> Iterator[Row]:

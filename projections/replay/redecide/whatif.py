@@ -7,7 +7,7 @@ allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -64,19 +64,13 @@ class WhatIf(msgspec.Struct, frozen=True):
         return ", ".join(parts)
 
 
-def what_if(policies: Sequence[str], settings: Iterable[tuple[str, str]]) -> WhatIf:
-    """The hypothesis of the options `--policy` and `--set KEY=VALUE`; the policy "" means none. Raises ReplayError
-    and RulesError."""
+def what_if(settings: Iterable[tuple[str, str]]) -> WhatIf:
+    """The hypothesis of pairs of settings; no policy class means none. Raises ReplayError and RulesError."""
     checked = dict(_checked(key.strip(), value.strip()) for key, value in settings)
-    named, file = checked.pop(POLICY_SETTING, None), checked.pop(RULES_FILE, None)
-    rules = None if file is None else checked_file(Path(file))
-    listed = ",".join(one for one in policies if one) if policies else None
-    if listed is not None and named is not None and listed != named:
-        raise ReplayError(f"--policy {listed} and --set {POLICY_SETTING}={named} name different policies")
-    tried = WhatIf(tuple(sorted(checked.items())), named if listed is None else listed, rules)
-    if tried == WhatIf():
+    if not checked:
         raise ReplayError("nothing to test: give --rules FILE, --policy CLASS or --set KEY=VALUE")
-    return tried
+    policies, file = checked.pop(POLICY_SETTING, None), checked.pop(RULES_FILE, None)
+    return WhatIf(tuple(sorted(checked.items())), policies, None if file is None else checked_file(Path(file)))
 
 
 # Policies.

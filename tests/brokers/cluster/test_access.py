@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.brokers.cluster.access import STALE_S, ClusterAcls, ClusterLogins, _user_of
+from controller.access.tokens import part_of, user_of
+from controller.brokers.cluster.access import STALE_S, ClusterAcls, ClusterLogins
 from controller.kafka.codec.codec import encode_response
 from controller.kafka.connections import CORRELATION_ID, ClusterUnreachable
 from controller.kafka.handling import Disconnect
@@ -17,6 +18,7 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.access import AclDescription, DescribeAclsResource, DescribeAclsResponse
 from controller.kafka.sasl import AuthenticationFailed
 from controller.machine.access.acls import ALLOW, LITERAL, READ, TOPIC
+from controller.machine.state import Cluster
 from tests.access.test_authorizer import Somebody
 
 
@@ -66,6 +68,18 @@ async def test_unread_acls_apply_for_a_time_and_then_everything_is_denied(is_ope
     assert may("bob", "t")
 
 
+async def test_users_and_quotas_that_cannot_be_read_are_an_error() -> None:
+    acls, link = ClusterAcls(lambda: 0.0), _Link()
+    acls.link = link  # type: ignore[assignment]
+    link.error = None
+    with pytest.raises(ClusterUnreachable, match="gone"):
+        await acls.applied_to(Cluster())
+
+
+def _user(token: str) -> str:
+    return user_of(part_of(token, 1, dict[str, Any]), "sub")
+
+
 def _token(claims: object) -> str:
     parts = [base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in ({}, claims)]
     return ".".join([*parts, "sig"])
@@ -74,13 +88,13 @@ def _token(claims: object) -> str:
 @pytest.mark.parametrize("claims", [{}, {"sub": 1}, {"sub": " "}, {"sub": "x" * 256}, ["sub"], "sub", None])
 def test_a_token_without_a_user_never_reaches_the_cluster(claims: Any) -> None:
     with pytest.raises(AuthenticationFailed):
-        _user_of(_token(claims), "sub")
+        _user(_token(claims))
 
 
 @pytest.mark.parametrize("token", ["", ".", "a.b.c", "a.\u00e9.c", "[" * 9000, "a." + "W" * 9000 + ".c"])
 def test_a_malformed_token_never_reaches_the_cluster(token: str) -> None:
     with pytest.raises(AuthenticationFailed):
-        _user_of(token, "sub")
+        _user(token)
 
 
 MESSAGES = [

@@ -325,6 +325,7 @@ def test_the_cost_of_recorded_rules_is_not_measured_again(monkeypatch: pytest.Mo
     rig = ready(text)
     monkeypatch.setattr(reading, "PATTERNS_SIZE_MAX", 1)
     reading.read_rules.cache_clear()
+    reading.recorded_rules.cache_clear()
     assert refusal(create(rig, "a")) == "rule 'r': topic name 'a' does not match '^a{9}$'"
     assert "too complex" in apply(rig, f"{text}# again").answers[0].message
 
@@ -360,7 +361,7 @@ def test_rules_of_a_newer_release_refuse_every_change() -> None:
     newer = replace(rig.state.cluster.rules, text="[[rule]]\nname = 'r'\nmoon = 'full'")
     rig.state.cluster = replace(rig.state.cluster, rules=newer)
     assert "cannot be read: line 3" in refusal(create(rig, "a"))
-    assert [type(event).__name__ for event in discover(rig, "b").events] == ["TopicDiscovered"]
+    assert [type(event).__name__ for event in discover(rig, "b").events] == ["TopicDiscovered", "RulesObserved"]
 
 
 def test_a_dry_run_with_rules_records_no_events() -> None:

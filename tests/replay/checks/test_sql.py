@@ -10,14 +10,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from events.catalog import CreateRequested, Recorded
 from projections.replay.checks.history import views
 from projections.replay.checks.rules import page
 from projections.replay.checks.sql import check_sql, check_views, opened, run_shell, run_sql, run_views
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options, ReplayError
 from projections.replay.runner import InProcess
+from projections.views.requests import RequestView, request_view
 from tests.machine.audit.planted import clean
-from tests.replay.written import written
+from tests.machine.rig import fold
+from tests.replay.written import records_of, written
 from tests.support.tools import ROOT
 
 
@@ -35,6 +38,28 @@ def test_sql_queries_events_and_views(log: LogRef) -> None:
     assert outcome.table.header == ("topic", "events")
     (counted,) = run_sql(None, log, Options(subject="select count(*) as n from events", at="9")).rows
     assert counted == {"n": 10}
+
+
+def test_broker_spans_and_requests_equal_the_state_at_each_point_in_time(log: LogRef) -> None:
+    records = records_of(log)
+    for at in range(0, len(records), 9):
+        with opened(log, Options(at=str(at))) as history:
+            ((end,),) = history.execute('select max("offset") + 1 from events').fetchall()
+            brokers = "select broker_id, live from broker_spans where until = forever() and registered order by 1"
+            spans = history.execute(brokers).fetchall()
+            requests = history.execute("select request_id, topic, answered_with from requests").fetchall()
+        state = fold(records[:end])
+        assert spans == [(one, not broker.fenced) for one, broker in sorted(state.cluster.brokers.items())], end
+        ids = {record.event.request_id for record in records[:end] if isinstance(record.event, CreateRequested)}
+        views = [view_of_request(records[:end], one) for one in ids]
+        known = {(view.request_id, topic.topic, topic.code) for view in views for topic in view.topics}
+        assert {one for one in requests if one[0] in ids} == known, end
+
+
+def view_of_request(records: list[Recorded], request_id: str) -> RequestView:
+    view = request_view(one for one in records if getattr(one.event, "request_id", None) == request_id)
+    assert view is not None
+    return view
 
 
 def test_every_view_can_be_queried_and_is_exported_as_parquet(log: LogRef, tmp_path: Path) -> None:

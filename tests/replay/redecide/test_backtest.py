@@ -23,7 +23,6 @@ from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options, ReplayError
 from projections.replay.redecide import whatif
 from projections.replay.redecide.backtest import (
-    CHANGES,
     Change,
     Effect,
     counted,
@@ -35,6 +34,7 @@ from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.whatif import Policies, WhatIf, check, what_if
 from projections.replay.runner import InProcess
 from projections.replay.shards import rows_of
+from projections.views.backtests import CHANGES
 from tests.machine.audit.planted import at, without
 from tests.machine.tables import command, given
 from tests.machine.walks import Walk, decisions, walked, walks
@@ -42,6 +42,7 @@ from tests.projections.logs import story
 from tests.replay.history import requests_in
 from tests.replay.written import records_of, written
 
+SETTING = "create.topic.policy.class.name"
 PAGE = Path(__file__).parents[3] / "docs" / "backtest.md"
 POLICY = "tests.replay.redecide.policies.FewPartitions"
 UNDER_REPLICATED = ("enable.under.replicated.topic.creation", "true")
@@ -66,7 +67,11 @@ create wide 7x2 id=qk as=User:bob
 def tried(records: Sequence[Recorded], policy: str | None = None, **changes: str) -> list[Effect]:
     """The requests of a log that the changes decide differently."""
     pairs = tuple((key.replace("_", "."), value) for key, value in changes.items())
-    return [one for one in all_of(records, what_if((policy,) if policy is not None else (), pairs)) if one.change]
+    return [
+        one
+        for one in all_of(records, what_if((*pairs, *([(SETTING, policy)] if policy is not None else []))))
+        if one.change
+    ]
 
 
 def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
@@ -203,7 +208,7 @@ def test_backtest_page_lists_every_setting_and_change() -> None:
 
 def test_a_backtest_rejects_contradictory_topic_defaults() -> None:
     log = story("log.cleaner.min.compaction.lag.ms=500 1\ncreate a 1x1").log
-    tried_ = what_if((), (("log.cleaner.max.compaction.lag.ms", "100"),))
+    tried_ = what_if((("log.cleaner.max.compaction.lag.ms", "100"),))
     with pytest.raises(ReplayError, match=r"with the settings of offset 0: .*compaction\.lag\.ms"):
         check(tried_, Timeline(log))
 
@@ -275,7 +280,7 @@ def counts_of(found: Iterable[Effect]) -> list[dict[str, Any]]:
 
 
 def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
-    found = all_of(story(STORY).log, what_if((POLICY,), (UNDER_REPLICATED, ("policy.partitions.max", "0"))))
+    found = all_of(story(STORY).log, what_if(((SETTING, POLICY), UNDER_REPLICATED, ("policy.partitions.max", "0"))))
     whole = counts_of(found)
     for cut in range(len(found) + 1):
         parts = [rows_of(tally(map(counted, part))) for part in (found[cut:], found[:cut])]
@@ -285,7 +290,7 @@ def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
 
 
 def test_backtest_examples_are_the_first_requests_of_each_count() -> None:
-    found = counts_of(all_of(story(STORY).log, what_if((POLICY,), (("policy.partitions.max", "0"),))))
+    found = counts_of(all_of(story(STORY).log, what_if(((SETTING, POLICY), ("policy.partitions.max", "0")))))
     refused = next(one for one in found if one["principal"] == "User:alice" and one["api"] == "CreateTopics")
     assert (refused["change"], refused["was_rule"], refused["rule"]) == ("refused", "", "policy:partitions")
     assert refused["count"] == 2
@@ -302,9 +307,9 @@ def test_backtest_counts_list_refusals_before_observations() -> None:
 
 
 def test_backtest_counts_equal_a_plain_loop_over_a_real_log(history: LogRef) -> None:
-    options = Options(settings=(("enable.under.replicated.topic.creation", "false"),), policies=(POLICY,))
+    options = Options(settings=(("enable.under.replicated.topic.creation", "false"), (SETTING, POLICY)))
     log = records_of(history)
-    trial = what_if(options.policies, options.settings)
+    trial = what_if(options.settings)
     effects = all_of(log, trial)
     done = run_backtest(InProcess(), history, options)
     plain = [one for one in counts_of(effects) if one["change"]]
@@ -329,7 +334,7 @@ def test_a_backtest_without_an_effect_finds_nothing(history: LogRef) -> None:
 def test_backtested_policies_are_closed(history: LogRef, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     policy = "tests.replay.redecide.policies.Leaving"
-    run_backtest(InProcess(), history, Options(policies=(policy,), settings=(("policy.diary", str(diary)),)))
+    run_backtest(InProcess(), history, Options(settings=((SETTING, policy), ("policy.diary", str(diary)))))
     counts = Counter(line.split()[0] for line in diary.read_text().splitlines())
     assert counts["configured"] == counts["closed"] > 0, "each task configures and closes its policy"
     events = [one.event for one in records_of(history)]
