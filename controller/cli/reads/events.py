@@ -49,7 +49,6 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Iterator[str]:
-    """Events in the format of the options."""
     match options.output:
         case "json":
             return map(as_json, events)
@@ -174,7 +173,6 @@ def events(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def changes(options: argparse.Namespace, backend: Backend) -> int:
-    """Print who changed what, the newest first."""
     which = {"topic": options.name, "principal": options.principal, "from": options.since, "to": options.until}
     which |= {"at": options.at, "limit": min(options.limit, common.PAGE)}
     found: list[RecordedChangeView] = []

@@ -52,7 +52,6 @@ _PROGRESS_EVERY = 10_000
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Run `verify`; returns the exit code."""
     what = Path(options.what)
     try:
         key = None if options.key is None else tree_heads.read_public_key(options.key)
@@ -333,7 +332,6 @@ def _each_event(
 
 
 def prove(options: argparse.Namespace, backend: Backend) -> int:
-    """Run `prove`; returns the exit code."""
     try:
         size = None if options.head is None else read_head(options.head).size
         proof = _requested(options, backend, size)
