@@ -57,7 +57,6 @@ def brokers(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def control(options: argparse.Namespace, backend: Backend) -> int:
-    """Add, stop, start or delay a simulated broker."""
     path = "/simulated/brokers" if options.action == "add" else f"/simulated/brokers/{options.id}/{options.action}"
     bodies = {"add": {"rack": getattr(options, "rack", None)}, "delay": {"delay_ms": getattr(options, "delay_ms", 0)}}
     method = "PUT" if options.action == "delay" else "POST"

@@ -52,7 +52,6 @@ class Announcement(Fact, frozen=True):
         return found.host, found.port
 
     def is_valid(self) -> bool:
-        """True if all addresses in the announcement are valid."""
         return all(0 < len(each.host) <= HOST_MAX and each.port in PORTS for each in self.endpoints)
 
 
