@@ -38,6 +38,8 @@ TIMES = 8
 ASLEEP_S = 0.001
 HTML = {"accept": "text/html", "accept-encoding": "gzip"}
 PAGE_MS = "200"
+PRESENT = ("difference", "a request", "access", "approvals", "risks", "what-if")
+"""Pages that have no past."""
 
 
 class Stopped:
@@ -121,6 +123,12 @@ async def _paths(client: httpx.AsyncClient, log: RocksDbLog) -> dict[str, list[s
         "brokers": ["/brokers", "/brokers/1"],
         "events": ["/events", "/events?type=TopicDeleted"],
         "policies": ["/policies"],
+        "changes": ["/changes", "/changes?principal=User:team-7", f"/changes?topic={topics[0]['name']}"],
+        "an explanation": [f"/explain/{one['name']}" for one in topics],
+        "access": ["/access"],
+        "approvals": ["/approvals"],
+        "risks": ["/risks"],
+        "what-if": ["/whatif", "/whatif?change=lose-broker+1", "/whatif?change=min.insync.replicas%3D3"],
         "difference": [f"/diff?from={start}" for start in (end - 100, end - 10_000, end // 2, end // 10)],
     }
 
@@ -128,7 +136,7 @@ async def _paths(client: httpx.AsyncClient, log: RocksDbLog) -> dict[str, list[s
 async def _timed(client: httpx.AsyncClient, kind: str, paths: list[str], end: int) -> list[Figure]:
     """Measures one kind of page, for now and, if it has a past, for past points in time."""
     chance = random.Random(7)
-    has_past = kind not in ("difference", "a request")
+    has_past = kind not in PRESENT
     figures = []
     for words, is_past in (("", False), (" at any moment", True))[: 1 + has_past]:
         took, core, still = [], [], Standstill()

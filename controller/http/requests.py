@@ -4,21 +4,18 @@ An ignored misspelling would give a wrong answer that looks right (`?att=5` woul
 parameters are errors that name the allowed ones. Litestar parses bodies leniently (`"1e3"` for a config would become
 `1000.0`), so bodies are parsed here, and described here for the OpenAPI document.
 
-Two checks refuse state changes from pages of other sites: the Origin header, and a token in each form for browsers that
-send no Origin.
+Changes from pages of other sites are refused by the Origin header, which browsers send with each POST. A program may
+leave it out, but not with a form: so no browser can send a form without it.
 """
 
 from __future__ import annotations
 
 import json
 from functools import cache
-from hashlib import blake2b
-from hmac import compare_digest
 from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
-from cryptography.fernet import Fernet
 from litestar.di import Provide
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.spec import Operation
@@ -149,7 +146,10 @@ FORM_BYTES_MAX: Final = 64 << 10
 
 
 async def read_form(request: HttpRequest) -> dict[str, str]:
-    """Parse a form; each field may be given once. Raises Refused."""
+    """Parse a form of this site; each field may be given once. Raises Refused."""
+    if "origin" not in request.headers:
+        message = "a form needs the Origin header, which browsers send; programs use the paths below /v1"
+        raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
     body = await request.body()
     if len(body) > FORM_BYTES_MAX:
         raise refused(413, ErrorCode.INVALID_REQUEST, f"body: a form has at most {FORM_BYTES_MAX} bytes")
@@ -239,28 +239,3 @@ EventOrder = Annotated[
     QueryParameter(name="order", description="Sort order; with `newest`, `from` is ignored"),
 ]
 Cursor = Annotated[str | None, QueryParameter(description="`next_cursor` of the previous page")]
-
-
-HALF_DAY_MS: Final = 43_200_000
-
-
-class FormTokens:
-    """Signs the tokens of forms (CSRF protection) with a key that lasts as long as the process."""
-
-    def __init__(self) -> None:
-        self._key = Fernet.generate_key()
-
-    def of(self, principal: str, now_ms: int) -> str:
-        """The token of a principal; valid for 12 to 24 hours."""
-        return self._sign(principal, now_ms // HALF_DAY_MS)
-
-    def check(self, token: str, principal: str, now_ms: int) -> None:
-        """Raise Refused if the token is not the principal's or has expired."""
-        period = now_ms // HALF_DAY_MS
-        valid = (self._sign(principal, each) for each in (period, period - 1))
-        if not any(compare_digest(token.encode(), each.encode()) for each in valid):
-            message = "this form has expired: reload the page and send it again"
-            raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
-
-    def _sign(self, principal: str, period: int) -> str:
-        return blake2b(f"{period} {principal}".encode(errors="replace"), key=self._key, digest_size=20).hexdigest()

@@ -185,26 +185,6 @@ def tokens(settings: ServeSettings) -> Tokens | None:
     return Tokens(rules, jwks, time.time)
 
 
-def sasl_rules(
-    settings: ServeSettings,
-    name: str,
-    users: Users,
-    logins: ClusterLogins | None = None,
-    at: Callable[[], Address] | None = None,
-) -> SaslRules:
-    """The SASL mechanisms and limits with which clients of a listener authenticate: by `users`, or at the target
-    cluster by `logins`, there at the broker with the address `at`."""
-    enabled = settings.of_listener(name, "sasl_enabled_mechanisms")
-    return SaslRules(
-        mechanisms={each: _MECHANISMS[each] if logins is None else logins.start(each, at) for each in enabled},
-        users=users,
-        now=time.time,
-        session_ms_max=settings.of_listener(name, "connections_max_reauth_ms"),
-        failed_delay_ms=settings.connection_failed_authentication_delay_ms,
-        frame_bytes_max=settings.sasl_server_max_receive_size,
-    )
-
-
 def reachable(host: str) -> str:
     """The address at which this machine reaches a server that is bound to a host, or to all addresses."""
     return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host
@@ -295,9 +275,22 @@ class KafkaListeners:
         )
 
     def sasl(self, listener: Listener, at: Callable[[], Address] | None = None) -> SaslRules | None:
-        """The logins of a listener; None without SASL. `at` is the address of the broker whose listener it is."""
-        name = listener.endpoint.name
-        return sasl_rules(self._settings, name, self.users, self._logins, at) if listener.logs_in else None
+        """The mechanisms and limits with which clients of a listener authenticate; None without SASL. If the target
+        cluster checks the logins, it is asked at the broker with the address `at`."""
+        if not listener.logs_in:
+            return None
+        of, settings, logins = partial(self._settings.of_listener, listener.endpoint.name), self._settings, self._logins
+        return SaslRules(
+            mechanisms={
+                each: _MECHANISMS[each] if logins is None else logins.start(each, at)
+                for each in of("sasl_enabled_mechanisms")
+            },
+            users=self.users,
+            now=time.time,
+            session_ms_max=of("connections_max_reauth_ms"),
+            failed_delay_ms=settings.connection_failed_authentication_delay_ms,
+            frame_bytes_max=settings.sasl_server_max_receive_size,
+        )
 
     def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
         """Count a request; unsupported APIs and versions count as `other`."""

@@ -93,7 +93,7 @@ def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
             token = ClientToken(security.properties, lambda: wall_ms() / 1000)
             security = replace(security, token=token)
         security.context()
-    except BadCredentials as error:
+    except (BadCredentials, ValueError) as error:
         raise SettingsError(f"{named}={file}: {error}") from None
     return security
 

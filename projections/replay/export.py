@@ -49,7 +49,7 @@ from projections.replay.log.kafka_scan import KafkaRef, Range, event_at
 from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, log_of, ranges_of, read_range
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import SHARD, WRITTEN, Batches, Runner, Source, check_written, events_of, new_folder
+from projections.replay.runner import SHARD, WRITTEN, Batches, Runner, Source, events_of, new_folder
 from projections.text.wording import many
 
 FILE_EVENTS = 250_000  # the most events in a file; one task writes or reads it
@@ -66,16 +66,15 @@ SCHEMA = arrow_schema(_NAMES).append(_BUCKET)
 
 
 def write_files(runner: Runner, ref: Ref, folder: Path, start: int, ends: Ends) -> None:
-    """Write the events from `start` up to `ends` (exclusive) as files in a folder, and remove all others from it.
-    Raises ReplayError if the workers write to a folder that this process does not see."""
+    """Write the events from `start` up to `ends` (exclusive) as files in a new folder. Raises ReplayError."""
     log, wanted = log_of(ref), ranges_of(ref, start, ends, FILE_EVENTS)
 
     def written(one: Range) -> Batches:
         yield pa.RecordBatch.from_pydict({"file": [_write(log, one, folder)]}, schema=WRITTEN)
 
-    files = runner.fold(Source(wanted, written, WRITTEN), lambda batches: batches, WRITTEN)["file"].to_pylist()
-    assert len(files) == len(wanted), "each range has a file"
-    check_written(folder, files, "*")
+    with new_folder(folder) as files:  # if it fails, the next run removes files that a task still writes
+        files |= {*runner.fold(Source(wanted, written, WRITTEN), lambda batches: batches, WRITTEN)["file"].to_pylist()}
+        assert len(files) == len(wanted), "each range has a file"
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -188,8 +187,7 @@ def _add_events(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> tuple[int
     _remove_leftovers(folder, segments)
     folder.mkdir(0o700, parents=True, exist_ok=True)
     run = folder.resolve() / f"{RUN}{token_hex(8)}"
-    with new_folder(run):  # if it fails, the next run removes files that a task still writes
-        write_files(runner, ref, run, start, ends)
+    write_files(runner, ref, run, start, ends)
     run.rename(folder / f"{SEGMENT}={start}")
     note = Note(log.cluster_id, end, last, tuple(SCHEMA.names), (*segments, start))
     with replacing(folder / NOTE) as file:

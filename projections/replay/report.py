@@ -32,9 +32,6 @@ from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
 from projections.text.wording import many
 
-BROKERS_NEXT_TO_WAITS = 8
-"""With more brokers than this, their figure has the full width."""
-
 
 def page(report: Report) -> str:
     """The report as one HTML page."""
@@ -54,7 +51,6 @@ def page(report: Report) -> str:
         refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
         health_rows=[(iso(at_ms), *counts) for at_ms, *counts in (vars(one).values() for one in report.health)],
         lane_rows=[(one.broker_id, one.status, iso(one.since_ms), iso(one.until_ms)) for one in report.lanes],
-        brokers_next_to_waits=BROKERS_NEXT_TO_WAITS,
         plotly=Markup(get_plotlyjs()),
         **{"as_of": as_of, "drawn": _drawn, "figures": report_figures, "iso": iso, "many": many, "requests": requests},
     )

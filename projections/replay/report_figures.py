@@ -17,6 +17,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from events.errors import shortened
+from projections.views.lines import span
 
 Row = SimpleNamespace
 """A row of a query of `report`, with its columns as attributes."""
@@ -60,9 +61,7 @@ WAIT_EDGES_MS = (
 REFUSALS_SHOWN = 15
 LANES_HIGH = 60
 """With more brokers than this, lanes become narrower."""
-RACKS_SHOWN = 12
-"""With more brokers than this, labels leave out the racks."""
-LABEL_CHARS_MAX, RACK_CHARS_MAX = 46, 12
+LABEL_CHARS_MAX = 46
 HEIGHT, ROW_HEIGHT = 340, 44
 
 
@@ -140,7 +139,7 @@ def refusals_figure(refusals: Rows) -> go.Figure:
 
 def brokers_figure(brokers: Rows) -> go.Figure:
     """Replicas and leaders by broker."""
-    names = [broker_text(one, racks=len(brokers) <= RACKS_SHOWN) for one in brokers]
+    names = [f"{one.broker_id}" if one.status == "live" else f"{one.broker_id}<br>{one.status}" for one in brokers]
     replicas = [one.replicas for one in brokers]
     bars = [
         _bars(colour, x=names, y=counts, name=name, hovertemplate=f"%{{y}} {name}<extra>%{{x}}</extra>")
@@ -190,32 +189,15 @@ def health_figure(report: Report) -> go.Figure:
 
 
 def bin_text(one: Row) -> str:
-    """The bounds of a bar: `5 to 10 ms`."""
+    """The bounds of a bar: `5 ms to 10 ms`."""
     if one.high_ms is None:
         return f"{span(one.low_ms)} and more"
-    low, high = span(one.low_ms), span(one.high_ms)
-    number, _, unit = low.partition(" ")
-    return f"{number if high.endswith(f' {unit}') else low} to {high}"
+    return f"{span(one.low_ms)} to {span(one.high_ms)}"
 
 
-def broker_text(one: Row, racks: bool) -> str:
-    """A broker in up to three lines: its rack, if wanted, and its status if it is not live."""
-    facts = [label(one.rack, RACK_CHARS_MAX)] if one.rack and racks else []
-    facts += [] if one.status == "live" else [f"<b>{escape(one.status)}</b>"]
-    return "<br>".join((str(one.broker_id), *facts))
-
-
-def span(milliseconds: int) -> str:
-    """A duration in the largest unit of which it is a whole number."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if milliseconds and milliseconds % size == 0:
-            return f"{milliseconds // size} {unit}"
-    return f"{milliseconds} ms"
-
-
-def label(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
+def label(text: str) -> str:
     """A text from the log as a label: shortened and escaped."""
-    return escape(shortened(text, chars_max))
+    return escape(shortened(text, LABEL_CHARS_MAX))
 
 
 def _bars(colour: str, **bars: Any) -> go.Bar:

@@ -7,7 +7,7 @@ function is the same in both places, so `--local` runs the same code without Spa
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -95,11 +95,21 @@ WRITTEN = pa.schema([("file", pa.string())])
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder for files that tasks write; the folder is removed if the `with` block fails."""
+def new_folder(folder: Path) -> Iterator[set[str]]:
+    """Make a folder for files that tasks write. The `with` block gets a set, to which it adds the paths of the files in
+    the folder. Afterwards other files, of tasks that ran twice, are removed. If the block fails, the folder is removed.
+    Raises ReplayError if a file is missing, because the workers write to a folder that this process does not see."""
     folder.mkdir(parents=True)
+    files = set[str]()
     try:
-        yield
+        yield files
+        for file in (one for one in folder.rglob("*") if one.is_file()):
+            if str(file.relative_to(folder)) not in files:
+                file.unlink()
+        if not all((folder / file).is_file() for file in files):
+            raise ReplayError(
+                f"{folder} lacks files that the Spark workers wrote: name a folder that they share with this machine"
+            )
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -109,15 +119,3 @@ def check_new(_: Ref, options: Options) -> None:
     """Raise ReplayError if the output folder exists already."""
     if options.to is not None and Path(options.to).exists():
         raise ReplayError(f"{options.to} already exists: name a new folder")
-
-
-def check_written(folder: Path, files: Collection[str], pattern: str) -> None:
-    """Remove the files in a folder that are not among `files` (paths in it), because their task ran twice. Raises
-    ReplayError if one is missing, because the workers write to a folder that this process does not see."""
-    for file in folder.glob(pattern):
-        if str(file.relative_to(folder)) not in files:
-            file.unlink()
-    if not all((folder / file).is_file() for file in files):
-        raise ReplayError(
-            f"{folder} lacks files that the Spark workers wrote: name a folder that they share with this machine"
-        )

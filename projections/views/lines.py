@@ -178,5 +178,5 @@ def span(milliseconds: int) -> str:
     """A duration in a readable unit."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds >= size:
-            return f"{milliseconds / size:.1f} {unit}"
+            return f"{round(milliseconds / size, 1):g} {unit}"
     return f"{milliseconds} ms"

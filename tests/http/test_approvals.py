@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import CreateTopic
 from events.catalog import ApprovalRequested
 from events.names import RequestId, TopicName
-from tests.http.pages.story import HTML
+from tests.http.pages.story import HTML, from_page
 from tests.http.service import Half, Judge, Service, owned, service
 from tests.http.test_gate import basic, logins
 
@@ -177,14 +176,12 @@ async def test_the_page_lists_approves_and_denies(users: Users) -> None:
         text = (await one.client.get("/approvals", headers={**CAROL, **HTML})).text
         assert text.count("<button>Approve</button>") == 2
         assert "<button>Approve" not in (await one.client.get("/approvals", headers={**ALICE, **HTML})).text
-        found = re.search(r'name="token" value="([^"]+)"', text)
-        assert found is not None
-        form = {"token": found[1], "do": "approve"}
-        answer = await one.client.post(f"/approvals/{approved}", data=form, headers={**CAROL, **HTML})
+        form = {"do": "approve"}
+        answer = await one.client.post(f"/approvals/{approved}", data=form, headers={**CAROL, **from_page(one)})
         assert answer.status_code == 303
         assert "big.topic" in (await one.client.get(answer.headers["location"], headers={**CAROL, **HTML})).text
-        form = {"token": found[1], "do": "deny", "because": "no"}
-        answer = await one.client.post(f"/approvals/{denied}", data=form, headers={**CAROL, **HTML})
+        form = {"do": "deny", "because": "no"}
+        answer = await one.client.post(f"/approvals/{denied}", data=form, headers={**CAROL, **from_page(one)})
         assert answer.status_code == 303
         assert "denies request" in (await one.client.get(answer.headers["location"], headers={**CAROL, **HTML})).text
 

@@ -47,7 +47,7 @@ OFFSET  TIME                         AFTER  WHAT
     15  1970-01-01T00:00:01.018Z      9 ms  Kafka's controller 3002 changes the configs of orders; now set: none (decided by Kafka's controller 3002, which led epoch 7)
     19  1970-01-01T00:00:01.023Z     14 ms  Kafka's controller 3002 raises orders from 2 to 4 partitions; replicas 2: [3,2,1], 3: [2,3,1] (decided by Kafka's controller 3002, which led epoch 7)
     26  1970-01-01T00:00:01.032Z     23 ms  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (decided by Kafka's controller 3002, which led epoch 7)
-    34  1970-01-01T00:00:09.000Z     8.0 s  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as in a snapshot of epoch 8)
+    34  1970-01-01T00:00:09.000Z       8 s  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as in a snapshot of epoch 8)
 """,  # noqa: E501
     "controller-3002-epoch-7-offset-27": """
 controller-3002-epoch-7-offset-27: decided by Kafka's controller 3002, which led epoch 7, from offset 27 of the metadata log, at 1970-01-01T00:00:01.027Z

@@ -234,9 +234,13 @@ def test_an_export_task_that_outlives_its_run_fails_without_a_file(history: LogR
 
 
 def test_partial_files_of_lost_export_tasks_are_removed(history: LogRef, tmp_path: Path) -> None:
-    (tmp_path / ".part-000000000000.parquet.lost").write_bytes(b"half of a file")
-    write_files(InProcess(), history, tmp_path, 0, {0: 60})
-    (file,) = tmp_path.iterdir()
+    class Losing(InProcess):
+        def fold(self, *arguments: Any, **more: Any) -> pa.Table:
+            (tmp_path / "run" / ".part-000000000000.parquet.lost").write_bytes(b"half of a file")
+            return super().fold(*arguments, **more)
+
+    write_files(Losing(), history, tmp_path / "run", 0, {0: 60})
+    (file,) = (tmp_path / "run").iterdir()
     assert file.name == "part-000000000000.parquet"
     assert offsets_in(file) == list(range(60))
 
@@ -251,4 +255,4 @@ class Elsewhere(InProcess):
 
 def test_an_export_folder_that_workers_do_not_share_is_an_error(history: LogRef, tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="name a folder that they share"):
-        write_files(Elsewhere(), history, tmp_path, 0, {0: 20})
+        write_files(Elsewhere(), history, tmp_path / "run", 0, {0: 20})

@@ -187,8 +187,13 @@ def test_report_charts_have_a_bar_for_each_value(shown: Chrome) -> None:
     assert len(texts(shown, "#health .scatter .js-line")) == 4
     assert texts(shown, "#outcomes .legendtext") == ["created", "timed out", "refused"]
     assert texts(shown, "#brokers .legendtext") == ["replicas", "leaders"]
-    assert texts(shown, "#waits .xtick text") == ["5 to 10 ms", "10 to 20 ms", "20 to 50 ms", "50 to 100 ms"]
-    assert texts(shown, "#brokers .xtick text") == ["1east", "2westfenced", "7not registered"]
+    assert texts(shown, "#waits .xtick text") == [
+        "5 ms to 10 ms",
+        "10 ms to 20 ms",
+        "20 ms to 50 ms",
+        "50 ms to 100 ms",
+    ]
+    assert texts(shown, "#brokers .xtick text") == ["1", "2fenced", "7not registered"]
     assert texts(shown, "#refusals .bartext") == ["240", "60"]
 
 
@@ -198,7 +203,7 @@ def test_report_charts_are_followed_by_tables_of_their_values(shown: Chrome) -> 
         ["timed out", "50"],
         ["refused", "300"],
     ]
-    assert rows(shown, "waits")[0] == ["5 to 10 ms", "700"]
+    assert rows(shown, "waits")[0] == ["5 ms to 10 ms", "700"]
     assert rows(shown, "brokers")[1] == ["2", "west", "fenced", "1,500", "400"]
     assert rows(shown, "lanes")[1][:2] == ["2", "down"]
     assert [row[1:] for row in rows(shown, "health")] == [["2,100", "3", "40", "0"], ["2,200", "0", "12", "12"]]
@@ -239,13 +244,6 @@ def test_report_page_renders_an_empty_log(browser: Chrome, tmp_path: Path) -> No
     assert texts(browser, ".tile.good b") == ["0"]
 
 
-def test_report_chart_of_many_brokers_uses_the_full_width(browser: Chrome, tmp_path: Path) -> None:
-    brokers = rows_of(BROKER, *((number, "live", "a-rack-with-a-long-name", 10, 5) for number in range(60)))
-    show(browser, changed(brokers=brokers), tmp_path)
-    assert texts(browser, "#brokers.wide .bars .point") == [""] * 120
-    assert "a-rack-with-a-long-name" in rows(browser, "brokers")[0]
-
-
 # Numbers.
 
 
@@ -284,15 +282,19 @@ def test_report_wait_buckets_have_no_gaps() -> None:
     assert [one.low_ms for one in bins] == list(WAIT_EDGES_MS)
     assert [one.high_ms for one in bins] == [*WAIT_EDGES_MS[1:], None]
     assert sum(one.count for one in bins) == 8
-    assert (bin_text(bins[0]), bin_text(bins[9]), bin_text(bins[-1])) == ("0 to 1 ms", "500 ms to 1 s", "1 h and more")
+    assert (bin_text(bins[0]), bin_text(bins[9]), bin_text(bins[-1])) == (
+        "0 ms to 1 ms",
+        "500 ms to 1 s",
+        "1 h and more",
+    )
     assert wait_bins({}) == []
 
 
 @pytest.mark.parametrize(
     ("milliseconds", "said"),
-    [(0, "0 ms"), (7, "7 ms"), (1500, "1500 ms"), (2000, "2 s"), (120_000, "2 min"), (86_400_000, "1 d")],
+    [(0, "0 ms"), (7, "7 ms"), (1500, "1.5 s"), (2000, "2 s"), (120_000, "2 min"), (86_400_000, "1 d")],
 )
-def test_durations_are_formatted_as_integers(milliseconds: int, said: str) -> None:
+def test_durations_have_a_readable_unit(milliseconds: int, said: str) -> None:
     assert span(milliseconds) == said
 
 

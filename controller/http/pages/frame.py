@@ -75,7 +75,6 @@ class Frame:
         query: Mapping[str, str],
         at: str | None,
         principal: str,
-        token: str,
         spans: Sequence[SpanView] = (),
         by_session: bool = False,
         has_partitions: bool = False,
@@ -92,7 +91,6 @@ class Frame:
         self._has_partitions = has_partitions
         self.has_quorum = has_quorum
         self.principal = principal
-        self.token = token
         self.by_session = by_session
         self.spans = spans
         """The activity of the whole log; empty if the user may not see it."""

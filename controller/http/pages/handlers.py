@@ -1,7 +1,7 @@
 """The HTML pages: each renders the response of a JSON handler at its path without `/v1`.
 
 Pages with forms create, alter and delete topics with the same commands as the JSON API. A refused change is answered
-with its form and the rule. Each form carries a token (`controller.http.requests.FormTokens`).
+with its form and the rule.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.http import topics as topic_lists
 from controller.http.errors import HttpRequest, Refused, answer_error, invalid
 from controller.http.pages.frame import AGO, PHASES, flags
 from controller.http.pages.site import FOLLOW, Site, page
-from controller.http.requests import At, Cursor, From, Limit, To, body_of, caller_of, read_form
+from controller.http.requests import At, Cursor, From, Limit, To, body_of, read_form
 from controller.machine.configs.topic_configs import BY_NAME
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
@@ -266,7 +266,7 @@ _COUNTS: Final = ("num_partitions", "replication_factor")
 
 @post("/topics")
 async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
-    filled = await checked_form(request, site)
+    filled = await read_form(request)
     is_dry = filled.get("do") != "create"
     result: CreatedView | None = None
     error: ErrorView | None = None
@@ -292,7 +292,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
 
 @post("/topics/{name:str}")
 async def change(name: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
-    filled = await checked_form(request, site)
+    filled = await read_form(request)
     try:
         if filled.get("do") == "preview":
             after = await _alter_configs(name, request, site, filled, validate_only=True)
@@ -331,13 +331,6 @@ async def _alter_configs(
         writes.alter_topic, request, name=name, content=body, validate_only=validate_only
     )
     return altered
-
-
-async def checked_form(request: HttpRequest, site: Site) -> dict[str, str]:
-    """The fields of a form with a valid token. Raises Refused."""
-    filled = await read_form(request)
-    site.tokens.check(filled.get("token", ""), caller_of(request).principal, site.api.controller.now_ms())
-    return filled
 
 
 def _create_fields(filled: dict[str, str]) -> dict[str, object]:

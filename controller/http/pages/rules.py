@@ -18,18 +18,23 @@ from litestar.response import Redirect
 
 from controller.http import reads, rules, topics
 from controller.http.errors import HttpRequest, Refused, answer_error, invalid
-from controller.http.pages.handlers import EMPTY_FORM, checked_form
+from controller.http.pages.handlers import EMPTY_FORM
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.query_threads import TooBusy
-from controller.http.requests import At, body_of
+from controller.http.requests import At, body_of, read_form
 from projections.queries.risks import RISKS, RisksView
-from projections.views.backtests import BacktestView, RedecideView, RulesTestView
+from projections.views.backtests import RulesTestView, TrialView
 from projections.views.events import EventsView, EventView
 from projections.views.overviews import PoliciesView
 from projections.views.requests import HeldRequestsView
 from projections.views.view import ProblemView
 
 _Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RedecideBody, rules.RulesBody)
+_TRIALS: dict[str, tuple[Any, Any]] = {
+    "test": (rules.test_rules, rules.TestBody),
+    "backtest": (rules.backtest_rules, rules.BacktestBody),
+    "redecide": (rules.redecide, rules.RedecideBody),
+}
 AFTER_DIGITS_MAX = 12
 VERSIONS_MAX = 10
 """The most versions of the rules on the page."""
@@ -55,7 +60,7 @@ async def _page(
     *,
     filled: Mapping[str, str] = MappingProxyType({}),
     problem: ProblemView | None = None,
-    result: BacktestView | RulesTestView | RedecideView | None = None,
+    result: RulesTestView | TrialView | None = None,
 ) -> Response[bytes]:
     """The page. After a form was sent it has what was `filled` in, with its `problem` or `result`."""
     found: PoliciesView | None = None
@@ -95,23 +100,19 @@ async def _versions(request: HttpRequest, site: Site, at: str | None) -> list[Ev
 
 @post("/policies")
 async def change_rules(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
-    filled = await checked_form(request, site)
+    filled = await read_form(request)
     filled["text"] = filled.get("text", "").replace("\r\n", "\n")
     problem: ProblemView | None = None
-    result: BacktestView | RulesTestView | RedecideView | None = None
+    result: RulesTestView | TrialView | None = None
     try:
-        match filled.get("do"):
-            case "test":
-                result = await site.call(rules.test_rules, request, content=_body(filled, rules.TestBody))
-            case "backtest":
-                result = await site.call(rules.backtest_rules, request, content=_body(filled, rules.BacktestBody))
-            case "redecide":
-                result = await site.call(rules.redecide, request, content=_body(filled, rules.RedecideBody))
-            case "apply":
-                await site.call(rules.apply_rules, request, content=_body(filled, rules.RulesBody))
-                return Redirect("/policies", status_code=303)
-            case other:
-                raise invalid(f"do: {other!r} is not test, backtest, redecide or apply")
+        do = filled.get("do", "")
+        if do == "apply":
+            await site.call(rules.apply_rules, request, content=_body(filled, rules.RulesBody))
+            return Redirect("/policies", status_code=303)
+        if do not in _TRIALS:
+            raise invalid(f"do: {do!r} is not test, backtest, redecide or apply")
+        handler, kind = _TRIALS[do]
+        result = await site.call(handler, request, content=_body(filled, kind))
     except (Refused, TooBusy) as refusal:
         problem = answer_error(request, refusal).content
     return await _page(request, site, filled=filled, problem=problem, result=result)
@@ -142,7 +143,7 @@ async def waiting(found: HeldRequestsView) -> dict[str, Any]:
 
 @post("/approvals/{request_id:str}")
 async def decide(request_id: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Redirect:
-    filled = await checked_form(request, site)
+    filled = await read_form(request)
     if filled.get("do") == "approve":
         request_id = (await site.call(rules.approve, request, request_id=request_id)).request_id
     else:

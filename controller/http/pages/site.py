@@ -11,8 +11,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
-from urllib.parse import parse_qsl, quote, urlencode
+from typing import Any, Final, ParamSpec, TypeVar, cast, get_type_hints
+from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import Response, get
@@ -22,11 +22,11 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from markupsafe import Markup
 
 from controller.access.authorizer import Operation
-from controller.http.errors import NO_STORE, HttpRequest, answer_error, redirect, respond
+from controller.http.errors import NO_STORE, HttpRequest, answer_error, respond
 from controller.http.pages.frame import Frame
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads, cacheable
-from controller.http.requests import SESSION_KEY, FormTokens, caller_of
+from controller.http.requests import SESSION_KEY, caller_of
 from projections.queries.activity import timeline_page
 from projections.queries.events import Window
 from projections.queries.query import NoTopic
@@ -77,7 +77,6 @@ class Site:
     def __init__(self, dependencies: Mapping[str, Any]) -> None:
         reader: Reader = dependencies["reader"]
         self.api = reader.api
-        self.tokens = FormTokens()
         self._queries, self._threads = reader.queries, reader.threads
         self._templates = templates()
         undecoded: Any = _Undecoded(self._threads)
@@ -148,7 +147,6 @@ class Site:
             by_session=bool(request.scope.get(SESSION_KEY)),
             has_partitions=self.partitions != (None,),
             has_quorum=self.api.quorum is not None,
-            token=self.tokens.of(principal, self.api.controller.now_ms()),
             spans=self._spans[1] if self.allows(request, "Describe") else (),
             **given,
         )
@@ -205,27 +203,15 @@ def page(
 
 
 def clean_queries(app: ASGIApp) -> ASGIApp:
-    """Redirects a page's address to the one without the empty parameters that forms send, so that it can be shared."""
+    """Removes the empty parameters that forms send from the address of a page."""
 
-    async def redirected(scope: Scope, receive: Receive, send: Send) -> None:
-        is_read = scope.get("method") == "GET" and is_page(scope["path"])
-        clean = cleaned(scope["query_string"].decode("latin-1")) if is_read else None
-        if clean is None:
-            await app(scope, receive, send)
-            return
-        here = "/" + quote(scope["path"].lstrip("/"))  # a path on this host, whatever was sent
-        await redirect(send, f"{here}?{clean}".rstrip("?"))
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        if is_page(scope["path"]):
+            given = parse_qsl(scope["query_string"].decode("latin-1"), errors="replace")
+            cast(dict[str, Any], scope)["query_string"] = urlencode(given).encode()
+        await app(scope, receive, send)
 
-    return redirected
-
-
-def cleaned(query: str) -> str | None:
-    """A query without empty parameters; None if it is clean already."""
-    pairs = parse_qsl(query, keep_blank_values=True, encoding="utf-8", errors="replace")
-    clean = [(name, value) for name, value in pairs if value]
-    if len(clean) == len(pairs):
-        return None
-    return urlencode(clean)
+    return served
 
 
 def templates() -> Environment:

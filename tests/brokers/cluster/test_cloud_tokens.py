@@ -137,6 +137,32 @@ async def test_the_token_of_aws_arrives_byte_for_byte(
     assert "secret-PLANTED-9" not in url.query
 
 
+async def test_librdkafka_and_own_connections_renew_their_tokens(
+    aws_credentials: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, signed = signer("aws_msk_iam_sasl_signer.MSKAuthTokenProvider"), list[str]()
+    generate = provider.generate_auth_token
+
+    def short(region: str) -> tuple[str, int]:
+        signed.append(f"{generate(region)[0]}{len(signed)}")
+        return signed[-1], int((time.time() + 2) * 1000)
+
+    monkeypatch.setattr(provider, "generate_auth_token", short)
+    broker = _Broker()
+    async with broker.listening() as bootstrap:
+        link = await reach_as(security_in(_file(tmp_path, AWS)), bootstrap)
+        try:
+            before = len(signed)
+            async with asyncio.timeout(240):
+                while len(signed) < before + 3:  # noqa: ASYNC110 - librdkafka calls it in a thread of its own
+                    await asyncio.sleep(0.05)
+                assert link.security.token is not None
+                assert await link.security.token() in signed[before:]
+            assert await link.create([NewTopic("t", 1, 1)]) == {"t": None}
+        finally:
+            link.close()
+
+
 @contextmanager
 def _google(folder: Path) -> Iterator[tuple[Path, list[Any]]]:
     """The file with the key of a service account, and the signed claims that its token endpoint got."""

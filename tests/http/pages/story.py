@@ -93,10 +93,14 @@ async def page(one: Service, path: str, expect: int = 200, **more: Any) -> str:
     return answer.text
 
 
-async def send(one: Service, path: str, expect: int = 303, token: str | None = None, **fields: str) -> httpx.Response:
-    """Submit a form as a browser does, with the token from a page."""
-    given = Read(await page(one, "/policies")).token if token is None else token
-    answer = await one.client.post(path, data={"token": given, **fields}, headers=HTML)
+def from_page(one: Service) -> dict[str, str]:
+    """The headers of a form that a browser submits."""
+    return {**HTML, "origin": str(one.client.base_url).rstrip("/")}
+
+
+async def send(one: Service, path: str, expect: int = 303, **fields: str) -> httpx.Response:
+    """Submit a form as a browser does."""
+    answer = await one.client.post(path, data=fields, headers=from_page(one))
     assert answer.status_code == expect, f"{path}: {answer.status_code} {text_of(answer.text)}"
     return answer
 
@@ -143,10 +147,6 @@ class Read(HTMLParser):
     @property
     def links(self) -> list[str]:
         return [str(attrs["href"]) for tag, attrs in self.elements if tag == "a"]
-
-    @property
-    def token(self) -> str:
-        return next(str(attrs["value"]) for attrs in self.of("input") if attrs.get("name") == "token")
 
     def of(self, tag: str) -> Iterator[dict[str, str | None]]:
         return (attrs for name, attrs in self.elements if name == tag)
