@@ -232,6 +232,7 @@ async def test_an_incident_gets_its_cause(
             for broker_id in each["waits_for"]:
                 assert str(broker_id) in each["cause"]
                 assert str(broker_id) in each["resolution"]
+                assert each["text"] in text_of(await page(one, f"/brokers/{broker_id}"))
             for path in each["evidence"]:
                 await one.get(f"/v1{path}")
         _storage_error(one, None)
