@@ -25,7 +25,7 @@ from controller.kafka.messages import configs as messages
 from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
 from controller.machine.configs.changes import check_resources
-from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS, GroupConfig
+from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GroupConfig
 from controller.machine.configs.values import ConfigType
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym, described_configs
 from controller.machine.errors import ErrorCode, Rejection
@@ -100,10 +100,8 @@ def _entries(api: ControllerApi, context: RequestContext, kind: int, name: str) 
         return entries_of_brokers(api, name)
     if kind == BROKER_LOGGER:
         return entries_of_loggers(api, name)
-    if kind == GROUP:
-        return _entries_of_group(api, name)
-    if kind == CLIENT_METRICS:
-        return _entries_of_client_metrics(api, name)
+    if kind in (GROUP, CLIENT_METRICS):
+        return _entries_of_named(api, kind, name)
     return Rejection(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}", "validation:configs")
 
 
@@ -235,19 +233,6 @@ def _command(
     )
 
 
-def _entries_of_client_metrics(api: ControllerApi, name: str) -> list[ConfigEntry] | Rejection:
-    """The configs of a client metrics subscription, which need not exist."""
-    if not name:
-        message = "Client metrics subscription name must not be empty"
-        return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:configs")
-    own = dict(api.cluster.configs_of(CLIENT_METRICS, name))
-    entries = []
-    for row in CLIENT_METRICS_CONFIGS.values():
-        of_own = ConfigSource.CLIENT_METRICS_CONFIG if row.name in own else ConfigSource.DEFAULT_CONFIG
-        entries.append(ConfigEntry(row.name, own.get(row.name, row.default), of_own, ConfigType(row.kind), "", ()))
-    return entries
-
-
 async def list_config_resources(
     api: ControllerApi, context: RequestContext, request: messages.ListConfigResourcesRequest
 ) -> messages.ListConfigResourcesResponse:
@@ -275,12 +260,19 @@ async def list_config_resources(
     return messages.ListConfigResourcesResponse(config_resources=resources)
 
 
-def _entries_of_group(api: ControllerApi, name: str) -> list[ConfigEntry] | Rejection:
-    """The configs of a group, which need not exist."""
+def _entries_of_named(api: ControllerApi, kind: int, name: str) -> list[ConfigEntry] | Rejection:
+    """The configs of a group or of a client metrics subscription, which need not exist."""
     if not name:
-        return Rejection(ErrorCode.INVALID_REQUEST, "Group name must not be empty", "validation:group-configs")
-    own = dict(api.cluster.configs_of(GROUPS, name))
-    return [_entry(api, row, own.get(row.name)) for row in GROUP_CONFIGS.values() if not row.internal]
+        named = "Group" if kind == GROUP else "Client metrics subscription"
+        return Rejection(ErrorCode.INVALID_REQUEST, f"{named} name must not be empty", "validation:configs")
+    own = dict(api.cluster.configs_of(kind, name))
+    if kind == GROUP:
+        return [_entry(api, row, own.get(row.name)) for row in GROUP_CONFIGS.values() if not row.internal]
+    sources = ConfigSource.DEFAULT_CONFIG, ConfigSource.CLIENT_METRICS_CONFIG
+    return [
+        ConfigEntry(row.name, own.get(row.name, row.default), sources[row.name in own], ConfigType(row.kind), "", ())
+        for row in CLIENT_METRICS_CONFIGS.values()
+    ]
 
 
 def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:

@@ -149,7 +149,6 @@ def http_address_text(text: str) -> str:
 
 
 def completed_by(action: argparse.Action, completer: Callable[..., Iterable[str]]) -> None:
-    """Complete the values of an argument."""
     action.completer = completer  # type: ignore[attr-defined]
 
 

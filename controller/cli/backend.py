@@ -69,7 +69,6 @@ class Backend:
         return self._decoded(kind, self._answer(method, address_of(path, parameters), content))
 
     def document(self) -> dict[str, Any]:
-        """The OpenAPI document of the API."""
         return self._decoded(dict[str, Any], self._answer("GET", "/openapi.json", b""))
 
     def _decoded(self, kind: type[_T], answered: tuple[int, str, bytes]) -> _T:

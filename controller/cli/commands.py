@@ -19,7 +19,6 @@ class Command(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The summary as a sentence."""
         return f"{self.summary[:1].upper()}{self.summary[1:]}."
 
 

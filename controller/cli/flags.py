@@ -204,7 +204,6 @@ def _register_events(commands: Parsers[argparse.ArgumentParser]) -> None:
     of_type = parser.add_argument("--type", action="append", type=event_type, metavar="TYPE", help=what)
     completed_by(of_type, event_types)
     common.add_filter(parser, "--principal", "only events of this user's requests")
-    parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help="first offset")
     common.add_span(parser)
     parser.add_argument("--tail", type=count_within(1, TAIL_MAX), metavar="N", help="only the last N events")
     parser.add_argument("--follow", action="store_true", help="print new events as they come, until interrupted")

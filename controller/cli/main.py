@@ -22,7 +22,6 @@ OWNER_ALONE = 0o077
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         import argcomplete

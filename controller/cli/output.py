@@ -65,7 +65,6 @@ class Style(NamedTuple):
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
-    """Add the flags for the output format."""
     group = parser.add_argument_group("output")
     what = f"{', '.join(formats)}; default %(default)s"
     group.add_argument("-o", "--output", choices=formats, default="table", metavar="FORMAT", help=what)
@@ -75,7 +74,6 @@ def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
 
 
 def style_of(options: argparse.Namespace) -> Style:
-    """The style for standard output."""
     wide = options.output == "wide"
     if not sys.stdout.isatty():
         return Style(wide=wide)

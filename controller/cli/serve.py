@@ -152,7 +152,6 @@ def register_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def register_kafka(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the Kafka cluster that stores the log."""
     what = "Kafka cluster that stores the log"
     parser.add_argument("--bootstrap", type=bootstrap, required=True, metavar="HOST:PORT[,…]", help=what)
     parser.add_argument("--kafka-properties", metavar="FILE", help="librdkafka properties for TLS and login")

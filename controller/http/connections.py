@@ -191,7 +191,6 @@ class Connection(H11Protocol):
             self._stall_timer.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the handler of the current request."""
         self._is_lost = True
         self._listener.remove(self)
         self._unread.clear()

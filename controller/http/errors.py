@@ -102,7 +102,6 @@ async def answer_early(
 
 
 async def respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    """Send a response from a middleware."""
     fields = [(b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body, "more_body": False})

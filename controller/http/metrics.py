@@ -122,7 +122,6 @@ class Metrics(Collector):
         self._requests(api, version, outcome).observe(seconds)
 
     def command_failed(self, command: str) -> None:
-        """Deciding a command of this type raised."""
         self._failed.labels(command).inc()
 
     def rules_failed(self, count: int) -> None:
@@ -168,7 +167,6 @@ class Metrics(Collector):
         return prometheus_client.generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the gauges as Prometheus types."""
         for name, text, value in self._states:
             yield GaugeMetricFamily(f"topicwright_{name}", text, value)
 
@@ -202,7 +200,6 @@ async def metrics(metrics: NamedDependency[Metrics]) -> Response[bytes]:
 
 
 def process_issues(api: ControllerApi) -> Iterator[IssueView]:
-    """The problems of this process."""
     status, brokers_error, archive_error = api.controller.status(), api.brokers_error(), api.archive_error()
     if status.failure is not None:
         text = "this process has failed and decides nothing"

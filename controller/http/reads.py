@@ -217,7 +217,7 @@ async def whatif(
 
 @get("/policies")
 async def policies(reader: _Reader, at: parameters.At = None) -> Response[cluster_views.PoliciesView]:
-    """The rules and policies for changes of topics."""
+    """The rules for changes of topics."""
     reader.require()
     return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
 
@@ -289,18 +289,12 @@ async def log_head(
     reader: _Reader,
     sign: _Sign,
     partition: parameters.Partition = None,
-    since: Annotated[
-        int | None,
-        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events"),
-    ] = None,
-) -> Response[proving.Consistency]:
+) -> Response[proving.HeadView]:
     """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
     service has a key."""
     reader.require()
-    now_ms = reader.api.controller.now_ms()
-    return await reader.threads.answer(
-        proving.head_since, proving.part_of(reader.queries, partition), now_ms, since, sign
-    )
+    part, now_ms = proving.part_of(reader.queries, partition), reader.api.controller.now_ms()
+    return await reader.threads.answer(lambda: proving.HeadView(sign(proving.head_of(part, now_ms))))
 
 
 @get("/log/proof")

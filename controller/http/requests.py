@@ -200,7 +200,6 @@ def takes(kind: type[msgspec.Struct], *, required: bool = True) -> dict[str, Any
 
 
 def schemas_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The OpenAPI schemas of a struct and its parts, by name."""
     return msgspec.json.schema_components((kind,), ref_template="#/components/schemas/{name}")[1]
 
 

@@ -74,7 +74,7 @@ async def topics(
         return await page.empty(at)
     after = cursors.open(cursor)
     if at is not None:
-        return await page.in_the_past(at, after, cursors.seal)
+        return await reader.answer(topics_at, at, after, limit, page.is_visible, cursors.seal, which)
     return await page.by_name(after, cursors.seal)
 
 
@@ -144,9 +144,6 @@ class _Page:
         self._end = await self._reader.threads.run(self._queries.end, at)
         return await self._answer(None)
 
-    async def in_the_past(self, at: str, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
-        return await self._reader.answer(topics_at, at, after, self._limit, self._is_visible, sealed, self._which)
-
     async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
         for _ in range(SLICES_MAX):
             newest = by_name(self._queries, self._which, after, TOPICS_PER_SLICE)
@@ -161,7 +158,7 @@ class _Page:
 
     async def _add(self, topics: list[Topic]) -> bool:
         """Add the topics that the caller may see. Returns True if the page is full and more topics follow."""
-        visible = [one for one in topics if self._is_visible(one.name)]
+        visible = [one for one in topics if self.is_visible(one.name)]
         if visible:
             self._found += await self._reader.threads.run(
                 lambda: summaries(self._queries.rows(visible), self._live, self._which)
@@ -170,7 +167,7 @@ class _Page:
         del self._found[self._limit :]
         return is_full
 
-    def _is_visible(self, name: str) -> bool:
+    def is_visible(self, name: str) -> bool:
         return self._which.matches_name(name) and self._reader.allows(name)
 
     async def _answer(self, next_cursor: str | None) -> Response[TopicsView]:

@@ -55,7 +55,6 @@ class _Servers:
         return sum(server.connections for server in self._servers.values())
 
     async def stop(self) -> None:
-        """Close every listener and its connections."""
         await asyncio.gather(*(server.stop(0) for server in self._servers.values()))
 
 

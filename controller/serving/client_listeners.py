@@ -162,7 +162,6 @@ class ClientListeners(KafkaListeners):
 
     @property
     def address(self) -> Address:
-        """Address of the first listener."""
         return Address(self.listeners[0].endpoint.host, self.servers[0].port)
 
     def authorizer(self) -> Authorizer | None:
@@ -273,7 +272,6 @@ def warnings(
 
 
 def hosts_of(settings: ServeSettings) -> Hosts:
-    """Host names and trusted proxies of HTTP."""
     advertised = {endpoint.host.lower() for endpoint in settings.advertised_listeners}
     listened = {endpoint.host.lower() for endpoint in settings.listeners}
     proxies = tuple(map(ipaddress.ip_network, settings.http_trusted_proxies))

@@ -139,7 +139,6 @@ def _read(settings: TlsSettings, of: str) -> Tls:
 
 
 def http_logs_in(settings: ServeSettings, listeners: Sequence[Listener]) -> bool:
-    """True if HTTP clients must authenticate."""
     if settings.http_authentication != "auto":
         return settings.http_authentication == "required"
     by_certificate = any(each.tls is not None and each.tls.settings.client_auth == "required" for each in listeners)

@@ -15,6 +15,7 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
@@ -111,41 +112,27 @@ LINES_PER_S: Final = 2
 CHARACTERS_MAX: Final = 500
 
 
-class _Allowance:
-    """The rate limit of one kind of lines."""
-
-    def __init__(self, at_s: float) -> None:
-        self.at_s = at_s
-        self.lines = float(LINES_AT_ONCE)
-        self.suppressed = 0
-
-    def take(self, now_s: float) -> bool:
-        self.lines = min(LINES_AT_ONCE, self.lines + (now_s - self.at_s) * LINES_PER_S)
-        self.at_s = now_s
-        if self.lines < 1:
-            self.suppressed += 1
-            return False
-        self.lines -= 1
-        return True
-
-
 class LogLimits:
     """A structlog processor that limits the rate and length of lines; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._allowances: dict[str, _Allowance] = {}
+        self._left: dict[str, tuple[float, float]] = {}
+        """The last time of a line of each kind, and how many lines were left then."""
+        self._suppressed = Counter[str]()
 
     def __call__(self, _: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Return the truncated line. Raises DropEvent if it exceeds the rate."""
-        kind = line["event"]
-        now_s = self._clock()
-        allowance = self._allowances.setdefault(kind, _Allowance(now_s))
-        if not allowance.take(now_s):
+        kind, now_s = line["event"], self._clock()
+        at_s, left = self._left.get(kind, (now_s, LINES_AT_ONCE))
+        left = min(LINES_AT_ONCE, left + (now_s - at_s) * LINES_PER_S)
+        self._left[kind] = now_s, left - 1 if left >= 1 else left
+        if left < 1:
+            self._suppressed[kind] += 1
             raise structlog.DropEvent
         for name, value in line.items():
             if isinstance(value, str) and len(value) > CHARACTERS_MAX and name != "trace":
                 line[name] = f"{value[:CHARACTERS_MAX]}… ({len(value)} characters)"
-        if allowance.suppressed:
-            line["suppressed"], allowance.suppressed = allowance.suppressed, 0
+        if suppressed := self._suppressed.pop(kind, 0):
+            line["suppressed"] = suppressed
         return line

@@ -156,7 +156,6 @@ class Service:
         self._started = True
 
     async def _join_quorum(self, brokers: KraftBrokers) -> None:
-        """Lead the KRaft brokers, or follow their leader."""
         member, controller = self._member, self.controller
         assert member is not None, "KRaft brokers are led by a quorum"
 

@@ -135,7 +135,6 @@ def _check_keys(given: Mapping[str, _Given]) -> None:
 
 
 def _formatted(key: str, given: _Given) -> str:
-    """Formats a setting for messages, and hides possible secrets."""
     text = HIDDEN.decode() if SECRET.search(key) and given.text else given.text
     return f"{key}={text} ({given.origin})"
 

@@ -79,10 +79,6 @@ class TreeReader:
         """The path from an event to the root over the first `size`. Raises LogError."""
         return merkle.inclusion_path(self._subtree, offset, size)
 
-    def consistency(self, old: int, size: int) -> list[bytes]:
-        """The proof that the first `size` events begin with the first `old`. Raises LogError."""
-        return merkle.consistency_path(self._subtree, old, size)
-
     def _subtree(self, level: int, index: int) -> bytes:
         if level < STORED_LEVEL:
             within = STORED_LEVEL - level

@@ -1,9 +1,9 @@
-"""The Merkle tree of RFC 9162 over the events of a log: hashes, roots, and both kinds of proof.
+"""The Merkle tree of RFC 9162 over the events of a log: hashes, roots, and proofs of inclusion.
 
 A leaf is the hash of an event's canonical bytes, in offset order; the hash of two subtrees makes their parent. The root
 over the first `size` events identifies all of them. A client that stored a root can check with some thirty hashes that
-an event was at its offset (inclusion, section 2.1.3), and that a later root extends the same events (consistency,
-section 2.1.4).
+an event was at its offset (inclusion, section 2.1.3). That a later root extends the same events, `topicwright verify`
+checks with the hashes of all events.
 
 Pure: the caller supplies the hashes of complete subtrees (`Subtree`). `controller.store.tree` stores these hashes, and
 `projections.queries.proving` makes proofs for clients.
@@ -109,25 +109,6 @@ def inclusion_path(subtree: Subtree, offset: int, size: int) -> list[bytes]:
         else:
             path.append(root_at(subtree, middle, start))
             start = middle
-    return path[::-1]
-
-
-def consistency_path(subtree: Subtree, old: int, size: int) -> list[bytes]:
-    """The consistency proof: the hashes that lead to the root over `old` events and to the root over `size` events."""
-    assert 0 <= old <= size, "the older tree is the smaller one"
-    if old in (0, size):
-        return []
-    path, start, end, is_whole = [], 0, size, True
-    while old != end:
-        middle = start + _split(end - start)
-        if old <= middle:
-            path.append(root_at(subtree, end, middle))
-            end = middle
-        else:
-            path.append(root_at(subtree, middle, start))
-            start, is_whole = middle, False
-    if not is_whole:
-        path.append(root_at(subtree, end, start))
     return path[::-1]
 
 

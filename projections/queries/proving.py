@@ -53,11 +53,8 @@ def unsigned(head: Head) -> Head:
     return head
 
 
-class Consistency(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tree head, and the proof that the events of an older head are its first events (RFC 9162, 2.1.4)."""
-
+class HeadView(msgspec.Struct, frozen=True):
     head: Head
-    consistency: tuple[bytes, ...] | None = None
 
 
 class Leaf(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,14 +88,6 @@ def head_of(part: Query, at_ms: int, size: int | None = None) -> Head:
     reader = TreeReader(part.log)
     size = _checked_size(size, reader.end)
     return Head(log=name_of(part), size=size, root=reader.root(size).hex(), at_ms=at_ms)
-
-
-def head_since(part: Query, at_ms: int, since: int | None, sign: Sign = unsigned) -> Consistency:
-    """The tree head, with a proof of consistency with the first `since` events. Raises BadPlace, LogError."""
-    head = sign(head_of(part, at_ms))
-    if since is None:
-        return Consistency(head)
-    return Consistency(head, tuple(TreeReader(part.log).consistency(_checked_size(since, head.size), head.size)))
 
 
 def signed_head_covering(part: Query, past: int) -> Head | None:

@@ -131,7 +131,6 @@ topics --stat ready                     | unknown flag --stat; did you mean --st
 topics a b                              | unexpected argument 'b'
 events --type TopicCreate              | argument --type: 'TopicCreate' is not an event type; did you mean TopicCreated?
 events --follow --tail 3                | --follow does not end, so it cannot be used with --until or --tail
-events --from 3 --since 1h              | give either --from or --since
 events --tail 0                         | argument --tail: '0' is not a number from 1 to 100000
 list                                    | unknown value 'list'; did you mean `topicwright topics`?
 version                                 | unknown value 'version'; did you mean `topicwright --version`?
@@ -142,8 +141,6 @@ topics --http here                      | argument --http: 'here' is not [https:
 topics --http h:0                       | argument --http: 'h:0' is not [https://]HOST:PORT with a port from 1 to 65535
 topics --http h:1 --data x              | argument --data: not allowed with argument --http
 topics --data nowhere                   | nowhere contains no log: name the folder that `topicwright serve --data`
-events --from -1                        | argument --from: '-1' is not a whole number, 0 or more
-events --from x                         | argument --from: 'x' is not a whole number, 0 or more
 explain                                 | the following arguments are required: TOPIC|REQUEST
 explain EMPTY                           | argument TOPIC|REQUEST: must not be empty
 topics EMPTY                            | argument NAME|PATTERN: must not be empty

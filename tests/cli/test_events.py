@@ -28,7 +28,7 @@ def test_events_are_printed_and_filtered_by_topic_request_and_offset(offline: Ru
     assert lines[1].endswith("  broker 1 registers in rack-a, with epoch 1")
     of_topic = [json.loads(line) for line in offline("events", "--topic", "u", "--json").out.splitlines()]
     assert {event["fields"]["topic"] for event in of_topic} == {"u"}
-    assert offline("events", "--from", 3, "-o", "wide").out.splitlines()[1:] == lines[3:]
+    assert offline("events", "--since", 3, "-o", "wide").out.splitlines()[1:] == lines[3:]
     request = json.loads(offline("topics", "u", "--json").out)["created_by"]["request_id"]
     shown = [line.split() for line in offline("events", "--request", request).out.splitlines()[1:]]
     assert [words[2] for words in shown] == ["CreateRequested", "TopicCreated", "CreateAnswered"]
@@ -57,7 +57,7 @@ def test_events_are_filtered_by_type_principal_and_time(offline: Run) -> None:
     assert (offline(*nobodys).out, offline(*nobodys, "--json").out) == ("No event matches.\n", "")
     assert shown("--tail", 2) == every[-2:]
     assert shown("--tail", 9, "--until", 12) == every[5:14], "12 is not the last event of its command"
-    assert shown("--tail", 9, "--from", 20) == [one for one in every if one["offset"] >= 20][-9:]
+    assert shown("--tail", 9, "--since", 20) == [one for one in every if one["offset"] >= 20][-9:]
     assert shown("--tail", 1000) == every
     assert shown("--type", "TopicCreated", "--tail", 1) == [one for one in every if one["type"] == "TopicCreated"][-1:]
     asked = shown("--principal", "User:ANON*")
@@ -83,7 +83,6 @@ brokers 7                   | 1 broker 7 is not registered; registered are: 1,2,
 settings none               | 1 no setting matches 'none'; there are: default.replication.factor
 topics v                    | 1 it was deleted at offset
 topics --at 9999            | 2 at: offset 9999 is not reached yet: the newest event is at offset
-topic create new            | 2 --data reads a stopped service, which cannot create topics: add --dry-run
 """
 
 
@@ -94,7 +93,7 @@ def test_what_does_not_exist_is_an_error(offline: Run) -> None:
         code, message = expected.split(" ", 1)
         outcome = offline(*command.split())
         assert (outcome.code, outcome.out, message in outcome.err) == (int(code), "", True), f"{command}: {outcome}"
-    late = offline("events", "--topic", "u", "--from", 9999)
+    late = offline("events", "--topic", "u", "--since", 9999)
     assert late == (0, "No event matches.\n", ""), "no event from that time on"
 
 

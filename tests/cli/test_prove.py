@@ -314,7 +314,6 @@ def test_saved_head_of_a_replaced_log(
     new.extend([b"a", b"b", b"c"], 64)
     answers: dict[str, dict[str, object]] = {
         "/v1/log/head": {"head": {**head, "size": 3, "root": new.root().hex()}},
-        "/v1/log/head?since": {"head": head, "consistency": []},
         "/v1/log/leaves?from=0": {
             "leaves": [{"value": "YQ=="}, {"value": "Yg=="}, {"value": "Yw=="}],
             "next_offset": 0,

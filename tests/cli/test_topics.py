@@ -238,7 +238,7 @@ def test_event_pages_cover_all_log_partitions(folder: Path, printed: Printed, mo
     assert events() == whole
     of_one = [place for place in whole if place[0] == 1]
     assert events("--partition", "1") == of_one
-    assert events("--partition", "1", "--from", "2") == of_one[2:]
+    assert events("--partition", "1", "--since", "2") == of_one[2:]
     assert events("--tail", "5") == whole[-5:]
     assert events("--since", "2001-01-01") == whole
     assert events("--since", "1h") == []
@@ -249,7 +249,7 @@ def test_event_pages_cover_all_log_partitions(folder: Path, printed: Printed, mo
 
 # command | exit code and output
 OF_PARTITIONS = f"""
-events --from 2                    | 2 give partition or topic too
+events --since 2                   | 2 give partition or topic too
 events --partition 3               | 2 there is no partition 3; allowed are 0 to 2
 explain {NAMES[5]}                 | 0 topic {NAMES[5]}:
 prove 2                            | 2 partition: each partition has its own tree: name one, 0 to 2

@@ -181,8 +181,6 @@ WRONG = """
 /v1/requests/r?at=3                | 404 no request 'r' is in the log
 /v1/events?from=-1                 | 400 from: must be a whole number >= 0
 /v1/events?from=x                  | 400 from: must be a whole number
-/v1/log/head?since=8               | 400 size: the log has 7 events, not 8: it was truncated, or it is another log
-/v1/log/head?since=-1              | 400 since: must be a whole number >= 0
 /v1/log/head?partition=0           | 400 partition: there is no partition 0; this log has none
 /v1/log/proof                      | 400 give exactly one of offset, topic and request
 /v1/log/proof?offset=1&topic=t     | 400 give exactly one of offset, topic and request
@@ -281,11 +279,11 @@ async def test_effective_policies_and_refusals(judged: Service) -> None:
     wrong = await judged.client.post("/v1/rules", json={"text": "[[rule]]\nname = 'r'"})
     assert (wrong.status_code, wrong.json()["error"]) == (400, "INVALID_CONFIG")
     shown = await judged.get("/v1/policies")
-    assert (shown["class_names"], shown["version"]["number"]) == (["tests.Owned"], 1)
+    assert shown["version"]["number"] == 1
     (rule,) = shown["rules"]
     assert (rule["name"], rule["mode"], rule["definition"]) == ("r", "enforce", {"partitions": "3"})
     then = await judged.get(f"/v1/policies?at={before}")
-    assert (then["class_names"], then["version"]) == (["tests.Owned"], None)
+    assert then["version"] is None
 
 
 async def test_a_topic_named_like_a_request_id_does_not_hide_the_request(one: Service) -> None:

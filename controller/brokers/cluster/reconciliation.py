@@ -96,14 +96,10 @@ def _after(changes: dict[RequestId, Change], done: RequestId) -> dict[RequestId,
 
 def unfinished_topics(records: Iterable[catalog.Recorded]) -> list[TopicName]:
     """The topics with changes that these events do not report as done."""
-    names: dict[RequestId, TopicName] = {}
-    for record in records:
-        match record.event:
-            case catalog.PartitionsAdded() | catalog.TopicConfigsChanged() | catalog.TopicDeleted() as change:
-                names[change.request_id] = change.topic
-            case catalog.ChangeCarriedOut() as done:
-                names.pop(done.request_id, None)
-    return list(dict.fromkeys(names.values()))
+    events = [record.event for record in records]
+    done = {(event.request_id, event.topic) for event in events if isinstance(event, catalog.ChangeCarriedOut)}
+    changes = (event for event in events if isinstance(event, Change))
+    return list(dict.fromkeys(each.topic for each in changes if (each.request_id, each.topic) not in done))
 
 
 def differs(topic: Topic, seen: SeenTopic) -> bool:

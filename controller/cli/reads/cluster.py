@@ -57,7 +57,6 @@ def brokers(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def control(options: argparse.Namespace, backend: Backend) -> int:
-    """Add, stop, start or delay a simulated broker."""
     path = "/simulated/brokers" if options.action == "add" else f"/simulated/brokers/{options.id}/{options.action}"
     bodies = {"add": {"rack": getattr(options, "rack", None)}, "delay": {"delay_ms": getattr(options, "delay_ms", 0)}}
     method = "PUT" if options.action == "delay" else "POST"
@@ -232,10 +231,9 @@ def show_rules(options: argparse.Namespace, backend: Backend) -> int:
     if options.text:
         show_lines(options, (answer.version.text if answer.version else "").splitlines())
         return DONE
-    view = {"version": answer.version, "rules": answer.rules, "as_of": answer.as_of}
     return show(
         options,
-        view,
+        answer,
         lambda style: _rule_lines(answer, style),
         lambda: (one.name for one in answer.rules),
         when(answer.as_of),

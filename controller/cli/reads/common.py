@@ -91,7 +91,6 @@ _Page = TypeVar("_Page", bound=Page)
 
 
 def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) -> Iterator[_Page]:
-    """All pages of a list, in order."""
     page = backend.get(kind, path, **parameters)
     yield page
     while page.next_cursor is not None:

@@ -49,7 +49,6 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Iterator[str]:
-    """Events in the format of the options."""
     match options.output:
         case "json":
             return map(as_json, events)
@@ -174,7 +173,6 @@ def events(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def changes(options: argparse.Namespace, backend: Backend) -> int:
-    """Print who changed what, the newest first."""
     which = {"topic": options.name, "principal": options.principal, "from": options.since, "to": options.until}
     which |= {"at": options.at, "limit": min(options.limit, common.PAGE)}
     found: list[RecordedChangeView] = []
@@ -209,8 +207,6 @@ def _change_lines(found: list[RecordedChangeView], style: Style) -> Iterator[str
 
 def _chosen(options: argparse.Namespace, backend: Backend, which: Mapping[str, object]) -> Iterator[EventView]:
     """The matching events, in order. Raises Misuse."""
-    if options.start is not None and options.since is not None:
-        raise common.Misuse("give either --from or --since")
     if options.follow and (options.until is not None or options.tail is not None):
         raise common.Misuse("--follow does not end, so it cannot be used with --until or --tail")
     if options.tail is not None:
@@ -226,11 +222,9 @@ def _chosen(options: argparse.Namespace, backend: Backend, which: Mapping[str, o
 def _start(options: argparse.Namespace, backend: Backend, which: Mapping[str, object]) -> int:
     """An offset at or before the first matching event. For a time it is 0 if the events are in several partitions with
     separate offsets."""
-    if options.since is None:
-        return int(options.start or 0)
-    since_ms = _ms(options.since)
+    since_ms = None if options.since is None else _ms(options.since)
     if since_ms is None:
-        return int(options.since)
+        return int(options.since or 0)
     before = _page(backend, {**which, "type": None, "at": f"{max(0, since_ms - 1)}ms"})
     is_one = which["topic"] is not None or which["partition"] is not None
     several = bool(before.events) and before.events[0].partition is not None and not is_one
@@ -238,9 +232,9 @@ def _start(options: argparse.Namespace, backend: Backend, which: Mapping[str, ob
 
 
 def _newest_first(options: argparse.Namespace, backend: Backend, which: Mapping[str, object]) -> Iterator[EventView]:
-    """The events from the last one back to --from or --since."""
-    first = options.start if options.start is not None else options.since
-    since_ms = None if first is None else _ms(str(first))
+    """The events from the last one back to --since."""
+    first: str | None = options.since
+    since_ms = None if first is None else _ms(first)
     for page in _pages(backend, {**which, "order": "newest"}, limit=min(common.PAGE, options.tail)):
         for event in page.events:
             if first is not None and (event.offset < int(first) if since_ms is None else event.at_ms < since_ms):

@@ -290,7 +290,6 @@ def _wide_topic(one: TopicSummary, style: Style) -> tuple[object, ...]:
 
 
 def _one_topic(one: TopicView, style: Style) -> Iterator[str]:
-    """One topic with its partitions."""
     yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
     for name, value in lines.topic_facts(one):
         yield f"  {name:<11} {value}"
@@ -299,7 +298,6 @@ def _one_topic(one: TopicView, style: Style) -> Iterator[str]:
 
 
 def _created_lines(one: CreatedView, style: Style) -> Iterator[str]:
-    """The topic of a create or a dry run."""
     what = "would be created" if one.validate_only else "is created"
     yield f"{one.name} {what}: {many(one.num_partitions, 'partition')}, factor {one.replication_factor}"
     if one.message:
@@ -350,7 +348,6 @@ def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) ->
 
 
 def _one_request(one: RequestView, style: Style) -> Iterator[str]:
-    """One request with the outcome of each topic."""
     who = client_text(one.principal, one.client_id)
     yield f"request {one.request_id}: {lines.api(one)} by {who} at {one.requested_at}, offset {one.requested_offset}"
     if one.timeout_ms is not None:

@@ -236,7 +236,6 @@ def backup(options: argparse.Namespace) -> int:
 
 
 def recover(options: argparse.Namespace) -> int:
-    """Create a data folder from a backup or an archive; returns the exit code."""
     from controller.store.recovering import recover as recovered
     from events.logs.archive.manifest import read_manifest
     from events.logs.archive.store import open_store

@@ -23,7 +23,7 @@ from controller.cli.output import harmless
 from controller.cli.work.targets import Notification, sender_of
 from events.errors import UserError
 from projections.queries.changes import CHANGES
-from projections.queries.proving import Consistency
+from projections.queries.proving import HeadView
 from projections.text.points_in_time import iso
 from projections.views.events import CauseView, EventsView, EventView
 
@@ -36,7 +36,7 @@ _TYPES: Final = {**NOTIFICATIONS, "changes": CHANGES}
 def notify(options: argparse.Namespace, backend: Backend) -> int:
     """Send events until the process is ended. Raises UserError, also if the service does not answer at first."""
     send = sender_of(options)
-    log, page = backend.get(Consistency, "/log/head").head.log, backend.get(EventsView, "/events", limit=1)
+    log, page = backend.get(HeadView, "/log/head").head.log, backend.get(EventsView, "/events", limit=1)
     place = _Place(options.state, log, page.end if options.start is None else options.start)
     if place.offset > page.end:
         raise UserError(f"offset {place.offset} to begin with is after the end of the log, {page.end}")
@@ -83,7 +83,7 @@ def _notification(event: EventView, kind: str, log: str, backend: Backend) -> No
 
 def notify_drift(options: argparse.Namespace, backend: Backend, text: str, fields: dict[str, Any]) -> None:
     """Send one notification of the differences that `topicwright drift` found. Raises UserError."""
-    log, end = backend.get(Consistency, "/log/head").head.log, backend.get(EventsView, "/events", limit=1).end
+    log, end = backend.get(HeadView, "/log/head").head.log, backend.get(EventsView, "/events", limit=1).end
     at_ms, cause = int(time.time() * 1000), CauseView("drift", "")
     event = EventView(end, iso(at_ms), at_ms, "Drift", text, cause, fields)
     sender_of(options)(Notification(id=f"{log}-{end}-drift", log=log, kind="drift", event=event, api="drift"))

@@ -52,7 +52,6 @@ _PROGRESS_EVERY = 10_000
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Run `verify`; returns the exit code."""
     what = Path(options.what)
     try:
         key = None if options.key is None else tree_heads.read_public_key(options.key)
@@ -79,7 +78,7 @@ def read_head(path: Path) -> Head:
     """Read a tree head from a file, which has the head alone, a response, or a proof. Raises UserError."""
     text = _read(path)
     with suppress(msgspec.DecodeError, RecursionError):
-        return msgspec.json.decode(text, type=proving.Consistency).head
+        return msgspec.json.decode(text, type=proving.HeadView).head
     try:
         return msgspec.json.decode(text, type=Head)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -170,9 +169,9 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
     """Verify the log of a running service: compute the roots of its head and of `old` from one list of its leaf
-    hashes. A consistency proof of the service would not cover these hashes."""
+    hashes."""
     with closing(HttpBackend(http_address(options.what), options.command_config)) as backend:
-        head = backend.get(proving.Consistency, "/log/head", partition=options.partition).head
+        head = backend.get(proving.HeadView, "/log/head", partition=options.partition).head
         findings = Findings()
         if key is not None and not head.is_signed_by(key):
             findings.add("its head is not signed by that key")
@@ -333,7 +332,6 @@ def _each_event(
 
 
 def prove(options: argparse.Namespace, backend: Backend) -> int:
-    """Run `prove`; returns the exit code."""
     try:
         size = None if options.head is None else read_head(options.head).size
         proof = _requested(options, backend, size)

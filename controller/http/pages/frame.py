@@ -125,7 +125,6 @@ class Frame:
         return chart(spans, lambda at: self.here(at=at, cursor=None), *series)
 
     def lane(self, spans: Sequence[SpanView], broker_id: int) -> Markup:
-        """The state of a broker over time as a chart."""
         fenced = [None if one.fenced is None else int(broker_id in one.fenced) for one in spans]
         live = [None if one is None else 1 - one for one in fenced]
         return self.chart(spans, ("live", "calm", live), ("fenced", "bad", fenced))

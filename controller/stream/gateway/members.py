@@ -23,7 +23,6 @@ import structlog
 from msgspec.structs import replace
 
 from controller.controller_api import ControllerApi, ControllerPort, Node
-from controller.machine.state import Broker
 from controller.stream.gateway.kafka import CommandProducer, NotProduced
 from events.catalog import Endpoint, Fact
 from events.codec import UNREADABLE
@@ -52,7 +51,6 @@ class Announcement(Fact, frozen=True):
         return found.host, found.port
 
     def is_valid(self) -> bool:
-        """True if all addresses in the announcement are valid."""
         return all(0 < len(each.host) <= HOST_MAX and each.port in PORTS for each in self.endpoints)
 
 
@@ -149,7 +147,9 @@ class StreamGateway(ControllerApi):
         gateways, listener = self.members.live(), self._listener
         own_nodes = [Node(node_id_of(one.gateway_id), *one.address_for(listener)) for one in gateways]
         if any(broker.endpoints and broker.endpoints[0].port > 0 for broker in brokers):
-            return [*self._brokers_at(self._endpoint_or_none, include_fenced), *own_nodes]
+            nowhere = Endpoint("PLAINTEXT", "", -1)
+            at = self._brokers_at(lambda one: self._endpoint(one) if one.endpoints else nowhere, include_fenced)
+            return [*at, *own_nodes]
         live = [broker for broker in brokers if not broker.fenced]
         nodes = []
         for broker in brokers:
@@ -165,6 +165,3 @@ class StreamGateway(ControllerApi):
             if (node.host, node.port) == own:
                 return node.node_id
         return self.node_id
-
-    def _endpoint_or_none(self, broker: Broker) -> Endpoint:
-        return self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)

@@ -262,7 +262,6 @@ class GatewayNode:
                 self.replies.resolve(answer)
 
     def _produce(self, command: TopicCommand | ClusterCommand, number: int) -> None:
-        """Send a client's command to a partition."""
         owner = command.request_id, command.topic
 
         def done(offset: int, error: KafkaError | None) -> None:
@@ -321,7 +320,6 @@ class GatewayNode:
         return not self._unread and self._members.has_own_heartbeat and bool(self.store.durable_cluster.release)
 
     def take(self, batch: FollowedEvents) -> None:
-        """Apply a batch of records, and answer the waiting requests."""
         if self.failure is not None:
             return
         try:

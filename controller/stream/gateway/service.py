@@ -62,7 +62,6 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def properties(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's properties."""
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "topicwright-gateway",

@@ -129,7 +129,6 @@ class Transport:
         return await self._range(self._topics.events, partition)
 
     async def commands_range(self, partition: int) -> tuple[int, int]:
-        """The offsets of the first and the next command."""
         return await self._range(self._topics.commands, partition)
 
     async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:

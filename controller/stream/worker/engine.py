@@ -70,7 +70,6 @@ class Engine:
 
     @property
     def transport(self) -> Transport:
-        """The connection to Kafka, until its next error."""
         if self._transport is None:
             self._transport = self.context.connect()
         return self._transport

@@ -108,7 +108,6 @@ class FaustConsumer(transport.Consumer):
             return records, self.seeks
 
     def _message(self, tp: Any, record: Any, seek: int) -> FetchedMessage:
-        """Faust's message, with the number of seeks before its fetch."""
         message = FetchedMessage(
             record.topic,
             record.partition,

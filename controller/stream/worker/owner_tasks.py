@@ -200,7 +200,6 @@ class PartitionLeader:
             publish(records, self._deadlines, self.brokers, self._reconciler)
 
     async def end(self) -> None:
-        """Stop all tasks: this worker no longer owns the partition."""
         if self.history is not None:
             self.history.end()
         self._deadlines.stop()

@@ -105,7 +105,6 @@ class PartitionBatch:
             self.values.append(partition.end_record(sourced.offset, answers, fault))
 
     def _read(self, sourced: Sourced) -> AnyCommand | str:
-        """The command, or why it cannot be decided."""
         try:
             command = decode_command(sourced.value)
         except CommandError as error:

@@ -91,7 +91,6 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def properties(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's properties for that Kafka."""
         return {**self.security.properties, "bootstrap.servers": self.bootstrap}
 
 
@@ -138,7 +137,6 @@ class WorkerStatus:
         yield "losses", "Times that partitions were lost and claimed again.", self._losses
 
     async def poll(self, engine: Engine) -> None:
-        """Poll Kafka until cancelled."""
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
             try:
@@ -165,7 +163,6 @@ class WorkerStatus:
             publish(records, self._reports)
 
     def skipped(self, fault: Fault) -> None:
-        """Count and log a skipped command."""
         self._faults += 1
         trace = None if fault.error is None else trace_of(fault.error)
         where = {"partition": fault.partition, "offset": fault.offset}
@@ -284,7 +281,7 @@ class Worker:
         if isinstance(options.brokers, int):
             return partial(PartitionBrokers, options.brokers)
         bootstrap, file = options.brokers or options.bootstrap, settings.cluster_client_properties_file
-        security = security_in(file) if file is not None else options.security
+        security = options.security if file is None else await asyncio.to_thread(security_in, file)
         self._cluster = await reached(
             "the target cluster",
             partial(reach_as, security, bootstrap),

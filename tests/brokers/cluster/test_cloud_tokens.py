@@ -21,7 +21,6 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # its 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.message import NodeEndpoint
@@ -234,14 +233,16 @@ def test_a_missing_extra_is_named(
         security_in(_file(tmp_path, properties))
 
 
-async def test_missing_credentials_of_aws_are_reported(
+def test_missing_credentials_of_aws_are_reported(
     aws_credentials: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signer("aws_msk_iam_sasl_signer")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    security = security_in(_file(tmp_path, AWS))
-    with pytest.raises(ClusterUnreachable, match="no token from the cloud: no credentials of AWS in the environment, "):
-        await asyncio.wait_for(reach_as(security, "127.0.0.1:1"), 60)
+    why = "no token by sasl.oauthbearer.method=aws_msk_iam: no credentials of AWS in the environment, "
+    with pytest.raises(SettingsError, match=why):
+        security_in(_file(tmp_path, AWS))
+    with pytest.raises(ReplayError, match=why):
+        TopicReader(kafka_topic("kafka://127.0.0.1:1/t", tuple(AWS.items())))
 
 
 async def test_an_unknown_property_is_reported(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from tests.events.golden import history
 from tests.machine.tables import command, given
 
 
-def story(*steps: str) -> list[Recorded]:
-    """The events of topic `a` before a cluster of two brokers."""
+def story(*steps: str, topics: str = "a") -> list[Recorded]:
+    """The events of topic `a`, or of more topics, before a cluster of two brokers."""
     rig = given("1 2 cluster fewer")
     for step in steps:
         rig.put(command(rig, step))
-    return [record for record in rig.log if getattr(record.event, "topic", None) == "a"]
+    return [record for record in rig.log if getattr(record.event, "topic", "-") in topics]
 
 
 SEEN = "seen a 1.2::1:0 conf="
@@ -56,6 +56,12 @@ def test_unfinished_topics_are_found_in_the_log() -> None:
     assert unfinished_topics(story(SEEN, "delete a id=d")) == ["a"]
     assert unfinished_topics(story(SEEN, "delete a id=d", "done a id=d")) == []
     assert unfinished_topics(story(SEEN, "partitions a to=2 clear=0 id=p", "delete a id=d", "done a id=d")) == ["a"]
+
+
+def test_a_topic_is_unfinished_although_another_of_the_same_request_is_done() -> None:
+    both = (SEEN, "seen b 1.2::1:0 conf=", "delete a id=d", "delete b id=d")
+    assert unfinished_topics(story(*both, "done b id=d", topics="ab")) == ["a"]
+    assert unfinished_topics(story(*both, "done a id=d", topics="ab")) == ["b"]
 
 
 def test_a_filled_placeholder_is_open_until_the_broker_is_in_sync() -> None:

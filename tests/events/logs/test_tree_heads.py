@@ -25,7 +25,6 @@ from events.logs.merkle import (
     EMPTY_ROOT,
     Frontier,
     Subtree,
-    consistency_path,
     inclusion_path,
     leaf_hash,
     node_hash,
@@ -34,7 +33,6 @@ from events.logs.merkle import (
     root_from_inclusion,
 )
 from events.logs.tree_heads import BadKey, Head, HeadSigner, differing, log_name, read_public_key
-from tests.events.logs.consistency import is_consistent
 
 HEAD = Head(log=log_name("c", 3), size=7, root="ab" * 32, at_ms=1_700_000_000_000)
 PEM, PKCS8 = Encoding.PEM, PrivateFormat.PKCS8
@@ -178,28 +176,8 @@ def test_inclusion_proofs_verify_for_every_tree_size(size: int) -> None:
         assert root_from_inclusion(leaf_hash(value), size, size, path) is None
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_consistency_proofs_verify_for_every_tree_size(size: int) -> None:
-    leaves = values(size)
-    root = by_definition(leaves)
-    for old in range(size + 1):
-        path = consistency_path(subtree_of(leaves), old, size)
-        older = by_definition(leaves[:old])
-        assert is_consistent(old, older, size, root, path)
-        assert not is_consistent(old, b"\0" * 32, size, root, path)
-        assert not is_consistent(old, older, size, root, [*path, root])
-        if old:
-            assert not is_consistent(old, older, size, b"\0" * 32, path)
-            changed = [b"changed", *leaves[1:]]
-            wrong = consistency_path(subtree_of(changed), old, size)
-            assert not is_consistent(old, older, size, by_definition(changed), wrong)
-        assert not path or not is_consistent(old, older, size, root, path[:-1])
-    assert not is_consistent(size + 1, root, size, root, [])
-
-
 @given(st.integers(0, 80), st.integers(0, 80), st.lists(st.binary(min_size=32, max_size=32), max_size=8))
 def test_forged_paths_are_rejected(old: int, size: int, path: list[bytes]) -> None:
     """Verification of an arbitrary proof ends, and rejects it."""
     roots = b"\1" * 32, b"\2" * 32
-    assert not is_consistent(old, roots[0], size, roots[1], path)
     assert root_from_inclusion(roots[0], old, size, path) != roots[1]
