@@ -38,6 +38,8 @@ TIMES = 8
 ASLEEP_S = 0.001
 HTML = {"accept": "text/html", "accept-encoding": "gzip"}
 PAGE_MS = "200"
+PRESENT = ("difference", "a request", "access", "approvals", "risks", "what-if")
+"""Pages that have no past."""
 
 
 class Stopped:
@@ -114,13 +116,19 @@ async def _paths(client: httpx.AsyncClient, log: RocksDbLog) -> dict[str, list[s
     end = log.durable_offset
     return {
         "the overview": ["/"],
-        "topics": ["/topics", "/topics?order=newest", "/topics?status=not-ready", "/topics?name=*7*"],
+        "topics": ["/topics", "/topics?status=not-ready", "/topics?name=*7*"],
         "a topic": [f"/topics/{one['name']}" for one in topics],
         "requests": ["/requests", "/requests?outcome=rejected", "/requests?api=CreateTopics"],
         "a request": [f"/requests/{one['request_id']}" for one in requests if not one["counted"]],
         "brokers": ["/brokers", "/brokers/1"],
         "events": ["/events", "/events?type=TopicDeleted"],
         "policies": ["/policies"],
+        "changes": ["/changes", "/changes?principal=User:team-7", f"/changes?topic={topics[0]['name']}"],
+        "an explanation": [f"/explain/{one['name']}" for one in topics],
+        "access": ["/access"],
+        "approvals": ["/approvals"],
+        "risks": ["/risks"],
+        "what-if": ["/whatif", "/whatif?change=lose-broker+1", "/whatif?change=min.insync.replicas%3D3"],
         "difference": [f"/diff?from={start}" for start in (end - 100, end - 10_000, end // 2, end // 10)],
     }
 
@@ -128,13 +136,13 @@ async def _paths(client: httpx.AsyncClient, log: RocksDbLog) -> dict[str, list[s
 async def _timed(client: httpx.AsyncClient, kind: str, paths: list[str], end: int) -> list[Figure]:
     """Measures one kind of page, for now and, if it has a past, for past points in time."""
     chance = random.Random(7)
-    has_past = kind not in ("difference", "a request")
+    has_past = kind not in PRESENT
     figures = []
     for words, is_past in (("", False), (" at any moment", True))[: 1 + has_past]:
         took, core, still = [], [], Standstill()
         for number in range(TIMES):
             path = paths[number % len(paths)]
-            if is_past and "order=newest" not in path:
+            if is_past:
                 path += f"{'&' if '?' in path else '?'}at={chance.randrange(end // 2, end)}"
             used = time.process_time()
             took.append(await _one(client, path, still))

@@ -88,7 +88,7 @@ def rebuild_with_hashes(runner: Runner, ref: LogRef, events: int) -> int:
     return len(fold_shards(runner, ref, {0: events}, hash_rows, HASHES))
 
 
-def check_export(runner: Runner | None, folder: Path, events: int) -> None:
+def check_export(runner: Runner | None, folder: str, events: int) -> None:
     """Check every invariant on an export, in this process without a runner; fail if one is violated."""
     source = partial(exported, folder, {0: events})
     checked = check_here(source, limit=1) if runner is None else check_in_buckets(runner, source, limit=1)
@@ -102,7 +102,7 @@ def replayed(runner: Runner, folder: Path, events: int, topics: int, skewed: boo
     plain = measured(lambda: plain_loop(ref), 1)
     with usage() as seen:
         rebuild = measured(lambda: rebuild_with_hashes(runner, ref, count))
-        out = folder / f"export-{skewed}"
+        out = str(folder / f"export-{skewed}")
         exporting = measured(lambda: export(runner, ref, out, {0: count}), 1)
         invariants = measured(lambda: check_export(runner, out, count))
     here = measured(lambda: check_export(None, out, count), 1)

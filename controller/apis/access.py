@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain, groupby, starmap
+from itertools import chain, groupby
 from typing import Final
 
 from controller.access.authorizer import Operation
@@ -80,7 +80,7 @@ async def describe_acls(
     if wrong is not None:
         return access.DescribeAclsResponse(**errors_of(wrong))
     found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(requested), key=pattern_of)]
-    resources = await in_turns(api, context, found, PER_SLICE, partial(starmap, _resource))
+    resources = await in_turns(api, context, found, PER_SLICE, lambda one: _resource(*one))
     return access.DescribeAclsResponse(resources=resources)
 
 
@@ -206,10 +206,10 @@ async def describe_client_quotas(
     quotas = api.cluster.quotas
     entities = sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
 
-    def entries(of: Sequence[QuotaEntity]) -> list[access.DescribedEntryData]:
-        return [_entry(entity, quotas[entity]) for entity in of if _matches(dict(entity), request)]
+    def entry(entity: QuotaEntity) -> access.DescribedEntryData | None:
+        return _entry(entity, quotas[entity]) if _matches(dict(entity), request) else None
 
-    found = await in_turns(api, context, entities, PER_SLICE, entries)
+    found = await in_turns(api, context, entities, PER_SLICE, entry)
     return access.DescribeClientQuotasResponse(entries=found)
 
 
@@ -309,11 +309,9 @@ async def describe_user_scram_credentials(
     named = tuple(user.name for user in request.users or ())
     names = named or tuple(sorted({user for user, _ in cluster.scram}))
     times = Counter(names)
-
-    def described(some: Sequence[str]) -> list[access.DescribeUserScramCredentialsResult]:
-        return [_described_user(cluster, name, times[name] > 1) for name in some]
-
-    results = await in_turns(api, context, list(times), PER_SLICE, described)
+    results = await in_turns(
+        api, context, list(times), PER_SLICE, lambda name: _described_user(cluster, name, times[name] > 1)
+    )
     return access.DescribeUserScramCredentialsResponse(results=results)
 
 

@@ -51,8 +51,8 @@ async def describe_configs(
         context,
         once,
         RESOURCES_PER_SLICE,
-        lambda some: [_describe(api, context, request, each) for each in some],
-        lambda some: [_described_resource(each, ErrorCode.INVALID_REQUEST, too_large) for each in some],
+        partial(_describe, api, context, request),
+        lambda resource: _described_resource(resource, ErrorCode.INVALID_REQUEST, too_large),
     )
     return messages.DescribeConfigsResponse(results=results)
 
@@ -270,7 +270,7 @@ async def list_config_resources(
         context,
         named,
         REJECTIONS_PER_SLICE,
-        lambda part: [messages.ConfigResource(resource_type=kind, resource_name=name) for kind, name in part],
+        lambda one: messages.ConfigResource(resource_type=one[0], resource_name=one[1]),
     )
     return messages.ListConfigResourcesResponse(config_resources=resources)
 

@@ -44,19 +44,19 @@ async def in_turns(
     context: RequestContext,
     items: Sequence[T],
     size: int,
-    elements: Callable[[Sequence[T]], Iterable[Any]],
-    beyond: Callable[[Sequence[T]], Iterable[Any]] | None = None,
+    element: Callable[[T], Any],
+    beyond: Callable[[T], Any] | None = None,
 ) -> tuple[Any, ...]:
-    """Returns the elements of a response array, which `elements` makes from the items. More than `size` items are
+    """Returns the elements of a response array: `element` of each item, without None. More than `size` items are
     encoded in slices. After `RESPONSE_BYTES_MAX` bytes, `beyond` makes the elements of the remaining items."""
     if len(items) <= size:
-        return tuple(elements(items))
+        return tuple(each for each in map(element, items) if each is not None)
     encoded: list[bytes] = []
     left = RESPONSE_BYTES_MAX
     for part in slices(items, size):
-        of_part = elements if left > 0 or beyond is None else beyond
+        made = map(element if left > 0 or beyond is None else beyond, part)
         async with api.turns:
-            more = [encode_element(context.api_key, context.api_version, each) for each in of_part(part)]
+            more = [encode_element(context.api_key, context.api_version, each) for each in made if each is not None]
         encoded += more
         left -= sum(map(len, more))
         await asyncio.sleep(0)

@@ -6,7 +6,7 @@ and no transactions. Each node coordinates every group; joining a group and comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -60,15 +60,12 @@ async def list_offsets(
 ) -> clients.ListOffsetsResponse:
     """Answer ListOffsets: offset 0 for the beginning and the end of a partition, -1 for any timestamp."""
 
-    def results(requested: Sequence[clients.ListOffsetsTopic]) -> Iterator[clients.ListOffsetsTopicResponse]:
-        for each in requested:
-            topic, code = _topic(api, context, "Describe", each.name)
-            yield clients.ListOffsetsTopicResponse(
-                name=each.name,
-                partitions=tuple(_offset(context.api_version, topic, one, code) for one in each.partitions),
-            )
+    def result(each: clients.ListOffsetsTopic) -> clients.ListOffsetsTopicResponse:
+        topic, code = _topic(api, context, "Describe", each.name)
+        partitions = tuple(_offset(context.api_version, topic, one, code) for one in each.partitions)
+        return clients.ListOffsetsTopicResponse(name=each.name, partitions=partitions)
 
-    return clients.ListOffsetsResponse(topics=await in_turns(api, context, request.topics, PER_SLICE, results))
+    return clients.ListOffsetsResponse(topics=await in_turns(api, context, request.topics, PER_SLICE, result))
 
 
 def _offset(
@@ -98,23 +95,20 @@ async def offset_fetch(
     field for the whole request."""
     denied = _denial(api, context, request.group_id)
 
-    def results(
-        requested: Sequence[clients.OffsetFetchRequestTopic],
-    ) -> Iterator[clients.OffsetFetchResponseTopic]:
-        for topic in requested:
-            is_visible = api.grants(context, "Describe", topic.name)
-            code = denied or (ErrorCode.NONE if is_visible else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            partitions = tuple(
-                clients.OffsetFetchResponsePartition(
-                    partition_index=index, committed_offset=-1, metadata="", error_code=code
-                )
-                for index in topic.partition_indexes
+    def result(topic: clients.OffsetFetchRequestTopic) -> clients.OffsetFetchResponseTopic:
+        is_visible = api.grants(context, "Describe", topic.name)
+        code = denied or (ErrorCode.NONE if is_visible else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        partitions = tuple(
+            clients.OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=-1, metadata="", error_code=code
             )
-            yield clients.OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+            for index in topic.partition_indexes
+        )
+        return clients.OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 
     if denied and context.api_version >= 2:
         return clients.OffsetFetchResponse(error_code=denied)
-    topics = await in_turns(api, context, request.topics or (), PER_SLICE, results)
+    topics = await in_turns(api, context, request.topics or (), PER_SLICE, result)
     return clients.OffsetFetchResponse(topics=topics)
 
 
@@ -128,18 +122,16 @@ async def find_coordinator(
 ) -> clients.FindCoordinatorResponse:
     node = api.nodes()[0]
 
-    def results(keys: Sequence[str]) -> Iterator[clients.Coordinator]:
-        for key in keys:
-            code = _denial(api, context, key) if request.key_type == GROUP else ErrorCode.NONE
-            if code:
-                yield clients.Coordinator(key=key, node_id=-1, port=-1, error_code=code)
-            else:
-                yield clients.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+    def result(key: str) -> clients.Coordinator:
+        code = _denial(api, context, key) if request.key_type == GROUP else ErrorCode.NONE
+        if code:
+            return clients.Coordinator(key=key, node_id=-1, port=-1, error_code=code)
+        return clients.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
     if context.api_version >= 4:
-        found = await in_turns(api, context, request.coordinator_keys, PER_SLICE, results)
+        found = await in_turns(api, context, request.coordinator_keys, PER_SLICE, result)
         return clients.FindCoordinatorResponse(coordinators=found)
-    (one,) = results([request.key])
+    one = result(request.key)
     return clients.FindCoordinatorResponse(error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port)
 
 
@@ -164,25 +156,23 @@ async def describe_groups(api: ControllerApi, context: RequestContext, request: 
     is_dead = context.api_key == ApiKey.DESCRIBE_GROUPS and context.api_version < 6
     has_code = not is_dead and context.api_key != ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
 
-    def results(requested: Sequence[Any]) -> Iterator[Any]:
-        for one in map(described, requested):
-            code, message = _denial(api, context, one.group_id), None
-            if not code and has_code:
-                code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {one.group_id} not found."
-            yield replace(one, error_code=code, error_message=message)
+    def result(requested: Any) -> Any:
+        one = described(requested)
+        code, message = _denial(api, context, one.group_id), None
+        if not code and has_code:
+            code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {one.group_id} not found."
+        return replace(one, error_code=code, error_message=message)
 
-    groups = await in_turns(api, context, getattr(request, field), PER_SLICE, results)
+    groups = await in_turns(api, context, getattr(request, field), PER_SLICE, result)
     return APIS[context.api_key].response(groups=groups)
 
 
 async def describe_transactions(
     api: ControllerApi, context: RequestContext, request: clients.DescribeTransactionsRequest
 ) -> clients.DescribeTransactionsResponse:
-    def results(ids: Sequence[str]) -> Iterator[clients.DescribedTransaction]:
-        for id_ in ids:
-            yield clients.DescribedTransaction(transactional_id=id_, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-
-    states = await in_turns(api, context, request.transactional_ids, PER_SLICE, results)
+    missing = partial(clients.DescribedTransaction, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    ids = request.transactional_ids
+    states = await in_turns(api, context, ids, PER_SLICE, lambda id_: missing(transactional_id=id_))
     return clients.DescribeTransactionsResponse(transaction_states=states)
 
 
@@ -191,21 +181,18 @@ async def describe_producers(
 ) -> clients.DescribeProducersResponse:
     """Answer DescribeProducers: no partition has producers."""
 
-    def results(requested: Sequence[clients.DescribeProducersTopic]) -> Iterator[clients.DescribeProducersTopicResult]:
-        for each in requested:
-            topic, missing = _topic(api, context, "Read", each.name)
-            count = 0 if topic is None else len(topic.partitions)
-            yield clients.DescribeProducersTopicResult(
-                name=each.name,
-                partitions=tuple(
-                    clients.DescribeProducersPartitionResult(
-                        partition_index=index, error_code=0 if 0 <= index < count else missing
-                    )
-                    for index in each.partition_indexes
-                ),
+    def result(each: clients.DescribeProducersTopic) -> clients.DescribeProducersTopicResult:
+        topic, missing = _topic(api, context, "Read", each.name)
+        count = 0 if topic is None else len(topic.partitions)
+        partitions = tuple(
+            clients.DescribeProducersPartitionResult(
+                partition_index=index, error_code=0 if 0 <= index < count else missing
             )
+            for index in each.partition_indexes
+        )
+        return clients.DescribeProducersTopicResult(name=each.name, partitions=partitions)
 
-    return clients.DescribeProducersResponse(topics=await in_turns(api, context, request.topics, PER_SLICE, results))
+    return clients.DescribeProducersResponse(topics=await in_turns(api, context, request.topics, PER_SLICE, result))
 
 
 TRANSACTION_STATES: Final = frozenset(

@@ -328,5 +328,5 @@ def _is_cursor_valid(request: DescribeTopicPartitionsRequest) -> bool:
 async def _page(
     api: ControllerApi, context: RequestContext, topics: Sequence[MetadataResponseTopic], cursor: Cursor | None
 ) -> DescribeTopicPartitionsResponse:
-    elements = await in_turns(api, context, topics, TOPICS_PER_SLICE, iter)
+    elements = await in_turns(api, context, topics, TOPICS_PER_SLICE, lambda topic: topic)
     return DescribeTopicPartitionsResponse(topics=elements, next_cursor=cursor)

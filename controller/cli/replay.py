@@ -120,7 +120,7 @@ _FROM_SCRATCH = _argument(
 _EXPORT = _argument(
     "--export",
     metavar="DIR",
-    help="read the Parquet export in this folder (see `replay export`), after adding the new events to it",
+    help="read the Parquet export in this folder or object store (see `replay export`), after adding the new events",
 )
 
 COMMANDS: dict[str, _Command] = {
@@ -196,7 +196,7 @@ COMMANDS: dict[str, _Command] = {
     "export": _Command(
         "export",
         "write the events to Parquet, or add the new ones",
-        (_argument("--to", dest="export", metavar="DIR", required=True, help="folder; an export there is updated"),),
+        (_argument("--to", dest="export", metavar="DIR", required=True, help="folder or URL; an export is updated"),),
     ),
     "report": _Command(
         "report",

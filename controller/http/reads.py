@@ -217,7 +217,7 @@ async def whatif(
 
 @get("/policies")
 async def policies(reader: _Reader, at: parameters.At = None) -> Response[cluster_views.PoliciesView]:
-    """The rules and policies for changes of topics."""
+    """The rules for changes of topics."""
     reader.require()
     return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
 

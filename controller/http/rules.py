@@ -41,13 +41,13 @@ from events.names import RequestId
 from projections.queries.events import starts
 from projections.queries.query import Queries, QueryClosed
 from projections.text.points_in_time import InvalidPointInTime, iso, parse_point_in_time
-from projections.views.backtests import LIMIT_S, BacktestView, LogRange, Past, RedecideView, RulesTestView, Task
+from projections.views.backtests import LIMIT_S, LogRange, Past, RulesTestView, Task, TrialView
 from projections.views.requests import ApprovalView, HeldRequestsView, held_view
 from projections.views.topics import refusal
 
 REASON_CHARACTERS_MAX: Final = 1000
 _Reader = NamedDependency[Reader]
-_View = TypeVar("_View", BacktestView, RedecideView, RulesTestView)
+_View = TypeVar("_View", TrialView, RulesTestView)
 _MODULE: Final = "projections.replay.redecide.in_service"
 _DAYS: Final = re.compile(r"([0-9]{1,5})d")
 _DAY_MS: Final = 86_400_000
@@ -152,17 +152,17 @@ async def test_rules(reader: _Reader, trials: _Trials, content: NamedDependency[
 
 
 @post("/rules/backtest", status_code=200, **takes(BacktestBody))
-async def backtest_rules(reader: _Reader, trials: _Trials, content: NamedDependency[BacktestBody]) -> BacktestView:
+async def backtest_rules(reader: _Reader, trials: _Trials, content: NamedDependency[BacktestBody]) -> TrialView:
     """Try rules on the requests since a point in time: those that would have ended otherwise, by principal. Nothing
     changes."""
-    return await run(trials, reader, await _task(reader, content.text, content.since), BacktestView)
+    return await run(trials, reader, await _task(reader, content.text, content.since), TrialView)
 
 
 @post("/rules/redecide", status_code=200, **takes(RedecideBody))
-async def redecide(reader: _Reader, trials: _Trials, content: NamedDependency[RedecideBody]) -> RedecideView:
+async def redecide(reader: _Reader, trials: _Trials, content: NamedDependency[RedecideBody]) -> TrialView:
     """Decide the requests since a point in time again, each by the rules that were recorded before it: those that end
     otherwise, with the cause. Nothing changes."""
-    return await run(trials, reader, await _task(reader, None, content.since), RedecideView)
+    return await run(trials, reader, await _task(reader, None, content.since), TrialView)
 
 
 async def _task(reader: Reader, text: str | None, since: str) -> Task:

@@ -67,15 +67,19 @@ METHODS: Final = {"aws_msk_iam": _aws_msk_iam, "google": _google}
 
 
 def librdkafka_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a librdkafka client: with an `oauth_cb` in place of a method of `METHODS`. A client waits at
-    least a second for its first token, so make it in a thread. Raises ValueError and MissingExtra."""
+    """The settings of a librdkafka client: with an `oauth_cb` in place of a method of `METHODS`. Gets a token, whose
+    failure librdkafka would hide, so call this in a thread. A client waits at least a second for its first token, so
+    make it in a thread too. Raises ValueError and MissingExtra."""
     method = properties.get(METHOD, "")
     if method not in METHODS:
         return dict(properties)
     try:
         token = METHODS[method](properties.get(CONFIG, ""))
+        token()
     except ImportError as error:
         raise MissingExtra(f"{METHOD}={method}", method.partition("_")[0], error) from None
+    except Exception as error:  # the signers have many
+        raise ValueError(f"no token by {METHOD}={method}: {error}") from None
 
     def logged(_: str) -> Token:
         try:

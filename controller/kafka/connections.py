@@ -90,7 +90,8 @@ class Security(msgspec.Struct, frozen=True):
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """Parse librdkafka properties and the methods of `cloud_tokens`. Raises BadCredentials and MissingExtra."""
+    """Parse librdkafka properties and the methods of `cloud_tokens`. Raises BadCredentials, ValueError and
+    MissingExtra."""
     protocol, allowed = properties.get("security.protocol", "plaintext").lower(), [each.lower() for each in PROTOCOLS]
     if protocol not in allowed:
         raise BadCredentials(f"security.protocol={protocol} is not allowed; allowed: {', '.join(allowed)}")
@@ -104,10 +105,7 @@ def security_of(properties: Mapping[str, str]) -> Security:
     for key in NEEDED[way]:
         if not properties.get(key):
             raise BadCredentials(f"{key} is missing; {mechanism} needs it")
-    try:
-        return Security(librdkafka_settings(properties), tls, mechanism)
-    except ValueError as error:
-        raise BadCredentials(str(error)) from None
+    return Security(librdkafka_settings(properties), tls, mechanism)
 
 
 Address = tuple[str, int]
@@ -129,6 +127,12 @@ SASL_VERSION = 1
 RESPONSE_BYTES_MAX = 1 << 30
 """The largest accepted response. Metadata of all topics of the largest clusters takes a tenth of it."""
 _SIZE = struct.Struct(">i")
+
+
+def addresses(text: str) -> list[Address]:
+    """Parse HOST:PORT[,HOST:PORT…], which the command line has checked."""
+    parts = (each.strip().rpartition(":") for each in text.split(","))
+    return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
 class ClusterUnreachable(UserError):

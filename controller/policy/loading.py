@@ -16,11 +16,11 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import cast
+from types import MappingProxyType
+from typing import Any, cast
 
 from controller.machine.rules.reading import BYTES_MAX, new_rules
 from controller.machine.rules.rule import RulesError
@@ -107,40 +107,26 @@ def _split(class_names: str) -> tuple[str, ...]:
     return names
 
 
-def _find(name: str) -> type:
+def _find(name: str) -> Any:
     module_name, _, attribute = name.rpartition(".")
-    module = _import(name, module_name)
-    if not hasattr(module, attribute):
-        origin = getattr(module, "__file__", None) or "built in"
-        raise PolicyLoadError(name, f"module '{module_name}' ({origin}) has no '{attribute}'", _where())
-    found = getattr(module, attribute)
-    if not isinstance(found, type):
-        raise PolicyLoadError(name, f"is of type {type(found).__name__}, not a class", _where())
-    missing = sorted(getattr(found, "__abstractmethods__", ()))
-    if "validate" in missing or not hasattr(found, "validate"):
-        raise PolicyLoadError(name, f"has no method {_call('validate')}", _methods())
-    if missing:
-        raise PolicyLoadError(name, f"is abstract: {', '.join(missing)} not defined", _methods())
-    return found
-
-
-def _import(name: str, module_name: str) -> ModuleType:
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
             raise PolicyLoadError(name, f"there is no module '{missing}'", _where()) from error
-        allowed = (
-            "a policy's module is imported once, at the start, and may import what is installed with the controller"
-        )
+        allowed = "a policy's module may import what is installed with the controller"
         raise PolicyLoadError(name, f"importing '{module_name}' raised {error_text(error)}", allowed) from error
+    if not hasattr(module, attribute):
+        origin = getattr(module, "__file__", None) or "built in"
+        raise PolicyLoadError(name, f"module '{module_name}' ({origin}) has no '{attribute}'", _where())
+    return getattr(module, attribute)
 
 
-def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPolicy:
+def _configured(name: str, found: Callable[[], object], settings: Mapping[str, str]) -> LoadedPolicy:
     policy = _called(name, "its constructor", found, "the constructor takes no arguments")
     configure, validate, close = (_method(name, policy, method) for method in _METHODS)
     assert validate is not None, "a required method is there or an error was raised"
@@ -169,22 +155,14 @@ def _method(name: str, policy: object, method: str) -> Callable[..., object] | N
         raise PolicyLoadError(
             name, f"its '{method}' is async or a generator", f"{_call(method)} must be a plain method"
         )
-    if not _accepts(bound, _METHODS[method]):
-        signature = f"{method}{inspect.signature(bound)}"
-        raise PolicyLoadError(name, f"its '{signature}' cannot be called as {_call(method)}", _methods())
+    with suppress(ValueError):  # written in C without a signature, so it cannot be checked before a call
+        signature = inspect.signature(bound)
+        try:
+            signature.bind(*_METHODS[method])
+        except TypeError:
+            problem = f"its '{method}{signature}' cannot be called as {_call(method)}"
+            raise PolicyLoadError(name, problem, _methods()) from None
     return cast("Callable[..., object]", bound)
-
-
-def _accepts(call: Callable[..., object], parameters: Sequence[str]) -> bool:
-    try:
-        signature = inspect.signature(call)
-    except (TypeError, ValueError):  # written in C without a signature, so it cannot be checked before a call
-        return True
-    try:
-        signature.bind(*parameters)
-    except TypeError:
-        return False
-    return True
 
 
 @contextmanager

@@ -20,7 +20,6 @@ import msgspec
 import structlog
 
 from controller.apis.kraft.quorum import quorum_view
-from controller.brokers.kraft.applier import ReplicatedLog
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector
@@ -116,7 +115,7 @@ class Member:
         self._refuse_non_voter(found.kraft_version)
         return found.cluster_id
 
-    def open(self, log: ReplicatedLog, at: Endpoint, flush: Callable[[], Awaitable[object]]) -> None:
+    def open(self, log: EventLog, at: Endpoint, flush: Callable[[], Awaitable[object]]) -> None:
         """Open the node's folder for an event log. Others reach this node `at`; `flush` makes the event log durable.
         Raises FolderError, LogCorrupted, OSError."""
         settings, joining = self._settings, self._joining

@@ -52,7 +52,7 @@ def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorde
 async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ClusterLink:
     """Connect to a cluster, which may start at the same time. Raises SettingsError for wrong credentials, a different
     cluster.id or a node.id that a broker has, and ClusterUnreachable."""
-    security = security_in(settings.cluster_client_properties_file)
+    security = await asyncio.to_thread(security_in, settings.cluster_client_properties_file)
     reach = partial(reach_as, security, bootstrap, lambda metadata: _check(metadata, settings))
     return await reached(f"the cluster at {bootstrap}", reach, ClusterUnreachable, within_s=REACH_WITHIN_S)
 
@@ -62,8 +62,6 @@ async def reach_as(
 ) -> ClusterLink:
     """Connect to a cluster and call `check` with its first metadata. Raises SettingsError for wrong credentials,
     ClusterUnreachable, and the errors of `check`."""
-    if security.token is not None:
-        await security.token()  # its error has the reason, which librdkafka drops
     try:
         link = await asyncio.to_thread(ClusterLink, bootstrap, security)  # librdkafka waits for its first token
     except KafkaException as error:
@@ -93,7 +91,7 @@ def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
             token = ClientToken(security.properties, lambda: wall_ms() / 1000)
             security = replace(security, token=token)
         security.context()
-    except BadCredentials as error:
+    except (BadCredentials, ValueError) as error:
         raise SettingsError(f"{named}={file}: {error}") from None
     return security
 

@@ -172,6 +172,11 @@ class EventLog(StateKeys, Protocol):
         """
         ...
 
+    def mark_durable(self) -> None:
+        """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
+        still flushes it."""
+        ...
+
     def recover(self) -> int:
         """Find out what was written after a failed write or flush, and return the new `next_offset`.
 

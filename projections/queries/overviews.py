@@ -34,7 +34,6 @@ REFUSALS_SCANNED_MAX = 3000
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
 ACCESS_SHOWN_MAX = 1000
-POLICY_SETTING = "create.topic.policy.class.name"
 
 
 def brokers(query: Queries, at: str | None) -> BrokersView:
@@ -141,15 +140,13 @@ def _refused_of_day(query: Queries, end: Ends, point_in_time: AsOfView) -> Itera
 
 
 def policies(query: Queries, at: str | None, now_ms: int) -> overviews.PoliciesView:
-    """The rules and policies at a point in time. Raises InvalidPointInTime."""
+    """The rules at a point in time. Raises InvalidPointInTime."""
     end = query.end(at)
     cluster, point_in_time = query.cluster_at(end), query.as_of(end)
-    named = dict(cluster.settings).get(POLICY_SETTING, "")
     text = "" if cluster.rules is None else cluster.rules.text
     return overviews.PoliciesView(
         version=cluster.rules,
         rules=rule_views(text, now_ms if at is None else point_in_time.at_ms or now_ms),
-        class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
         as_of=point_in_time,
     )
 

@@ -202,12 +202,12 @@ class WhatIf:
         issues = tuple(partition_issues(tallies, self._unhealthy, brokers, cluster.settings))
         order = (*SEVERITY_ORDER, None)
         moves = sorted(self._moves.items(), key=lambda one: (order.index(one[0][1]), order.index(one[0][0])))
-        topics, parts = [], []
+        topics, by_state = [], Counter[str]()
         for (before, after), (count, partitions, names) in moves:
             is_worse = order.index(after) < order.index(before)
             topics.append(TopicsWhatIfView(is_worse, before, after, count, partitions, names))
-            instead = "" if is_worse else f" instead of {before}"
-            parts.append(f"{many(count, 'topic')} would be {after or 'healthy'}{instead}")
+            by_state[f"would be {after or 'healthy'}{'' if is_worse else f' instead of {before}'}"] += count
+        parts = [f"{many(count, 'topic')} {then}" for then, count in by_state.items()]
         creates = tuple(self._refused_creates())
         if creates:
             factors = ", ".join(str(one.replication_factor) for one in creates)

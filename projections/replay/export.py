@@ -3,36 +3,34 @@
 An export is for SQL queries, in Spark or any other engine that reads Parquet. Reading it is several times faster than
 decoding the log, and needs no code of this project.
 
-    OUTPUT/from_offset=0/part-….parquet        events by columns (`columns`), a segment for each run
-    OUTPUT/from_offset=1234567/part-….parquet
-    OUTPUT/_topicwright.json                   the `Note`: cluster, next offset, hash of the last event
+    OUTPUT/events-000000000000-000000250000.parquet    events by columns (`columns`) from one offset up to another
+    OUTPUT/_topicwright.json                           the `Note`: cluster, next offset, last event, files
 
-A log in Kafka is exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
+OUTPUT is a folder, or a URL of an object store as for an archive (`events.logs.archive.store`). A log in Kafka is
+exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
 
 Method. Each run of the command adds the events that are new since the last run. Each task writes its own range of
 offsets as a file, because passing events through Java as rows costs more than decoding them. A row group has the events
-of one bucket of shards, so that a task reads all events of a bucket and no others, without a shuffle. The file gets a
-name that readers ignore, in a temporary folder of the run; then the file is synced and renamed. Once every task has
-reported its file and the file exists, the folder becomes the segment, and the note is replaced in one step. So files of
-a task that failed, was retried or ran twice do not count, and a task that outlives its run fails because its folder is
-gone. Files of a run that died are in no note; the next run removes them. Before a run adds anything, it checks that the
-log is the exported one: the cluster id and the bytes of the last exported event must be the same.
+of one bucket of shards, so that a task reads all events of a bucket and no others, without a shuffle. A file appears
+when it is complete, and a task that runs twice writes the same file. The note is replaced once every task has reported
+its file and the file exists. A run that fails removes its files; the next run removes those of a run that died. Before
+a run adds anything, it checks that the log is the exported one: the cluster id and the bytes of the last exported event
+must be the same.
 
-Non-goals: removing exported events, object stores, and folders that this process and the workers do not share. Only
-synced events are exported.
+An object store has no paths for DuckDB: each task copies a file to a temporary folder, and all events of a shard come
+together in a shuffle. Non-goals: removing exported events, and folders that this process and the workers do not share.
+Only synced events are exported.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from secrets import token_hex  # noqa: TID251 - for the names of files
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from zlib import crc32
 
@@ -41,7 +39,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from events.files import replacing
+from events.logs.archive.store import Folder, open_store, within
 from events.logs.log import read_one
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
@@ -49,7 +47,7 @@ from projections.replay.log.kafka_scan import KafkaRef, Range, event_at
 from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, log_of, ranges_of, read_range
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import SHARD, WRITTEN, Batches, Runner, Source, events_of, new_folder
+from projections.replay.runner import SHARD, WRITTEN, Batches, Runner, Source, events_of
 from projections.text.wording import many
 
 FILE_EVENTS = 250_000  # the most events in a file; one task writes or reads it
@@ -65,16 +63,21 @@ SCHEMA = arrow_schema(_NAMES).append(_BUCKET)
 """The columns of an export's files."""
 
 
-def write_files(runner: Runner, ref: Ref, folder: Path, start: int, ends: Ends) -> None:
-    """Write the events from `start` up to `ends` (exclusive) as files in a new folder. Raises ReplayError."""
+def write_files(runner: Runner, ref: Ref, place: str, start: int, ends: Ends) -> tuple[str, ...]:
+    """Write the events from `start` up to `ends` (exclusive) as files; returns their names. Raises ReplayError if the
+    workers write to a folder that this process does not see."""
     log, wanted = log_of(ref), ranges_of(ref, start, ends, FILE_EVENTS)
 
     def written(one: Range) -> Batches:
-        yield pa.RecordBatch.from_pydict({"file": [_write(log, one, folder)]}, schema=WRITTEN)
+        yield pa.RecordBatch.from_pydict({"file": [_write(log, one, place)]}, schema=WRITTEN)
 
-    with new_folder(folder) as files:  # if it fails, the next run removes files that a task still writes
-        files |= {*runner.fold(Source(wanted, written, WRITTEN), lambda batches: batches, WRITTEN)["file"].to_pylist()}
-        assert len(files) == len(wanted), "each range has a file"
+    files = runner.fold(Source(wanted, written, WRITTEN), lambda batches: batches, WRITTEN)["file"].to_pylist()
+    assert len(files) == len(wanted), "each range has a file"
+    if not {*files} <= {*open_store(place).names("")}:
+        raise ReplayError(
+            f"{place} lacks files that the Spark workers wrote: name a folder that they share with this machine"
+        )
+    return tuple(sorted(files))
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -94,53 +97,43 @@ def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             chunk, size = [], 0
 
 
-def _write(log: LogRef | KafkaTopic, wanted: Range, folder: Path) -> str:
+def _write(log: LogRef | KafkaTopic, wanted: Range, place: str) -> str:
     """Write the file of a range; returns its name."""
-    target = folder / f"part-{wanted.start:012}.parquet"
-    fresh = target.with_name(f".{target.name}.{token_hex(8)}")
-    events = 0
-    try:
-        with fresh.open("xb") as file:
-            with pq.ParquetWriter(file, SCHEMA, compression="snappy") as parquet:
-                for group in _by_bucket(read_range(log, wanted, _NAMES)):
-                    parquet.write_table(group)
-                    events += len(group)
-            file.flush()
-            os.fsync(file.fileno())
-        assert events == wanted.end - wanted.start, f"{target.name} has all events of its range"
-        fresh.replace(target)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-    return target.name
+    name, out, events = f"{PREFIX}{wanted.start:012}-{wanted.end:012}.parquet", pa.BufferOutputStream(), 0
+    with pq.ParquetWriter(out, SCHEMA, compression="snappy") as parquet:
+        for group in _by_bucket(read_range(log, wanted, _NAMES)):
+            parquet.write_table(group)
+            events += len(group)
+    assert events == wanted.end - wanted.start, f"{name} has all events of its range"
+    open_store(place).write(name, out.getvalue().to_pybytes())
+    return name
 
 
 NOTE = "_topicwright.json"
-SEGMENT = "from_offset"
-RUN = "_run-"
-"""The prefix of the temporary folder of a run."""
+PREFIX = "events-"
+"""The prefix of the files of events."""
 PARTITION = "partition-"
 """The prefix of the folder of a log partition."""
 
 
 class Note(msgspec.Struct, frozen=True):
-    """The file `_topicwright.json`: the export has the events before `next_offset`, in these segments."""
+    """The file `_topicwright.json`: the export has the events before `next_offset`, in these files."""
 
     cluster_id: str
     next_offset: int
     last_event: str
     """SHA-256 of the bytes of the event before `next_offset`."""
     columns: tuple[str, ...]
-    segments: tuple[int, ...]
+    files: tuple[str, ...]
 
 
 def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay export`: add the new events up to `options.at` to an export. Raises ReplayError."""
     rows, lines = [], []
-    for place, (added, note) in export(runner, ref, Path(options.more["export"]), ends_of(ref, options.at)).items():
+    for place, (added, note) in export(runner, ref, options.more["export"], ends_of(ref, options.at)).items():
         held = f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
         lines.append(f"{many(added, 'event')} added: {place} holds {held}")
-        row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
+        row = {"output": place, "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
         rows.append(row)
     return Outcome(rows, False, lines)
 
@@ -149,8 +142,8 @@ def check_export(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that the folder can hold an export of this log. Raises ReplayError."""
     if "export" not in options.more:
         return
-    folder = Path(options.more["export"])
-    if isinstance(ref, KafkaRef) and (folder / NOTE).exists():
+    folder = options.more["export"]
+    if isinstance(ref, KafkaRef) and open_store(folder).read(NOTE) is not None:
         raise ReplayError(f"{folder} is an export of a data directory: export {ref.text} to another folder")
     for place, (partition,) in _places(ref, folder, ends_of(ref)).items():
         note = read_note(place)
@@ -159,7 +152,7 @@ def check_export(ref: Ref, options: Options) -> None:
                 _continued(log, note, place, ref)
 
 
-def export(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> dict[Path, tuple[int, Note]]:
+def export(runner: Runner, ref: Ref, folder: str, ends: Ends) -> dict[str, tuple[int, Note]]:
     """Add the new events before `ends`; of a log in Kafka to a folder for each partition. Returns, by folder, how many
     were added, and the new note.
 
@@ -168,42 +161,46 @@ def export(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> dict[Path, tup
     return {place: _add_events(runner, ref, place, some) for place, some in _places(ref, folder, ends).items()}
 
 
-def _places(ref: Ref, folder: Path, ends: Ends) -> dict[Path, Ends]:
+def _places(ref: Ref, folder: str, ends: Ends) -> dict[str, Ends]:
     """The folder of each log partition, with its end."""
     if isinstance(ref, LogRef):
         return {folder: ends}
-    return {folder / f"{PARTITION}{partition:05}": {partition: end} for partition, end in ends.items() if end}
+    return {_partition(folder, partition): {partition: end} for partition, end in ends.items() if end}
 
 
-def _add_events(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> tuple[int, Note]:
-    """Add the events of one log partition as one segment."""
-    before, ((partition, end),) = read_note(folder), ends.items()
+def _partition(folder: str, partition: int) -> str:
+    return within(folder, f"{PARTITION}{partition:05}")
+
+
+def _add_events(runner: Runner, ref: Ref, place: str, ends: Ends) -> tuple[int, Note]:
+    """Add the events of one log partition."""
+    before, ((partition, end),) = read_note(place), ends.items()
     with _log_end(ref, partition) as log:
-        start = 0 if before is None else _continued(log, before, folder, ref)
+        start = 0 if before is None else _continued(log, before, place, ref)
         if before is not None and end <= start:
             return 0, before
         last = log.hash_at(end - 1)
-    segments = () if before is None else before.segments
-    _remove_leftovers(folder, segments)
-    folder.mkdir(0o700, parents=True, exist_ok=True)
-    run = folder.resolve() / f"{RUN}{token_hex(8)}"
-    write_files(runner, ref, run, start, ends)
-    run.rename(folder / f"{SEGMENT}={start}")
-    note = Note(log.cluster_id, end, last, tuple(SCHEMA.names), (*segments, start))
-    with replacing(folder / NOTE) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(note)) + b"\n")
+    files = () if before is None else before.files
+    _remove_others(place, files)
+    try:
+        files = (*files, *write_files(runner, ref, place, start, ends))
+    except BaseException:
+        _remove_others(place, files)
+        raise
+    note = Note(log.cluster_id, end, last, tuple(SCHEMA.names), files)
+    open_store(place).write(NOTE, msgspec.json.format(msgspec.json.encode(note)) + b"\n")
     return end - start, note
 
 
 class _Part(NamedTuple):
-    """The events in some files of an export; of one bucket, or of all (None)."""
+    """The events in some files of an export, each with its folder; of one bucket, or of all (None)."""
 
-    files: list[str]
+    files: list[tuple[str, str]]
     bucket: int | None = None
 
 
 def exported(
-    folder: Path,
+    folder: str,
     ends: Ends,
     columns: Sequence[str],
     starts: Ends | None = None,
@@ -220,34 +217,46 @@ def exported(
 
     semi = "" if shards is None else f"semi join wanted using ({', '.join(SHARD)})"
 
-    def query(part: _Part) -> str:
+    def query(part: _Part, copies: str = "") -> str:
         bucket = "" if part.bucket is None else f"and bucket = {part.bucket}"
-        return f"select {names} from {parquet(part.files)} {semi} where ({ranges}) {bucket}"
+        paths = ", ".join("'" + _path(*file, copies).replace("'", "''") + "'" for file in part.files)
+        return f"select {names} from read_parquet([{paths}]) {semi} where ({ranges}) {bucket}"
 
     def read(part: _Part) -> Batches:
-        with duckdb.connect() as database:  # pyarrow takes twice as long for nested columns
-            database.execute("set threads = 1")
+        with TemporaryDirectory(prefix="topicwright-export-") as copies, duckdb.connect() as database:
+            database.execute("set threads = 1")  # pyarrow takes twice as long for nested columns
             database.register("wanted", pa.Table.from_pylist(keys, arrow_schema(SHARD)))
-            yield from (batch.cast(schema) for batch in database.sql(query(part)).to_arrow_reader(_BATCH_ROWS))
+            found = database.sql(query(part, copies)).to_arrow_reader(_BATCH_ROWS)
+            yield from (batch.cast(schema) for batch in found)
 
-    files = exported_files(folder)
+    files = exported_files(folder, ends)
     parts, buckets = [_Part([file]) for file in files], [_Part(files, number) for number in range(BUCKETS)]
+    if not isinstance(open_store(folder), Folder):
+        return Source(parts, read, schema)
     return Source(parts, read, schema, buckets, query(_Part(files)) if shards is None else "")
 
 
-def parquet(files: Iterable[str]) -> str:
-    """The rows of Parquet files, in DuckDB's SQL."""
-    quoted = ("'" + one.replace("'", "''") + "'" for one in files)
-    return f"read_parquet([{', '.join(quoted)}])"
+def _path(place: str, name: str, copies: str) -> str:
+    """The path of a file; one in an object store is copied to the folder `copies`."""
+    store = open_store(place)
+    if isinstance(store, Folder):
+        return f"{store.url}/{name}"
+    content = store.read(name)
+    if content is None:
+        raise ReplayError(f"{place} lacks {name}: export to another folder")
+    (copy := Path(copies, name)).write_bytes(content)
+    return str(copy)
 
 
-def exported_files(folder: Path) -> list[str]:
-    """The Parquet files of an export; of a log in Kafka those of all partitions. Raises ReplayError."""
-    notes = [(each, read_note(each)) for each in sorted(folder.glob(f"{PARTITION}*")) or (folder,)]
-    found = [each / f"{SEGMENT}={segment}" for each, note in notes if note is not None for segment in note.segments]
+def exported_files(folder: str, ends: Ends) -> list[tuple[str, str]]:
+    """The Parquet files of an export, each with its folder; of a log in Kafka those of its partitions. Raises
+    ReplayError."""
+    whole = open_store(folder).read(NOTE) is not None
+    notes = [(place, read_note(place)) for place in ([folder] if whole else [_partition(folder, one) for one in ends])]
+    found = [(place, name) for place, note in notes if note is not None for name in note.files]
     if not found:
         raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --to {folder}`")
-    return [str(file) for segment in found for file in sorted(segment.glob("*.parquet"))]
+    return found
 
 
 def events_from(runner: Runner, ref: Ref, ends: Ends, options: Options) -> Callable[[Sequence[str]], Source]:
@@ -255,7 +264,7 @@ def events_from(runner: Runner, ref: Ref, ends: Ends, options: Options) -> Calla
     new events are added first. Raises ReplayError."""
     if "export" not in options.more:
         return partial(events_of, ref, ends)
-    folder = Path(options.more["export"])
+    folder = options.more["export"]
     export(runner, ref, folder, ends)
     return partial(exported, folder, ends)
 
@@ -279,22 +288,24 @@ def _log_end(ref: Ref, partition: int) -> Iterator[_LogEnd]:
         yield _LogEnd(log.cluster_id, log.durable_offset, lambda offset: sha256(read_one(log, offset)).hexdigest())
 
 
-def read_note(folder: Path) -> Note | None:
+def read_note(place: str) -> Note | None:
     """The note of an export; None if there is no export yet. Raises ReplayError if the folder holds something else."""
-    try:
-        note = msgspec.json.decode((folder / NOTE).read_bytes(), type=Note)
-    except FileNotFoundError:
-        if folder.is_dir() and any(not one.name.startswith((SEGMENT, "_")) for one in folder.iterdir()):
-            raise ReplayError(f"{folder} holds files that are not an export: name another folder") from None
+    store = open_store(place)
+    content = store.read(NOTE)
+    if content is None:
+        if any(not name.startswith((PREFIX, "_")) for name in store.names("")):
+            raise ReplayError(f"{place} holds files that are not an export: name another folder")
         return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise ReplayError(f"{folder / NOTE} cannot be read ({error}): export to another folder") from error
+    try:
+        note = msgspec.json.decode(content, type=Note)
+    except msgspec.DecodeError as error:
+        raise ReplayError(f"{NOTE} in {place} cannot be read ({error}): export to another folder") from error
     if note.columns != tuple(SCHEMA.names):
-        raise ReplayError(f"{folder} was exported by another release, with other columns: export to another folder")
+        raise ReplayError(f"{place} was exported by another release, with other columns: export to another folder")
     return note
 
 
-def _continued(log: _LogEnd, note: Note, folder: Path, ref: Ref) -> int:
+def _continued(log: _LogEnd, note: Note, folder: str, ref: Ref) -> int:
     """The offset where the export continues. Raises ReplayError if this is not the exported log."""
     if log.cluster_id != note.cluster_id:
         raise ReplayError(f"{folder} is an export of cluster {note.cluster_id}, {ref.text} the log of {log.cluster_id}")
@@ -311,9 +322,9 @@ def _continued(log: _LogEnd, note: Note, folder: Path, ref: Ref) -> int:
     return note.next_offset
 
 
-def _remove_leftovers(folder: Path, kept: tuple[int, ...]) -> None:
-    """Remove the files of a run that died."""
-    known = {f"{SEGMENT}={segment}" for segment in kept}
-    for one in (*folder.glob(f"{SEGMENT}=*"), *folder.glob(f"{RUN}*")):
-        if one.name not in known:
-            shutil.rmtree(one)
+def _remove_others(place: str, kept: tuple[str, ...]) -> None:
+    """Remove the files of events that are not `kept`: those of a run that failed or died."""
+    store = open_store(place)
+    for name in store.names(""):
+        if name.startswith(PREFIX) and name not in kept:
+            store.remove(name)

@@ -22,6 +22,7 @@ CHANGES = {
     "done-otherwise": "was done, would be done otherwise",
     "unjudged": "was refused, would now reach the policies, which have no recorded verdict on it",
     "observed": "was done, would be done with a rule's objection recorded",
+    "redecided": "is decided otherwise than recorded, by the recorded rules",
 }
 """The possible changes of a request, in the order of the output."""
 MESSAGE_CHARS_MAX = 500
@@ -85,10 +86,11 @@ class TriedRequestView(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class BacktestGroupView(msgspec.Struct, frozen=True, kw_only=True):
+class TrialGroupView(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of a principal through one API with the same change by the same rules, with the first of them.
 
     `change` is a key of `CHANGES`. `rule` would refuse or note the requests; `was_rule` refused them, "" if none did.
+    Of `redecided` requests, `rule` is the most likely cause, and `principal` and `api` are empty.
     """
 
     change: str
@@ -99,8 +101,16 @@ class BacktestGroupView(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     requests: tuple[TriedRequestView, ...]
 
+    @property
+    def text(self) -> str:
+        if not self.principal:
+            return self.rule
+        was = f", was refused by {self.was_rule}" if self.was_rule else ""
+        now = f", now by {self.rule}" if self.rule else ""
+        return f"{self.principal} over {self.api}{was}{now}"
 
-def group_of(counted: Mapping[str, Any], requests_max: int, *, has_partitions: bool = True) -> BacktestGroupView:
+
+def group_of(counted: Mapping[str, Any], requests_max: int, *, has_partitions: bool = True) -> TrialGroupView:
     """The group of a row of `projections.replay.redecide.backtest.COUNTS`, with its first requests."""
     requests = tuple(
         TriedRequestView(
@@ -111,72 +121,34 @@ def group_of(counted: Mapping[str, Any], requests_max: int, *, has_partitions: b
         )
         for one in counted["examples"][:requests_max]
     )
-    return msgspec.convert({**counted, "requests": requests}, BacktestGroupView)
+    return msgspec.convert({**counted, "requests": requests}, TrialGroupView)
 
 
-def effect_lines(groups: Iterable[BacktestGroupView]) -> Iterator[str]:
+def effect_lines(groups: Iterable[TrialGroupView]) -> Iterator[str]:
     """The groups as text, by change."""
     for change, same in groupby(groups, lambda one: one.change):
         of_change = list(same)
         yield ""
         yield f"{change}: {CHANGES[change]} ({sum(one.count for one in of_change)})"
         for one in of_change:
-            was = f", was refused by {one.was_rule}" if one.was_rule else ""
-            now = f", now by {one.rule}" if one.rule else ""
-            yield f"  {one.count:>7} x {one.principal} over {one.api}{was}{now}"
+            yield f"  {one.count:>7} x {one.text}"
             for each in one.requests:
                 of_log = f" of partition {each.partition}" if each.partition else ""
                 message = f": {each.message}" if each.message else ""
                 yield f"            such as {each.topic} at offset {each.offset}{of_log}{message}"
 
 
-class BacktestView(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of a text of rules on `requests` requests from a point in time on: it would have rejected `refused` of
-    those that were done, from `principals` principals.
+class TrialView(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of deciding `requests` past requests again, from a point in time on: `otherwise` of them end otherwise
+    than recorded. `summary` says this in a sentence.
 
     `groups` are ordered by change, the largest first; if `more`, there are further groups or requests than listed.
     """
 
+    summary: str
     since: str
-    requests: int
-    refused: int
-    principals: int
-    groups: tuple[BacktestGroupView, ...]
-    more: bool
-    as_of: AsOfView
-
-    @property
-    def summary(self) -> str:
-        """One sentence about the refused requests."""
-        requests, principals = many(self.refused, "request"), many(self.principals, "principal")
-        of = f" of {principals}" if self.refused else ""
-        return f"would have rejected {requests}{of}; tried {many(self.requests, 'request')} since {self.since}"
-
-
-class RedecidedRequestView(msgspec.Struct, frozen=True):
-    """A request that is decided otherwise than recorded: the first events that differ, and the most likely cause."""
-
-    partition: int | None
-    offset: int
-    topic: str
-    request_id: str
-    recorded: str
-    now: str
-    why: str
-
-
-class RedecideView(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of deciding `requests` requests again: `release` decides `otherwise` of them otherwise than recorded.
-    `differences` are the first ones."""
-
-    since: str
-    release: str
     requests: int
     otherwise: int
-    differences: tuple[RedecidedRequestView, ...]
+    groups: tuple[TrialGroupView, ...]
+    more: bool
     as_of: AsOfView
-
-    @property
-    def summary(self) -> str:
-        requests = many(self.requests, "request")
-        return f"{requests} since {self.since} decided again by release {self.release}: {self.otherwise} otherwise"

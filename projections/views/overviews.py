@@ -145,12 +145,10 @@ class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
 
 
 class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
-    """The effective rules for changes of topics (null before any were applied), and the classes of policies in the
-    settings."""
+    """The effective rules for changes of topics; null before any were applied."""
 
     version: RulesVersionView | None
     rules: tuple[RuleView, ...]
-    class_names: tuple[str, ...]
     as_of: AsOfView
 
 

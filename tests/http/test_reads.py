@@ -279,11 +279,11 @@ async def test_effective_policies_and_refusals(judged: Service) -> None:
     wrong = await judged.client.post("/v1/rules", json={"text": "[[rule]]\nname = 'r'"})
     assert (wrong.status_code, wrong.json()["error"]) == (400, "INVALID_CONFIG")
     shown = await judged.get("/v1/policies")
-    assert (shown["class_names"], shown["version"]["number"]) == (["tests.Owned"], 1)
+    assert shown["version"]["number"] == 1
     (rule,) = shown["rules"]
     assert (rule["name"], rule["mode"], rule["definition"]) == ("r", "enforce", {"partitions": "3"})
     then = await judged.get(f"/v1/policies?at={before}")
-    assert (then["class_names"], then["version"]) == (["tests.Owned"], None)
+    assert then["version"] is None
 
 
 async def test_a_topic_named_like_a_request_id_does_not_hide_the_request(one: Service) -> None:

@@ -94,6 +94,8 @@ class RealCluster:
     controller: Process | None = None
     http: str = ""
     heap: str = HEAP
+    authorization: str | None = None
+    """The login for HTTP; None without logins."""
 
     @property
     def bootstrap(self) -> str:
@@ -125,7 +127,7 @@ class RealCluster:
 
     def live(self) -> set[int]:
         """The live brokers, from Topicwright's HTTP API."""
-        return set(json.loads(fetch(self.http, "/v1/brokers")[1])["live"])
+        return set(json.loads(fetch(self.http, "/v1/brokers", authorization=self.authorization)[1])["live"])
 
     def wait_live(self, *broker_ids: int, within_s: float = 300) -> None:
         """Wait until exactly these brokers are live (all, if none is named) and take connections.

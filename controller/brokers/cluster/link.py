@@ -35,6 +35,7 @@ from controller.kafka.connections import (
     Connections,
     M,
     Security,
+    addresses,
     decode_message,
 )
 from controller.kafka.messages import ApiKey, Message, clients, configs
@@ -137,7 +138,7 @@ class ClusterLink:
     """A connection to one target cluster. `bootstrap` lists brokers to connect to first."""
 
     def __init__(self, bootstrap: str, security: Security) -> None:
-        self._bootstrap = [_parse_address(part) for part in bootstrap.split(",")]
+        self._bootstrap = addresses(bootstrap)
         self.security, self.connections = security, Connections(security)
         self._known: tuple[Address, ...] = ()
         self._preferred: Address | None = None
@@ -304,11 +305,6 @@ class ClusterLink:
             except KafkaException as error:
                 refusals[name] = _refusal(error.args[0])
         return refusals
-
-
-def _parse_address(text: str) -> Address:
-    host, _, port = text.strip().rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def silent_logger() -> logging.Logger:

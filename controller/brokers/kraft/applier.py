@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -62,15 +62,6 @@ KAFKAS: Final = -1
 logger = structlog.get_logger("topicwright.quorum")
 
 
-class ReplicatedLog(EventLog, Protocol):
-    """An event log whose commits are durable in the metadata log first."""
-
-    def mark_durable(self) -> None:
-        """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
-        still flushes it."""
-        ...
-
-
 class BatchApplier:
     """Applies the batches of the metadata log in order. `first` is the event with which an empty event log begins."""
 
@@ -78,7 +69,7 @@ class BatchApplier:
         self,
         node: QuorumNode,
         files: QuorumFiles,
-        log: ReplicatedLog,
+        log: EventLog,
         projector: MetadataProjector,
         first: SettingsChanged,
     ) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.kraft.applier import BatchApplier, ReplicatedLog
+from controller.brokers.kraft.applier import BatchApplier
 from controller.brokers.kraft.catch_up import EventPages
 from controller.brokers.kraft.projector import MARK, MetadataProjector
 from controller.brokers.port import LeadLost
@@ -30,7 +30,7 @@ from controller.quorum.raft.effects import NotLeader, Role, RoleChanged
 from controller.quorum.raft.log import NOBODY, SnapshotId
 from controller.store.recorder import Recorder
 from events.catalog import Recorded, SettingsChanged
-from events.logs.log import Commit, LogDiskFull, LogError
+from events.logs.log import Commit, EventLog, LogDiskFull, LogError
 
 FLUSHED_EVERY_S: Final = 0.2
 
@@ -56,7 +56,7 @@ class QuorumReplication(BatchApplier):
         self,
         node: QuorumNode,
         files: QuorumFiles,
-        log: ReplicatedLog,
+        log: EventLog,
         projector: MetadataProjector,
         first: SettingsChanged,
     ) -> None:

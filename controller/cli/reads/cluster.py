@@ -24,7 +24,7 @@ from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
 from projections.text.wording import many
 from projections.views import overviews
-from projections.views.backtests import BacktestView, RedecideView, RulesTestView, effect_lines
+from projections.views.backtests import RulesTestView, TrialView, effect_lines
 from projections.views.brokers import BrokersView, BrokerView, RuleView, SimulatedBrokerView
 from projections.views.events import EventsView, EventView, ValueView
 from projections.views.lines import mark, when, wrapped
@@ -231,10 +231,9 @@ def show_rules(options: argparse.Namespace, backend: Backend) -> int:
     if options.text:
         show_lines(options, (answer.version.text if answer.version else "").splitlines())
         return DONE
-    view = {"version": answer.version, "rules": answer.rules, "as_of": answer.as_of}
     return show(
         options,
-        view,
+        answer,
         lambda style: _rule_lines(answer, style),
         lambda: (one.name for one in answer.rules),
         when(answer.as_of),
@@ -282,36 +281,21 @@ def backtest_rules(options: argparse.Namespace, backend: Backend) -> int:
     from controller.http.rules import BacktestBody  # imports the HTTP framework
 
     body = BacktestBody(text=checked_file(options.file), since=options.since)
-    found = backend.send("POST", "/rules/backtest", BacktestView, body=body)
-    topics = (each.topic for one in found.groups for each in one.requests)
-    show(options, found, lambda _: _effects(found), lambda: topics)
-    return NEGATIVE if found.groups else DONE
-
-
-def _effects(found: BacktestView) -> Iterator[str]:
-    yield found.summary
-    yield from effect_lines(found.groups)
-    if found.more:
-        yield ""
-        yield "… and more"
+    return _show_trial(options, backend.send("POST", "/rules/backtest", TrialView, body=body))
 
 
 def redecide(options: argparse.Namespace, backend: Backend) -> int:
     from controller.http.rules import RedecideBody  # imports the HTTP framework
 
-    found = backend.send("POST", "/rules/redecide", RedecideView, body=RedecideBody(since=options.since))
-    show(options, found, lambda style: _differences(found, style), lambda: (one.topic for one in found.differences))
-    return NEGATIVE if found.otherwise else DONE
+    body = RedecideBody(since=options.since)
+    return _show_trial(options, backend.send("POST", "/rules/redecide", TrialView, body=body))
 
 
-def _differences(found: RedecideView, style: Style) -> Iterator[str]:
-    yield found.summary
-    if found.otherwise:
-        yield ""
-        rows = ((one.offset, one.topic, one.recorded, one.now, one.why) for one in found.differences)
-        yield from style.table(("OFFSET", "TOPIC", "RECORDED", "NOW", "BECAUSE"), rows)
-    if found.otherwise > len(found.differences):
-        yield "… and more"
+def _show_trial(options: argparse.Namespace, found: TrialView) -> int:
+    lines = (found.summary, *effect_lines(found.groups), *(("", "… and more") if found.more else ()))
+    topics = (each.topic for one in found.groups for each in one.requests)
+    show(options, found, lambda _: lines, lambda: topics)
+    return NEGATIVE if found.groups else DONE
 
 
 def apply_rules(options: argparse.Namespace, backend: Backend) -> int:

@@ -191,6 +191,7 @@ def _change_lines(found: list[RecordedChangeView], style: Style) -> Iterator[str
         return
     texts = (
         one.text
+        + (f"; by {one.principal}" if one.principal not in one.text else "")
         + (f"; breaks {', '.join(one.rules)}" if one.rules else "")
         + (f"; approved by {one.approved_by}" if one.approved_by else "")
         for one in found

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import datetime
+from typing import Final
 from urllib.parse import quote
 
 from controller.cli.arguments import DONE, NEGATIVE
 from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
-from projections.queries.risks import RISKS, RisksView
+from events.errors import UserError
+from events.logs.log import grouped
+from projections.queries.risks import RISKS, RisksView, RiskyTopicView
+from projections.text.points_in_time import parse_point_in_time
+from projections.text.wording import many
 from projections.views.requests import ApprovalView, HeldRequestsView, HeldRequestView
+from projections.views.topics import TopicsView
+
+OFFSETS_PER_REQUEST: Final = 10_000
+OFFSETS_WITHIN_S: Final = 20.0
 
 
 def pending(options: argparse.Namespace, backend: Backend) -> int:
@@ -47,14 +59,45 @@ def deny(options: argparse.Namespace, backend: Backend) -> int:
 def risks(options: argparse.Namespace, backend: Backend) -> int:
     if (options.unused is None) != (options.bootstrap is None):
         raise common.Misuse("--unused and --bootstrap need each other")
-    if options.unused is None:
-        found = backend.get(RisksView, "/risks", limit=options.limit)
-    else:
-        from controller.cli.reads.unused import unused
-
-        found = unused(options, backend)
+    found = _unused(options, backend) if options.unused else backend.get(RisksView, "/risks", limit=options.limit)
     show(options, found, lambda style: _risk_lines(found, style), lambda: (one.name for one in found.topics))
     return NEGATIVE if found.topics else DONE
+
+
+def _unused(options: argparse.Namespace, backend: Backend) -> RisksView:
+    """The topics that existed at `--unused` and have had no record since. Kafka finds the first record from a time on
+    (ListOffsets), so nothing is stored between two runs."""
+    from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+
+    from controller.serving.reach_cluster import client_properties
+    from controller.stream.log.topics import offsets_consumer
+
+    since = parse_point_in_time(options.unused)
+    if not isinstance(since, datetime):
+        raise UserError(f"--unused {options.unused}: give a time, such as 30d")
+    since_ms = round(since.timestamp() * 1000)
+    pages = [*common.pages(backend, TopicsView, "/topics", limit=common.PAGE)]
+    topics = [one for page in pages for one in page.topics if one.created_at_ms < since_ms]
+    every = (TopicPartition(one.name, each, since_ms) for one in topics for each in range(one.num_partitions))
+    properties = {**client_properties(options.kafka_properties, "--kafka-properties"), "log_level": 0}
+    used, unknown = set[str](), set[str]()
+    try:
+        with closing(offsets_consumer({**properties, "bootstrap.servers": options.bootstrap})) as consumer:
+            for batch in grouped(every, OFFSETS_PER_REQUEST, lambda _: 1):
+                for place in consumer.offsets_for_times(batch, timeout=OFFSETS_WITHIN_S):
+                    if place.error is not None or place.offset != OFFSET_END:
+                        (used if place.error is None else unknown).add(place.topic)
+    except KafkaException as error:
+        raise UserError(f"no answer from the Kafka at {options.bootstrap}: {error.args[0].str()}") from None
+    if unknown:
+        print(f"Kafka does not answer for {many(len(unknown), 'topic')}, such as {min(unknown)}", file=sys.stderr)
+    found = [
+        RiskyTopicView(one.name, ("unused",), one.labels.get("owner", ""), getattr(one.created_by, "principal", ""))
+        for one in topics
+        if one.name not in used and one.name not in unknown
+    ]
+    more = max(0, len(found) - options.limit)
+    return RisksView({"unused": len(found)}, tuple(found[: options.limit]), more, pages[-1].as_of)
 
 
 def _risk_lines(found: RisksView, style: Style) -> Iterator[str]:

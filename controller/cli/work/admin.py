@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TypeVar
 
 from controller.cli.arguments import Negative
-from controller.kafka.connections import Address, ClusterUnreachable, Connections, NotAuthenticated
+from controller.kafka.connections import ClusterUnreachable, Connections, NotAuthenticated, addresses
 from controller.kafka.messages import Message
 from controller.machine.errors import ErrorCode
 from controller.serving.reach_cluster import security_in
@@ -16,11 +16,6 @@ from events.errors import UserError
 
 M = TypeVar("M", bound=Message)
 CONFIG = "--command-config"
-
-
-def addresses(text: str) -> list[Address]:
-    parts = (each.strip().rpartition(":") for each in text.split(","))
-    return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
 def call(options: argparse.Namespace, api_key: int, version: int, request: Message, answer: type[M]) -> M:

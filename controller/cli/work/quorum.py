@@ -17,7 +17,7 @@ from typing import Any, Final
 from controller.cli import serve as flags
 from controller.cli.arguments import DONE, Negative
 from controller.cli.output import Style
-from controller.cli.work.admin import addresses
+from controller.kafka.connections import addresses
 from controller.kafka.messages.quorum import QuorumReplica
 from controller.quorum.client import SILENT_MS, QuorumClient, QuorumError, QuorumStatus, all_limits, running_nodes
 from controller.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from controller.http import reads
+from controller.http.errors import HttpRequest
 from controller.http.pages.site import FOLLOW, Site, page
 from projections.views.brokers import BrokersView
-from projections.views.overviews import AccessView, BrokerDetailView, QuorumView
+from projections.views.overviews import AccessView, BrokerDetailView, ClusterHealthView, QuorumView
 
 
 @page("/brokers", reads.brokers, "brokers.html")
@@ -17,8 +18,10 @@ async def brokers(site: Site, found: BrokersView, at: str | None) -> dict[str, A
 
 
 @page("/brokers/{broker_id:int}", reads.broker, "broker.html")
-async def broker(found: BrokerDetailView) -> dict[str, Any]:
-    return {"follow": FOLLOW, "command": ("brokers", str(found.broker_id)), "one": found}
+async def broker(site: Site, request: HttpRequest, found: BrokerDetailView, at: str | None) -> dict[str, Any]:
+    health: ClusterHealthView = await site.call(reads.cluster_health, request, at=at)
+    issues = [one for one in health.issues if found.broker_id in one.waits_for]
+    return {"follow": FOLLOW, "command": ("brokers", str(found.broker_id)), "one": found, "issues": issues}
 
 
 @page("/quorum", reads.quorum, "quorum.html")

@@ -23,13 +23,18 @@ from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.query_threads import TooBusy
 from controller.http.requests import At, body_of, read_form
 from projections.queries.risks import RISKS, RisksView
-from projections.views.backtests import BacktestView, RedecideView, RulesTestView
+from projections.views.backtests import RulesTestView, TrialView
 from projections.views.events import EventsView, EventView
 from projections.views.overviews import PoliciesView
 from projections.views.requests import HeldRequestsView
 from projections.views.view import ProblemView
 
 _Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RedecideBody, rules.RulesBody)
+_TRIALS: dict[str, tuple[Any, Any]] = {
+    "test": (rules.test_rules, rules.TestBody),
+    "backtest": (rules.backtest_rules, rules.BacktestBody),
+    "redecide": (rules.redecide, rules.RedecideBody),
+}
 AFTER_DIGITS_MAX = 12
 VERSIONS_MAX = 10
 """The most versions of the rules on the page."""
@@ -55,7 +60,7 @@ async def _page(
     *,
     filled: Mapping[str, str] = MappingProxyType({}),
     problem: ProblemView | None = None,
-    result: BacktestView | RulesTestView | RedecideView | None = None,
+    result: RulesTestView | TrialView | None = None,
 ) -> Response[bytes]:
     """The page. After a form was sent it has what was `filled` in, with its `problem` or `result`."""
     found: PoliciesView | None = None
@@ -98,20 +103,16 @@ async def change_rules(request: HttpRequest, site: NamedDependency[Site]) -> Res
     filled = await read_form(request)
     filled["text"] = filled.get("text", "").replace("\r\n", "\n")
     problem: ProblemView | None = None
-    result: BacktestView | RulesTestView | RedecideView | None = None
+    result: RulesTestView | TrialView | None = None
     try:
-        match filled.get("do"):
-            case "test":
-                result = await site.call(rules.test_rules, request, content=_body(filled, rules.TestBody))
-            case "backtest":
-                result = await site.call(rules.backtest_rules, request, content=_body(filled, rules.BacktestBody))
-            case "redecide":
-                result = await site.call(rules.redecide, request, content=_body(filled, rules.RedecideBody))
-            case "apply":
-                await site.call(rules.apply_rules, request, content=_body(filled, rules.RulesBody))
-                return Redirect("/policies", status_code=303)
-            case other:
-                raise invalid(f"do: {other!r} is not test, backtest, redecide or apply")
+        do = filled.get("do", "")
+        if do == "apply":
+            await site.call(rules.apply_rules, request, content=_body(filled, rules.RulesBody))
+            return Redirect("/policies", status_code=303)
+        if do not in _TRIALS:
+            raise invalid(f"do: {do!r} is not test, backtest, redecide or apply")
+        handler, kind = _TRIALS[do]
+        result = await site.call(handler, request, content=_body(filled, kind))
     except (Refused, TooBusy) as refusal:
         problem = answer_error(request, refusal).content
     return await _page(request, site, filled=filled, problem=problem, result=result)

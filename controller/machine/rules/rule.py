@@ -63,15 +63,11 @@ class TopicFacts(msgspec.Struct, frozen=True, gc=False):
     configs: Mapping[str, str]
     defaults: tuple[tuple[str, str], ...] = ()
     """The broker-level settings from which topics inherit defaults."""
-    parsed: dict[str, Value | Bad] = msgspec.field(default_factory=dict)
-    """A cache of explicit config values that were already parsed."""
 
     def value(self, name: str) -> Value | Bad:
         """The parsed value of an explicit config."""
-        if name not in self.parsed:
-            row, text = row_of(name), self.configs[name]
-            self.parsed[name] = Bad(f"{name} is not a topic config") if row is None else row.read(text)
-        return self.parsed[name]
+        row = row_of(name)
+        return Bad(f"{name} is not a topic config") if row is None else row.read(self.configs[name])
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -154,7 +154,8 @@ def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequenc
 def _check_empty(topic: KafkaTopic) -> None:
     """Raise NotRestored for a topic with records: restored records after them would not count."""
     with closing(TopicReader(topic)) as kafka:
-        for number, (first, end) in kafka.current_ranges().ranges.items():
+        _, ranges = kafka.current_ranges()
+        for number, (first, end) in ranges.items():
             if first > 0 or next(kafka.records(number, 0, end), None) is not None:
                 raise NotRestored(
                     f"topic {topic.topic} has or had records: if the folders have all that is left in it, delete it "

@@ -281,7 +281,7 @@ class Worker:
         if isinstance(options.brokers, int):
             return partial(PartitionBrokers, options.brokers)
         bootstrap, file = options.brokers or options.bootstrap, settings.cluster_client_properties_file
-        security = security_in(file) if file is not None else options.security
+        security = options.security if file is None else await asyncio.to_thread(security_in, file)
         self._cluster = await reached(
             "the target cluster",
             partial(reach_as, security, bootstrap),

@@ -43,7 +43,7 @@ _ALIASES: Final = {"gcs": "gs", "abfss": "abfs"}
 _OPTION_VALUE = re.compile(r"[A-Za-z0-9._:/\[\]-]*")
 """Names, numbers, addresses and paths: neither user info nor a query."""
 _CONTAINER = re.compile(r"[a-z0-9-]{3,63}|\$[a-z]{3,10}")
-_NAME = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?\.[a-z]+")
+_NAME = re.compile(r"_?[a-z0-9-]+(/[a-z0-9-]+)?\.[a-z]+")
 
 
 class ArchiveError(LogError):

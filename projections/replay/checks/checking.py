@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import filterfalse
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import duckdb
@@ -28,7 +27,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from events.files import replacing
+from events.logs.archive.store import open_store
 from projections.replay.checks import rules
 from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, history_of, text_of
 from projections.replay.checks.rules import Invariant, invariants
@@ -45,6 +44,8 @@ RUNS = pa.schema(
      ("end_ms", pa.int64()), ("reconciled_ms", pa.int64()), ("kafka_brokers", pa.bool_())]
 )  # fmt: skip
 """The columns of the view `offset_runs`."""
+CHECKPOINT = "_checked.parquet"
+"""The file in an export that holds the checkpoint of its last check."""
 FOUND_MAX = 10_000
 """Maximum number of violations in a checkpoint."""
 _ABOUT = b"topicwright"
@@ -66,24 +67,25 @@ def rules_hash(cluster_id: str) -> str:
 
 
 def write_checkpoint(
-    file: Path, rules: str, runs: Iterable[Run], rows: Iterable[Mapping[str, Any]], carried: pa.Table
+    place: str, rules: str, runs: Iterable[Run], rows: Iterable[Mapping[str, Any]], carried: pa.Table
 ) -> None:
-    """Write the checkpoint of a check by the rules with the hash `rules`. Remove it instead if the check found more
-    than FOUND_MAX violations."""
+    """Write the checkpoint of a check by the rules with the hash `rules` to an export. Remove it instead if the check
+    found more than FOUND_MAX violations."""
     found = tuple({**row, "times": 1} for row in rows if not row["at_end"])
     if len(found) > FOUND_MAX:
-        file.unlink(missing_ok=True)
+        open_store(place).remove(CHECKPOINT)
         return
     about = msgspec.json.encode((rules, joined(runs), found))
-    with replacing(file) as new:
-        pq.write_table(carried.replace_schema_metadata({_ABOUT: about}), new)
+    pq.write_table(carried.replace_schema_metadata({_ABOUT: about}), out := pa.BufferOutputStream())
+    open_store(place).write(CHECKPOINT, out.getvalue().to_pybytes())
 
 
-def read_checkpoint(file: Path, rules: str) -> Checkpoint | None:
-    """The checkpoint in a file; None if the file is missing or was written with other rules."""
-    if not file.exists():
+def read_checkpoint(place: str, rules: str) -> Checkpoint | None:
+    """The checkpoint in an export; None if there is none, or it was written with other rules."""
+    content = open_store(place).read(CHECKPOINT)
+    if content is None:
         return None
-    carried = pq.read_table(file)
+    carried = pq.ParquetFile(pa.BufferReader(content)).read()
     about = (carried.schema.metadata or {})[_ABOUT]
     of_rules, runs, found = msgspec.json.decode(about, type=tuple[str, tuple[Run, ...], tuple[Mapping[str, Any], ...]])
     return Checkpoint(runs, found, carried) if of_rules == rules else None
@@ -222,17 +224,16 @@ def check_here(
         return check(history, wanted, limit, keep=keep)
 
 
-def check_growth(new: Source, files: Sequence[str], earlier: Callable[[Shards], Batches], before: Checkpoint) -> Result:
+def check_growth(new: Source, whole: str, earlier: Callable[[Shards], Batches], before: Checkpoint) -> Result:
     """Check the events after a checkpoint, in this process. Raises ReplayError.
 
-    `new` has these events, with COLUMNS. `files` are the Parquet files of an export with all events. `earlier` returns
-    the events of some shards before the checkpoint, as in `check_again`.
+    `new` has these events, with COLUMNS. `whole` is a query of the events before the checkpoint. `earlier` returns
+    those of some shards, as in `check_again`.
     """
     assert before.carried is not None, "an export's checkpoint has carried events"
     ends = ends_of_runs(before.runs)
     with history_of(new.query or new.batches(), new.schema) as history:
-        is_earlier = " or ".join(f'(log_partition = {one} and "offset" < {end})' for one, end in ends.items())
-        history.execute(f"create view earlier as from read_parquet({list(files)}) where {is_earlier}")
+        history.execute(f"create view earlier as {whole}")
         history.register("violated", pa.Table.from_pylist([dict(row) for row in before.found], _FOUND))
         history.register("carried", before.carried)
         suspects = set(history.execute(_SUSPECTS).fetchall())

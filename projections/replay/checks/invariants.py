@@ -30,7 +30,7 @@ from projections.replay.checks.checking import (
 )
 from projections.replay.checks.history import COLUMNS
 from projections.replay.checks.rules import Found, Invariant, check_queries, invariants, read_invariants, together
-from projections.replay.export import check_export, events_from, export, exported, exported_files
+from projections.replay.export import check_export, events_from, export, exported
 from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.runner import InProcess, Runner
@@ -38,8 +38,6 @@ from projections.text.wording import many
 
 CHECKS: Mapping[str, str] = {one.name: one.demand for one in invariants()}
 """The invariants by name, with the requirement of each."""
-CHECKPOINT = "_checked.parquet"
-"""The file in an export that holds the checkpoint of its last check."""
 
 
 def check_invariants(ref: Ref, options: Options) -> None:
@@ -64,7 +62,7 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     if "export" not in options.more or "checks" in options.more:
         checked = _checked(runner, events_from(runner, ref, ends, options), wanted, limit)
     else:
-        folder = Path(options.more["export"])
+        folder = options.more["export"]
         notes = export(runner, ref, folder, ends).values()
         checked = _checked_again(runner, folder, ends, rules_hash(",".join(note.cluster_id for _, note in notes)))
     found = together(checked.rows, wanted, limit)
@@ -81,19 +79,20 @@ def _checked(
     return check_in_buckets(runner, events, wanted, limit, keep=keep)
 
 
-def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Result:
-    """Check the events added to an export since its last check; all events if there is no usable checkpoint."""
-    file = folder / CHECKPOINT
-    before = read_checkpoint(file, rules)
+def _checked_again(runner: Runner, folder: str, ends: Ends, rules: str) -> Result:
+    """Check the events added to an export since its last check; all events if there is no usable checkpoint, or the
+    export is in an object store."""
+    before = read_checkpoint(folder, rules)
     starts = {} if before is None else ends_of_runs(before.runs)
-    if before is not None and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
+    whole = exported(folder, starts, COLUMNS).query if starts else ""
+    if before is not None and whole and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
         new = exported(folder, ends, COLUMNS, starts)
         checked = check_growth(
-            new, exported_files(folder), lambda some: exported(folder, starts, COLUMNS, shards=some).batches(), before
+            new, whole, lambda some: exported(folder, starts, COLUMNS, shards=some).batches(), before
         )
     else:
         checked = _checked(runner, partial(exported, folder, ends), keep=True)
-    write_checkpoint(file, rules, checked.runs, checked.rows, checked.carried)
+    write_checkpoint(folder, rules, checked.runs, checked.rows, checked.carried)
     return checked
 
 

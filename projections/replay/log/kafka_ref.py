@@ -70,13 +70,6 @@ def _is_address(text: str) -> bool:
     return parts is not None and 0 < int(parts[2]) < 1 << 16
 
 
-class TopicRanges(msgspec.Struct, frozen=True):
-    """The current state of a topic: its cluster id, and the earliest and latest offset of each partition."""
-
-    cluster_id: str
-    ranges: Mapping[int, tuple[int, int]]
-
-
 class TopicReader:
     """Reads one events topic from Kafka, with a consumer of librdkafka."""
 
@@ -112,8 +105,9 @@ class TopicReader:
     def close(self) -> None:
         self._consumer.close()
 
-    def current_ranges(self) -> TopicRanges:
-        """The current state of the topic. Raises ReplayError if Kafka does not answer or the topic does not exist."""
+    def current_ranges(self) -> tuple[str, Mapping[int, tuple[int, int]]]:
+        """The cluster id, and the earliest and latest offset of each partition. Raises ReplayError if Kafka does not
+        answer or the topic does not exist."""
         try:
             known = self._consumer.list_topics(self._topic.topic, timeout=ANSWERS_WITHIN_S)
             found = known.topics.get(self._topic.topic)
@@ -125,7 +119,7 @@ class TopicReader:
         except KafkaException as error:
             self._consumer.poll(0)
             raise ReplayError(f"{self._topic.text} cannot be read: {self._why(error.args[0])}") from None
-        return TopicRanges(str(known.cluster_id), ranges)
+        return str(known.cluster_id), ranges
 
     def records(self, partition: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The records at offsets in [start, end); offsets without a record are skipped. Raises ReplayError."""

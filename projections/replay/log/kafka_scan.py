@@ -74,18 +74,22 @@ def scan(topic: KafkaTopic, only: int | None = None, segment_events: int = SCAN_
     partition does not exist."""
     segment_events = min(segment_events, SCAN_EVENTS)
     with closing(TopicReader(topic)) as kafka:
-        found = kafka.current_ranges()
-        if only is not None and only not in found.ranges:
-            raise ReplayError(f"{topic.text} has no partition {only}: it has partitions 0 to {len(found.ranges) - 1}")
-        wanted = found.ranges if only is None else {only: found.ranges[only]}
+        cluster_id, ranges = kafka.current_ranges()
+        if only is not None and only not in ranges:
+            raise ReplayError(f"{topic.text} has no partition {only}: it has partitions 0 to {len(ranges) - 1}")
+        wanted = ranges if only is None else {only: ranges[only]}
         scans = [_scan(kafka, topic, partition, *ends, segment_events) for partition, ends in wanted.items()]
-    return KafkaRef(topic, found.cluster_id, tuple(scans))
+    return KafkaRef(topic, cluster_id, tuple(scans))
 
 
 def _scan(
     kafka: TopicReader, topic: KafkaTopic, partition: int, first: int, end: int, segment_events: int
 ) -> PartitionScan:
-    check_begins(topic, partition, first)
+    if first > 0:
+        raise ReplayError(
+            f"{topic.text}: the records of partition {partition} before {first} are gone, and with them the beginning "
+            f"of the history: {KEEP_ALL}"
+        )
     cluster: list[Stored] = []
     parts: list[Range] = []
     start, first_ms = START, -1
@@ -106,15 +110,6 @@ def _scan(
     if fold.next_event > start.next_event:
         end_part()
     return PartitionScan(partition, fold.next_event, tuple(parts), tuple(cluster))
-
-
-def check_begins(topic: KafkaTopic, partition: int, first: int) -> None:
-    """Raise ReplayError for a partition that has lost its first records."""
-    if first > 0:
-        raise ReplayError(
-            f"{topic.text}: the records of partition {partition} before {first} are gone, and with them the beginning "
-            f"of the history: {KEEP_ALL}"
-        )
 
 
 def folded(topic: KafkaTopic, fold: PartitionReader, records: Iterable[tuple[int, bytes]]) -> Iterator[list[Stored]]:

@@ -17,6 +17,8 @@ unjudged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Literal
 
 import duckdb
@@ -180,16 +182,16 @@ def _without_verdict(events: Sequence[Event]) -> list[Event]:
 
 _EXAMPLES = pa.list_(pa.struct(list(arrow_schema(("log_partition", "offset", "topic", "message")))))
 COUNTS = arrow_schema(
-    ("change", "principal", "was_rule", "rule", "api", "count", "examples", "failure"),
-    **dict.fromkeys(("change", "was_rule", "rule", "failure"), pa.string()),
+    ("change", "principal", "was_rule", "rule", "api", "count", "examples"),
+    **dict.fromkeys(("change", "was_rule", "rule"), pa.string()),
     examples=_EXAMPLES,
 )
 """The number of requests of a principal through one API with the same change by the same rules (see `Effect`), with the
-first of them. `failure` is instead the error of a policy on closing."""
+first of them."""
 _TALLY = f"""
 select change, principal, was_rule, rule, api, sum(count)::bigint as count,
-       list_sort(flatten(list(examples)))[:{EXAMPLES_MAX}] as examples, failure
-from counts group by change, principal, was_rule, rule, api, failure
+       list_sort(flatten(list(examples)))[:{EXAMPLES_MAX}] as examples
+from counts group by change, principal, was_rule, rule, api
 order by list_position({list(CHANGES)}, change), count desc, principal, was_rule, rule, api
 """
 
@@ -205,7 +207,7 @@ def tally(rows: Iterable[Row]) -> pa.Table:
 def counted(one: Effect) -> Row:
     """An effect as a row of COUNTS; if there is none, without an example."""
     examples = [(one.log_partition, one.offset, one.topic, one.message)] if one.change else []
-    return one.change, one.principal, one.was_rule, one.rule, one.api, 1, examples, None
+    return one.change, one.principal, one.was_rule, one.rule, one.api, 1, examples
 
 
 # The whole log.
@@ -218,18 +220,16 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
     runner.ship(policy_modules(tried.policies or ""))
     found = count_effects(runner, ref, ends, tried)
     all_counts = tally(rows_of(found)).to_pylist()
-    failures = [one["failure"] for one in all_counts if one["failure"] is not None]
-    requests = sum(one["count"] for one in all_counts if one["failure"] is None)
+    requests = sum(one["count"] for one in all_counts)
     counts = [one for one in all_counts if one["change"]]
     otherwise = sum(one["count"] for one in counts)
     words = f"{many(requests, 'request')} up to {as_of(ends)} tried with {tried.summary()}"
     return Outcome(
-        rows=[{**{name: one[name] for name in COUNTS.names[:-1]}, "requests": requests} for one in counts],
+        rows=[{**one, "requests": requests} for one in counts],
         found=bool(counts),
         lines=[
             f"{words}: {otherwise} would end otherwise",
             *effect_lines(group_of(one, EXAMPLES_PRINTED_MAX) for one in counts),
-            *failures,
         ],
         about={**offsets_row(ends), "requests": requests, "otherwise": otherwise},
     )
@@ -238,13 +238,9 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
 def count_effects(
     runner: Runner, ref: Ref, ends: Ends, tried: WhatIf, start: int = 0, begin: Beginning = AT_FIRST
 ) -> pa.Table:
-    """The effects on the requests from offset `start` until before `ends`, as COUNTS that `tally` adds up; `begin` is
-    a snapshot before `start`, where it may cut a request that does not count. Raises ReplayError."""
-
-    def job(requests: Iterable[RecordedRequest]) -> Iterator[Row]:
-        return _of_bucket((one for one in requests if one.first.offset >= start), tried)
-
-    return fold_requests(runner, ref, ends, job, COUNTS, tried.rules or "", begin)
+    """The effects on the requests from offset `start` until before `ends`, as COUNTS that `tally` adds up; `begin` as
+    in `fold_requests`. Raises ReplayError."""
+    return fold_requests(runner, ref, ends, partial(_of_bucket, tried=tried), COUNTS, tried.rules or "", start, begin)
 
 
 def check_backtest(ref: Ref, options: Options) -> None:
@@ -256,11 +252,5 @@ def check_backtest(ref: Ref, options: Options) -> None:
 
 def _of_bucket(requests: Iterable[RecordedRequest], tried: WhatIf) -> Iterator[Row]:
     """The counts of one bucket of the shards; requests without a change are counted too."""
-    policies, failures = Policies(tried), tuple[str, ...]()
-    try:
-        counts = tally(map(counted, effects(requests, tried, policies)))
-    finally:
-        failures = policies.close()
-    yield from rows_of(counts)
-    for failure in failures:
-        yield (*[None] * 5, 1, None, failure)
+    with closing(Policies(tried)) as policies:
+        yield from rows_of(tally(map(counted, effects(requests, tried, policies))))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,14 @@ from projections.replay.redecide.redecide import decided_again
 from projections.replay.redecide.whatif import WhatIf
 from projections.replay.runner import InProcess
 from projections.replay.shards import AT_FIRST, Beginning, Row, newest_snapshot, rows_of
+from projections.text.wording import many
 from projections.views.backtests import (
     LIMIT_S,
-    BacktestGroupView,
-    BacktestView,
     Past,
-    RedecidedRequestView,
-    RedecideView,
     RulesTestView,
     Task,
+    TrialGroupView,
+    TrialView,
     group_of,
 )
 
@@ -46,42 +46,51 @@ EVENTS_MAX = 1_000_000
 """They take about half a gigabyte of memory while they are sorted."""
 
 
-def backtest(text: str, past: Past) -> BacktestView:
+def backtest(text: str, past: Past) -> TrialView:
     """The effect of rules on past requests. Raises ReplayError, LogError, EventDecodeError."""
-    tried = WhatIf(rules=text)
-    rows: list[Row] = []
+    tried, rows = WhatIf(rules=text), list[Row]()
     for ref, ends, start, begin in _logs(past):
         rows += rows_of(count_effects(InProcess(), ref, ends, tried, start, begin))
     counts = tally(rows).to_pylist()
-    found = [one for one in counts if one["change"]]
-    refused = [one for one in found if one["change"] == "refused"]
-    groups = tuple(_groups(found[:GROUPS_MAX], past))
-    return BacktestView(
-        since=past.since,
-        requests=sum(one["count"] for one in counts),
-        refused=sum(one["count"] for one in refused),
-        principals=len({one["principal"] for one in refused}),
-        groups=groups,
-        more=len(found) > len(groups) or any(one.count > len(one.requests) for one in groups),
-        as_of=past.as_of,
-    )
+    refused = [one for one in counts if one["change"] == "refused"]
+    of = f" of {many(len({one['principal'] for one in refused}), 'principal')}" if refused else ""
+    requests = sum(one["count"] for one in counts)
+    words = f"would have rejected {many(sum(one['count'] for one in refused), 'request')}{of}"
+    summary = f"{words}; tried {many(requests, 'request')} since {past.since}"
+    return _view(past, summary, requests, [one for one in counts if one["change"]])
 
 
-def redecide(past: Past) -> RedecideView:
+def redecide(past: Past) -> TrialView:
     """Decide past requests again by the recorded rules. Raises ReplayError, LogError, EventDecodeError."""
-    requests, otherwise, rows = 0, 0, list[dict[str, Any]]()
+    requests, causes, rows = 0, Counter[str](), list[dict[str, Any]]()
     for ref, ends, start, begin in _logs(past):
-        count, causes, found = decided_again(InProcess(), ref, ends, start=start, begin=begin)
-        requests, otherwise, rows = requests + count, otherwise + causes.total(), rows + found
-    has_partitions = past.logs[0].partition is not None
-    placed = [{**row, "partition": row["log_partition"] if has_partitions else None} for row in rows[:REQUESTS_MAX]]
-    differences = msgspec.convert(placed, tuple[RedecidedRequestView, ...])
-    return RedecideView(
+        count, of_log, found = decided_again(InProcess(), ref, ends, start=start, begin=begin)
+        requests, causes, rows = requests + count, causes + of_log, rows + found
+    for row in rows:
+        row["message"] = f"recorded: {row['recorded']}; now: {row['now']}"
+    counts = [
+        {**_REDECIDED, "rule": why, "count": count, "examples": [row for row in rows if row["why"] == why]}
+        for why, count in causes.most_common()
+    ]
+    words = f"{many(requests, 'request')} since {past.since} decided again by release {RELEASE}"
+    return _view(past, f"{words}: {causes.total()} otherwise", requests, counts)
+
+
+_REDECIDED = {"change": "redecided", "principal": "", "api": "", "was_rule": ""}
+
+
+def _view(past: Past, summary: str, requests: int, counts: Sequence[dict[str, Any]]) -> TrialView:
+    room, groups, has_partitions = REQUESTS_MAX, list[TrialGroupView](), past.logs[0].partition is not None
+    for one in counts[:GROUPS_MAX]:
+        groups.append(group_of(one, room, has_partitions=has_partitions))
+        room -= len(groups[-1].requests)
+    return TrialView(
+        summary=summary,
         since=past.since,
-        release=RELEASE,
         requests=requests,
-        otherwise=otherwise,
-        differences=differences,
+        otherwise=sum(one["count"] for one in counts),
+        groups=tuple(groups),
+        more=len(counts) > len(groups) or any(one.count > len(one.requests) for one in groups),
         as_of=past.as_of,
     )
 
@@ -102,18 +111,11 @@ def _logs(past: Past) -> Iterator[tuple[LogRef, Ends, int, Beginning]]:
         yield ref, {partition: one.end}, one.start, begin
 
 
-def _groups(counts: Sequence[dict[str, Any]], past: Past) -> Iterator[BacktestGroupView]:
-    room, has_partitions = REQUESTS_MAX, past.logs[0].partition is not None
-    for one in counts:
-        yield (group := group_of(one, room, has_partitions=has_partitions))
-        room -= len(group.requests)
-
-
 def main() -> None:
     os.nice(NICENESS)
     signal.alarm(LIMIT_S)
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    answer: BacktestView | RedecideView | RulesTestView | str
+    answer: TrialView | RulesTestView | str
     try:
         match task:
             case Task(past=None, text=str(text)):

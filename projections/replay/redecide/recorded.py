@@ -163,20 +163,23 @@ def fold_requests(
     job: Callable[[Iterator[RecordedRequest]], Iterable[Row]],
     schema: pa.Schema,
     rules: str = "",
+    start: int = 0,
     begin: Beginning = AT_FIRST,
 ) -> pa.Table:
-    """Run `job` on the requests from `begin` until before `ends` of each bucket of shards, and on the changes of broker
-    configs; returns its rows. `rules` are tried instead of the recorded ones. Raises ReplayError."""
+    """Run `job` on the requests from offset `start` until before `ends` of each bucket of shards, and on the changes of
+    broker configs; returns its rows. `rules` are tried instead of the recorded ones. `begin` is a snapshot before
+    `start`, where it may cut a request that does not count. Raises ReplayError."""
     clusters = cluster_events(ref, ends)
     timelines = timelines_of(clusters)  # raises its errors before the work begins
     texts = (text for timeline in timelines.values() for text in timeline.rules)
     counts = count_history(runner, ref, ends, (rules, *texts), begin)
 
     def work(shards: Iterator[Shard]) -> Iterable[Row]:
-        return job(recorded_requests(shards, timelines_of(clusters), counts))
+        requests = recorded_requests(shards, timelines_of(clusters), counts)
+        return job(one for one in requests if one.first.offset >= start)
 
     of_topics = fold_shards(runner, ref, ends, work, schema, begin=begin)
-    of_cluster = as_batches(job(_of_cluster(timelines, begin.offset)), schema)
+    of_cluster = as_batches(job(_of_cluster(timelines, start)), schema)
     return pa.concat_tables([of_topics, pa.Table.from_batches(of_cluster, schema)])
 
 

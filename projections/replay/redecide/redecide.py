@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -96,17 +97,14 @@ def decided_again(
     start: int = 0,
     begin: Beginning = AT_FIRST,
 ) -> tuple[int, Counter[str], list[dict[str, Any]]]:
-    """Decide the requests from offset `start` until before `ends` again; `begin` is a snapshot before `start`.
+    """Decide the requests from offset `start` until before `ends` again; `begin` as in `fold_requests`.
     `trusted` are the settings whose recorded policies judge again.
 
     Returns the number of requests, the causes of the differences with their counts, and the first differences as rows
     in log order. Raises ReplayError.
     """
-
-    def job(requests: Iterable[RecordedRequest]) -> Iterator[Row]:
-        return _of_bucket((one for one in requests if one.first.offset >= start), RELEASE, trusted)
-
-    rows = fold_requests(runner, ref, ends, job, _SCHEMA, begin=begin).to_pylist()
+    job = partial(_of_bucket, release=RELEASE, trusted=trusted)
+    rows = fold_requests(runner, ref, ends, job, _SCHEMA, start=start, begin=begin).to_pylist()
     causes = Counter[str]()
     for row in rows:
         if row["shard"] is None and row["why"] is not None:

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
 
-from controller.brokers.kraft.applier import ReplicatedLog
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.quorum.log.batches import RecordBatch, embedded_events
@@ -17,6 +16,7 @@ from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
 from events.catalog import Event, Recorded, SettingsChanged
 from events.codec import decode_event
+from events.logs.log import EventLog
 from events.logs.memory_log import InMemoryLog
 from tests.quorum.seats import PATIENCE_S, Seat, led, quorum
 
@@ -33,9 +33,9 @@ def steps(records: Sequence[Recorded]) -> list[Step]:
 class Desk:
     """The event log of one voter. `open` starts the next process on the same disk."""
 
-    def __init__(self, seat: Seat, log: ReplicatedLog | None = None) -> None:
+    def __init__(self, seat: Seat, log: EventLog | None = None) -> None:
         self.seat = seat
-        self.log: ReplicatedLog = log or InMemoryLog("cluster")
+        self.log: EventLog = log or InMemoryLog("cluster")
         self.lost = 0
         self.stopping = asyncio.Event()
         self.open()
@@ -102,7 +102,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def alone(folder: Path, log: ReplicatedLog | None = None) -> AsyncIterator[Desk]:
+async def alone(folder: Path, log: EventLog | None = None) -> AsyncIterator[Desk]:
     """A quorum of one that leads."""
     async with quorum(folder, 1) as (seat,):
         desk = Desk(seat, log)

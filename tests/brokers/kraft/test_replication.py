@@ -13,7 +13,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.brokers.kraft import projector
-from controller.brokers.kraft.applier import ReplicatedLog
 from controller.brokers.kraft.projector import ProtocolIdChanges
 from controller.brokers.kraft.replication import wants_leadership
 from controller.brokers.port import LeadLost
@@ -92,7 +91,7 @@ def check_history(desk: Desk) -> None:
 
 
 @pytest.fixture(params=["memory", "rocksdb"])
-def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplicatedLog]:
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventLog]:
     if request.param == "memory":
         yield InMemoryLog("cluster")
         return
@@ -100,7 +99,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplicatedLo
         yield opened
 
 
-async def test_a_commit_is_durable_in_the_metadata_log_and_the_event_log(tmp_path: Path, log: ReplicatedLog) -> None:
+async def test_a_commit_is_durable_in_the_metadata_log_and_the_event_log(tmp_path: Path, log: EventLog) -> None:
     async with alone(tmp_path, log) as desk:
         for at in range(0, len(COMMANDS), 3):
             await desk.commit(COMMANDS[at : at + 3])
@@ -111,7 +110,7 @@ async def test_a_commit_is_durable_in_the_metadata_log_and_the_event_log(tmp_pat
 
 @pytest.mark.parametrize("most", [1000, 3])
 async def test_committed_events_not_yet_written_are_restored_from_batches(
-    tmp_path: Path, log: ReplicatedLog, most: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log: EventLog, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the commit has several batches: each is applied separately."""
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", most)

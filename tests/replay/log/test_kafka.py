@@ -203,7 +203,7 @@ def test_an_export_has_a_folder_for_each_log_partition(in_kafka: KafkaRef, parts
     second = run_export(InProcess(), in_kafka, Options(more={"export": str(out)}))
     assert [row["added"] for row in second.rows] == [len(part) - n for part, n in zip(parts, added, strict=True)]
     ends = ends_of(in_kafka)
-    stored = [row for batch in exported(out, ends, tuple(COLUMNS)).batches() for row in batch.to_pylist()]
+    stored = [row for batch in exported(str(out), ends, tuple(COLUMNS)).batches() for row in batch.to_pylist()]
     assert sorted(stored, key=lambda row: (row["log_partition"], row["offset"])) == rows(in_kafka, ends)
     checked = run_invariants(InProcess(), in_kafka, Options(more={"export": str(out)}))
     assert not checked.found, "\n".join(checked.lines)

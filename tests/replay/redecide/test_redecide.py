@@ -273,7 +273,10 @@ def test_redecide_of_an_older_release_uses_its_settings_and_reports_the_rule(tmp
     assert not run_redecide(InProcess(), ref, Options(at="6")).found, "no request before this offset"
     listed = in_service.redecide(Past((LogRange(ref.text, 3, 8, len(log)),), "offset 8", AsOfView(0, None, None)))
     assert listed.summary == f"12 requests since offset 8 decided again by release {THIS_RELEASE}: 2 otherwise"
-    assert [(one.request_id, one.partition, one.why) for one in listed.differences] == [("qb", 3, why), ("qd", 3, why)]
+    (group,) = listed.groups
+    assert (group.change, group.rule, group.count) == ("redecided", why, 2)
+    assert [(one.topic, one.partition) for one in group.requests] == [("b.c", 3), ("d", 3)]
+    assert group.requests[0].message.startswith("recorded: TopicCreated.partitions = ")
 
 
 def _of_release(event: Event, release: str) -> Event:

@@ -217,7 +217,8 @@ def test_rules_are_applied_backtested_and_decided_again_by_a_gateway(running: St
     assert found.returncode == 1, found.stderr
     view = json.loads(found.stdout)
     listed = [each for group in view["groups"] for each in group["requests"]]
-    assert (view["refused"], view["principals"], sorted(each["topic"] for each in listed)) == (8, 1, names)
+    assert view["summary"].startswith("would have rejected 8 requests of 1 principal")
+    assert sorted(each["topic"] for each in listed) == names
     assert len({each["partition"] for each in listed}) > 1
     assert command("rules", "apply", file, "--http", gateway.http).returncode == 0
     codes = [fetch(gateway.http, "/v1/topics", {"name": f"{name}.b", "num_partitions": 3})[0] for name in names]

@@ -93,8 +93,9 @@ function showTimes(root = document) {
   for (const one of root.querySelectorAll("time[datetime]")) {
     const at = new Date(one.dateTime);
     const exact = { ago: ago(at), local: at.toLocaleString("sv-SE"), UTC: `${one.dateTime.slice(0, 19)}Z` };
-    one.textContent = exact[way] ?? exact.ago;
     one.title = `${one.dateTime}, ${exact.local} local, ${exact.ago}`;
+    if (one.closest(".axis:not(.long)")) exact.ago = exact.local.slice(11); // else all may be "3 d ago"
+    one.textContent = exact[way] ?? exact.ago;
   }
   button.textContent = `Times: ${way}`;
 }

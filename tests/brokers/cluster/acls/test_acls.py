@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def test_users_and_quotas_of_the_cluster_are_changed_and_shown_here(
     known = {"name": "quentin", "mechanism": 2, "iterations": 4096, "salt": b"s" * 32, "salted_password": b"p" * 64}
     with logged_in(kafka, ADMIN) as directly:
         of_user = [{"entity_type": "user", "match_type": 0, "match": "quentin"}]
-        quotas = directly.call("DescribeClientQuotas", 1, components=of_user, strict=False)["entries"]
+        ask = partial(directly.call, "DescribeClientQuotas", 1, components=of_user, strict=False)
+        quotas = until(lambda: ask()["entries"], 60, "the broker knows the quota")
         assert quotas[0]["values"] == [{"key": "producer_byte_rate", "value": 5000.0}]
         made = directly.call("AlterUserScramCredentials", 0, deletions=[], upsertions=[known])
         assert made["results"][0]["error_code"] == 0, made
