@@ -249,7 +249,7 @@ def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
         yield from map(decode_event, some, part.log.read_many(some))
         if len(some) == EVENTS_PER_PAUSE:
             part.pause()
-        at_once = EVENTS_PER_PAUSE
+        at_once = min(2 * at_once, EVENTS_PER_PAUSE)
 
 
 # --- timelines

@@ -14,13 +14,12 @@ Non-goals: repeating the rules by which partitions change, and naming causes tha
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from heapq import merge
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -28,8 +27,8 @@ from controller.store.topic_indexes import tallied
 from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
-from events.names import CLUSTER_SHARD, BrokerId, RequestId
-from projections.queries.events import offsets_before
+from events.names import BrokerId, RequestId
+from projections.queries.events import newest_of_cluster
 from projections.queries.health import partition_issues, waiting_text, waits_for
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.topics import settings_at
@@ -69,7 +68,7 @@ def explain_topic(query: Queries, name: str, at: str | None = None) -> Explanati
     part = query.of_topic(name)
     end = part.end(at)
     part.check_known(name, end)
-    past, chain, because = TopicPast(), _Chain(), Because(part, 0, end)
+    past, chain, because = TopicPast(), _Chain(), Because(part, end)
     for record in part.topic_events(name, 0, end):
         past = fold_topic(past, record)
         if isinstance(record.event, catalog.MetadataPropagated) and past.row is not None:  # rows do not fold it
@@ -143,7 +142,7 @@ def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tupl
         return
     is_over = request.api != FOLLOW and not any(one.status in UNFINISHED for one in request.topics)
     last = max((one.offset + 1 for one in request.topics), default=end) if is_over else end
-    because = Because(part, request.requested_offset, last)
+    because = Because(part, last)
     if request.api == FOLLOW:
         yield from ((record, because) for record in part.request_events(request_id) if record.offset < end)
         return
@@ -174,31 +173,30 @@ class _Chain:
     """Collects the first and the last steps of an explanation."""
 
     def __init__(self) -> None:
-        self._first: list[StepView] = []
-        self._last: deque[StepView] = deque(maxlen=STEPS_AFTER_GAP)
+        self._first: list[tuple[Recorded, Because]] = []
+        self._last: deque[tuple[Recorded, Because]] = deque(maxlen=STEPS_AFTER_GAP)
         self._count = 0
-        self._started_ms = 0
 
     def add(self, record: Recorded, because: Because) -> None:
-        if self._count == 0:
-            self._started_ms = record.at_ms
-        step = view_of(
+        (self._first if self._count < STEPS_BEFORE_GAP else self._last).append((record, because))
+        self._count += 1
+
+    def explanation(self, subject: str, kind: Literal["topic", "request"], summary: str) -> ExplanationView:
+        steps = tuple(self._step(record, because) for record, because in (*self._first, *self._last))
+        omitted = self._count - len(steps)
+        return ExplanationView(subject=subject, kind=kind, summary=summary, steps=steps, omitted=omitted)
+
+    def _step(self, record: Recorded, because: Because) -> StepView:
+        return view_of(
             StepView,
             record,
-            after_ms=record.at_ms - self._started_ms,
+            after_ms=record.at_ms - self._first[0][0].at_ms,
             event=type(record.event).__name__,
             text=recorded_text(record),
             because=because.of(record),
             cause=view_of(CauseView, record.cause),
             partition=because.partition,
         )
-        (self._first if self._count < STEPS_BEFORE_GAP else self._last).append(step)
-        self._count += 1
-
-    def explanation(self, subject: str, kind: Literal["topic", "request"], summary: str) -> ExplanationView:
-        steps = (*self._first, *self._last)
-        omitted = self._count - len(steps)
-        return ExplanationView(subject=subject, kind=kind, summary=summary, steps=steps, omitted=omitted)
 
 
 _RECONCILE = "ReconcileTopics"
@@ -215,35 +213,22 @@ _CHANGES = (*_OUT, catalog.BrokerUnfenced)
 BY_RULES = "policy:rules/"
 _NOBODY: frozenset[BrokerId] = frozenset()
 CHANGES_BEFORE = 500
-"""A change of a broker is seldom the cause of an event after so many other events of the cluster."""
+"""The cause of an event is seldom a change of a broker before so many other events of the cluster."""
 
 
 class Because:
-    """Finds the broker change or the version of the rules that led to an event between two offsets. Of the events of
-    the cluster before them, it reads the newest."""
+    """Finds the broker change or the version of the rules that led to an event below offset `end`."""
 
-    def __init__(self, part: Query, start: int, end: int) -> None:
-        self.partition = part.partition
-        self._all: list[Recorded] = []
-        self._of_broker: dict[BrokerId, list[Recorded]] = {}
+    def __init__(self, part: Query, end: int) -> None:
+        self.partition, self._part, self._end = part.partition, part, end
         self._versions: list[Recorded] = []
-        before = offsets_before(part.log, CLUSTER_SHARD, start)
-        start = next(islice(before, CHANGES_BEFORE, None), 0)
-        if (rules := part.cluster_at(start).rules) is not None:
-            self._versions += part.cluster_events(rules.offset, rules.offset + 1)
-        for record in part.cluster_events(start, end):
-            event = record.event
-            if isinstance(event, _CHANGES) and _is_change(event):
-                self._all.append(record)
-                self._of_broker.setdefault(event.broker_id, []).append(record)
-            elif isinstance(event, catalog.RulesApplied):
-                self._versions.append(record)
+        """The versions of the rules that were needed so far, the newest first."""
+        self._before, self._changes, self._more = -1, list[Recorded](), iter(list[Recorded]())
 
     def of(self, record: Recorded) -> str:
         """The change as a sentence; "" if there is none."""
         if isinstance(record.event, catalog.RulesObserved) or getattr(record.event, "rule", "").startswith(BY_RULES):
-            applied = bisect_left(self._versions, record.offset, key=lambda one: one.offset)
-            version, *_ = self._versions[applied - 1 : applied] or (None,)
+            version = self._version(record.offset)
             return "" if version is None else f"{event_text(version.event)} at offset {version.offset}"
         if record.cause.command not in (_RECONCILE, _REPORT):
             return ""
@@ -262,14 +247,36 @@ class Because:
         return f"{event_text(change.event)} at offset {change.offset}" if change is not None else ""
 
     def _newest(
-        self, before: int, broker_id: BrokerId | None = None, kinds: tuple[type, ...] = _CHANGES
+        self, before: int, broker_id: BrokerId | None = None, kinds: tuple[type[Any], ...] = _CHANGES
     ) -> Recorded | None:
         """The newest change of a broker, or of any, that has one of these types."""
-        changes = self._all if broker_id is None else self._of_broker.get(broker_id, [])
-        count = bisect_left(changes, before, key=lambda one: one.offset)
-        return next(
-            (one for one in map(changes.__getitem__, range(count - 1, -1, -1)) if isinstance(one.event, kinds)), None
-        )
+        changes = (one for one in self._changes_before(before) if isinstance(one.event, kinds))
+        return next((one for one in changes if broker_id in (None, one.event.broker_id)), None)
+
+    def _changes_before(self, before: int) -> Iterator[Any]:
+        """The changes of brokers below an offset, the newest first. Those that were read are kept for a second call."""
+        if before != self._before:
+            records = islice(newest_of_cluster(self._part, before), CHANGES_BEFORE)
+            more = (one for one in records if isinstance(one.event, _CHANGES) and _is_change(one.event))
+            self._before, self._changes, self._more = before, [], more
+        yield from self._changes
+        for record in self._more:
+            self._changes.append(record)
+            yield record
+
+    def _version(self, before: int) -> Recorded | None:
+        """The version of the rules that applied to the event at an offset."""
+        end = self._end
+        for version in self._versions:
+            if version.offset < before:
+                return version
+            end = version.offset
+        while (rules := self._part.cluster_at(end).rules) is not None:
+            end = rules.offset
+            self._versions += self._part.cluster_events(end, end + 1)
+            if end < before:
+                return self._versions[-1]
+        return None
 
 
 def _is_change(event: Event) -> bool:
