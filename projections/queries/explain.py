@@ -28,7 +28,8 @@ from controller.store.topic_indexes import tallied
 from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
-from events.names import BrokerId, RequestId
+from events.names import CLUSTER_SHARD, BrokerId, RequestId
+from projections.queries.events import offsets_before
 from projections.queries.health import partition_issues, waiting_text, waits_for
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.topics import settings_at
@@ -68,7 +69,7 @@ def explain_topic(query: Queries, name: str, at: str | None = None) -> Explanati
     part = query.of_topic(name)
     end = part.end(at)
     part.check_known(name, end)
-    past, chain, because = TopicPast(), _Chain(), Because(part, end)
+    past, chain, because = TopicPast(), _Chain(), Because(part, 0, end)
     for record in part.topic_events(name, 0, end):
         past = fold_topic(past, record)
         if isinstance(record.event, catalog.MetadataPropagated) and past.row is not None:  # rows do not fold it
@@ -140,7 +141,9 @@ def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tupl
     request = request_view(part.request_events(request_id, end))
     if request is None:
         return
-    because = Because(part, end)
+    is_over = request.api != FOLLOW and not any(one.status in UNFINISHED for one in request.topics)
+    last = max((one.offset + 1 for one in request.topics), default=end) if is_over else end
+    because = Because(part, request.requested_offset, last)
     if request.api == FOLLOW:
         yield from ((record, because) for record in part.request_events(request_id) if record.offset < end)
         return
@@ -150,6 +153,7 @@ def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tupl
         yield record, because
 
 
+UNFINISHED = ("waiting", "timed-out")
 ENDS = TopicDeleted | TopicVanished | CreationRefused
 """Events that end a topic."""
 
@@ -157,8 +161,7 @@ ENDS = TopicDeleted | TopicVanished | CreationRefused
 def _during_request(query: Query, request: RequestView, topic: RequestTopicView, end: int) -> Iterator[Recorded]:
     """The events of a topic from the first of a request to its last, without those of other requests. If the request
     timed out, its events follow until the topic is ready."""
-    unfinished = topic.status in ("waiting", "timed-out")
-    last = end if unfinished else topic.offset + 1
+    last = end if topic.status in UNFINISHED else topic.offset + 1
     for record in query.topic_events(topic.topic, request.requested_offset, last):
         requested_by = getattr(record.event, "request_id", "")
         if requested_by in ("", request.request_id) or isinstance(record.event, ENDS):
@@ -211,17 +214,24 @@ _OUT = (
 _CHANGES = (*_OUT, catalog.BrokerUnfenced)
 BY_RULES = "policy:rules/"
 _NOBODY: frozenset[BrokerId] = frozenset()
+CHANGES_BEFORE = 500
+"""A change of a broker is seldom the cause of an event after so many other events of the cluster."""
 
 
 class Because:
-    """Finds the broker change or the version of the rules that led to an event."""
+    """Finds the broker change or the version of the rules that led to an event between two offsets. Of the events of
+    the cluster before them, it reads the newest."""
 
-    def __init__(self, part: Query, end: int) -> None:
+    def __init__(self, part: Query, start: int, end: int) -> None:
         self.partition = part.partition
         self._all: list[Recorded] = []
         self._of_broker: dict[BrokerId, list[Recorded]] = {}
         self._versions: list[Recorded] = []
-        for record in part.cluster_events(0, end):
+        before = offsets_before(part.log, CLUSTER_SHARD, start)
+        start = next(islice(before, CHANGES_BEFORE, None), 0)
+        if (rules := part.cluster_at(start).rules) is not None:
+            self._versions += part.cluster_events(rules.offset, rules.offset + 1)
+        for record in part.cluster_events(start, end):
             event = record.event
             if isinstance(event, _CHANGES) and _is_change(event):
                 self._all.append(record)

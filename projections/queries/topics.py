@@ -16,14 +16,13 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.machine.configs.views import described_configs
-from controller.machine.state import BROKERS, Settings, Topic, settings_from_pairs
+from controller.machine.state import Settings, Topic, settings_from_pairs
 from controller.patterns import Pattern
 from controller.store.store import slice_of
 from controller.store.topic_indexes import Tallies, Unhealthy, situations, tallied
-from events.catalog import Configs, ResourceConfigsChanged
+from events.catalog import Configs
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from events.names import shard_key
-from projections.queries.events import newest_of_cluster
 from projections.queries.past import KEYS_AT_ONCE, SCANNED_MAX, MayShow, TopicPage, everything
 from projections.queries.query import PARTITIONS_PER_SLICE, Ends, Queries, Query
 from projections.queries.snapshot_rows import has_more_topics
@@ -138,16 +137,8 @@ def configs_of_topic_at(part: Query, name: str, at: str | None) -> topic_views.T
 
 def settings_at(part: Query, end: int) -> Settings:
     """The settings at a point in time, with the dynamic configs of all brokers (the default resource)."""
-    settings = settings_from_pairs(part.cluster_at(end).settings)
-    return replace(settings, dynamic_defaults=_dynamic_defaults(part, end))
-
-
-def _dynamic_defaults(part: Query, end: int) -> Configs:
-    for record in newest_of_cluster(part, end):
-        event = record.event
-        if isinstance(event, ResourceConfigsChanged) and (event.kind, event.name) == (BROKERS, ""):
-            return event.configs
-    return ()
+    row = part.cluster_at(end)
+    return replace(settings_from_pairs(row.settings), dynamic_defaults=row.dynamic_defaults)
 
 
 TOPICS_MAX, PARTITIONS_MAX = 1_500, 15_000

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from controller.machine.apply import CannotApply, concerns_topic
 from controller.machine.rules.reading import recorded_rules
 from controller.machine.rules.rule import Rule
+from controller.machine.state import BROKERS
 from events import catalog
-from events.catalog import Recorded
+from events.catalog import Configs, Recorded
 from events.names import BrokerId
 from projections.views.view import AsOfView, times, view_of
 
@@ -67,12 +68,14 @@ class SimulatedBrokerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterRow(msgspec.Struct, frozen=True):
-    """Brokers, settings by Kafka's names, the release that decides, and the rules for changes of topics."""
+    """Brokers, settings by Kafka's names, the release that decides, the rules for changes of topics, and the dynamic
+    configs of all brokers."""
 
     brokers: Mapping[BrokerId, BrokerView] = {}
     settings: tuple[tuple[str, str], ...] = ()
     release: str = ""
     rules: RulesVersionView | None = None
+    dynamic_defaults: Configs = ()
 
     @property
     def live(self) -> frozenset[BrokerId]:
@@ -109,6 +112,8 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
         case catalog.RulesApplied() as event:
             version = view_of(RulesVersionView, event, offset=record.offset, **times(applied=record.at_ms))
             return replace(row, rules=version)
+        case catalog.ResourceConfigsChanged(kind=kind, name="") as event if kind == BROKERS:
+            return replace(row, dynamic_defaults=event.configs)
         case event if concerns_topic(event):
             raise CannotApply(record, "it concerns no broker and no setting")
         case _:

@@ -130,7 +130,8 @@ def test_rules_backtest_and_redecide_try_past_requests(run: Run, server: Topicwr
     found = run("rules", "backtest", folder / "none.toml", "--since", "1d", *at)
     assert found.code == 1
     assert found.out.startswith("would have rejected 1 request of 1 principal; tried 1 request since 20")
-    assert "refused: 1 x User:ANONYMOUS over HTTP, now by policy:rules/none" in found.out.splitlines()
+    text = "refused: was done, would be refused: 1 x User:ANONYMOUS over HTTP, now by policy:rules/none"
+    assert text in found.out.splitlines()
     assert columns(found.out)[-1][1:] == ["one", "rule", "'none':", "nothing", "new"]
     same = run("rules", "backtest", folder / "settings.toml", *at)
     assert (same.code, same.out[:35]) == (0, "would have rejected 0 requests; tri")

@@ -12,6 +12,7 @@ import pytest
 
 from controller.engine.group_commit import Controller
 from controller.machine.commands import commands
+from events.names import BrokerId
 from projections.queries import health as module
 from projections.views.overviews import IssueKind, QuorumView, VoterView
 from tests.http.pages.story import page, text_of
@@ -83,7 +84,7 @@ async def _play(one: Service, step: str) -> None:
         is_slow = any(each.delay_ms for each in one.brokers.by_id.values())
         await one.create(name, 202 if is_slow else 201, timeout_ms=1 if is_slow else 30_000, **body)
         return
-    action, broker_id = step.rstrip("0123456789"), int(step[-1])
+    action, broker_id = step.rstrip("0123456789"), BrokerId(int(step[-1]))
     if action in ("-", "+"):
         live = sorted({*one.api.cluster.live} ^ {broker_id})
         await one.request("POST", f"/v1/simulated/brokers/{broker_id}/{'start' if action == '+' else 'stop'}")

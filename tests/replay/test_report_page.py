@@ -21,9 +21,9 @@ from projections.replay.report_figures import (
     Row,
     bin_text,
     bucket_ms,
-    span,
     wait_bins,
 )
+from projections.views.lines import span
 from tests.support.browser import chromium
 
 BORN_MS = 1_700_000_000_000
