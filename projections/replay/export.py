@@ -24,7 +24,7 @@ Only synced events are exported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
@@ -47,7 +47,7 @@ from projections.replay.log.kafka_scan import KafkaRef, Range, event_at
 from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, log_of, ranges_of, read_range
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import SHARD, WRITTEN, Batches, Runner, Source, events_of
+from projections.replay.runner import WRITTEN, Batches, Runner, Source, events_of
 from projections.text.wording import many
 
 FILE_EVENTS = 250_000  # the most events in a file; one task writes or reads it
@@ -199,33 +199,22 @@ class _Part(NamedTuple):
     bucket: int | None = None
 
 
-def exported(
-    folder: str,
-    ends: Ends,
-    columns: Sequence[str],
-    starts: Ends | None = None,
-    shards: Mapping[int, Collection[str]] | None = None,
-) -> Source:
-    """The events of an export from `starts` up to `ends`, of some shards by log partition (None: of all), with some of
-    their columns. Raises ReplayError."""
+def exported(folder: str, ends: Ends, columns: Sequence[str], starts: Ends | None = None) -> Source:
+    """The events of an export from `starts` up to `ends`, with some of their columns. Raises ReplayError."""
     ranges = " or ".join(
         f'(log_partition = {one} and "offset" >= {(starts or {}).get(one, 0)} and "offset" < {end})'
         for one, end in ends.items()
     )
     schema, names = arrow_schema(columns), ", ".join(f'"{name}"' for name in columns)
-    keys = [{"log_partition": one, "shard": shard} for one, some in (shards or {}).items() for shard in some]
-
-    semi = "" if shards is None else f"semi join wanted using ({', '.join(SHARD)})"
 
     def query(part: _Part, copies: str = "") -> str:
         bucket = "" if part.bucket is None else f"and bucket = {part.bucket}"
         paths = ", ".join("'" + _path(*file, copies).replace("'", "''") + "'" for file in part.files)
-        return f"select {names} from read_parquet([{paths}]) {semi} where ({ranges}) {bucket}"
+        return f"select {names} from read_parquet([{paths}]) where ({ranges}) {bucket}"
 
     def read(part: _Part) -> Batches:
         with TemporaryDirectory(prefix="topicwright-export-") as copies, duckdb.connect() as database:
             database.execute("set threads = 1")  # pyarrow takes twice as long for nested columns
-            database.register("wanted", pa.Table.from_pylist(keys, arrow_schema(SHARD)))
             found = database.sql(query(part, copies)).to_arrow_reader(_BATCH_ROWS)
             yield from (batch.cast(schema) for batch in found)
 
@@ -233,7 +222,7 @@ def exported(
     parts, buckets = [_Part([file]) for file in files], [_Part(files, number) for number in range(BUCKETS)]
     if not isinstance(open_store(folder), Folder):
         return Source(parts, read, schema)
-    return Source(parts, read, schema, buckets, query(_Part(files)) if shards is None else "")
+    return Source(parts, read, schema, buckets, query(_Part(files)))
 
 
 def _path(place: str, name: str, copies: str) -> str:

@@ -129,6 +129,7 @@ _CLUSTER = arrow_schema(
 )  # fmt: skip
 """The columns of the events of which `broker_spans` and `cluster_spans` are made."""
 _SUMMARIZED = pa.unify_schemas([RUNS, _CLUSTER])
+_BATCH_ROWS = 50_000
 _SCHEMA = arrow_schema(COLUMNS)
 _NO_EVENTS = pa.Table.from_batches([], _SCHEMA)
 _NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
@@ -224,12 +225,19 @@ def check_here(
         return check(history, wanted, limit, keep=keep)
 
 
-def check_growth(new: Source, whole: str, earlier: Callable[[Shards], Batches], before: Checkpoint) -> Result:
+def check_growth(new: Source, whole: str, before: Checkpoint) -> Result:
     """Check the events after a checkpoint, in this process. Raises ReplayError.
 
-    `new` has these events, with COLUMNS. `whole` is a query of the events before the checkpoint. `earlier` returns
-    those of some shards, as in `check_again`.
+    `new` has these events, with COLUMNS. `whole` is a query of the events before the checkpoint.
     """
+
+    def earlier(shards: Shards) -> Batches:
+        keys = [{"log_partition": one, "shard": shard} for one, some in shards.items() for shard in some]
+        with duckdb.connect() as database:
+            database.register("wanted", pa.Table.from_pylist(keys, arrow_schema(SHARD)))
+            found = database.sql(f"from ({whole}) semi join wanted using ({', '.join(SHARD)})")
+            yield from (batch.cast(_SCHEMA) for batch in found.to_arrow_reader(_BATCH_ROWS))
+
     assert before.carried is not None, "an export's checkpoint has carried events"
     ends = ends_of_runs(before.runs)
     with history_of(new.query or new.batches(), new.schema) as history:

@@ -86,10 +86,7 @@ def _checked_again(runner: Runner, folder: str, ends: Ends, rules: str) -> Resul
     starts = {} if before is None else ends_of_runs(before.runs)
     whole = exported(folder, starts, COLUMNS).query if starts else ""
     if before is not None and whole and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
-        new = exported(folder, ends, COLUMNS, starts)
-        checked = check_growth(
-            new, whole, lambda some: exported(folder, starts, COLUMNS, shards=some).batches(), before
-        )
+        checked = check_growth(exported(folder, ends, COLUMNS, starts), whole, before)
     else:
         checked = _checked(runner, partial(exported, folder, ends), keep=True)
     write_checkpoint(folder, rules, checked.runs, checked.rows, checked.carried)
