@@ -162,8 +162,10 @@ def test_drift_is_sent_once_and_only_if_there_is_some(printed: Printed, server: 
         assert received(got) == []
         printed("topic", "alter", "drift.a", "--config", "retention.ms=5", "--http", server.http)
         printed("drift", files, *to, code=1)
+        printed("drift", files, *to, code=1)
         printed("drift", files, *to, "--format", "slack", code=1)
-        event, message = bodies(got)
+        event, again, message = bodies(got)
+    assert again["id"] != event["id"], "a consumer would drop it"
     assert (event["type"], event["subject"]) == ("topicwright.drift", "cluster")
     (change,) = event["data"]["fields"]["changes"]
     assert change["request"] == {"type": "alter", "name": "drift.a", "configs": {"retention.ms": None}}

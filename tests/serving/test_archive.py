@@ -118,7 +118,7 @@ def test_archiving_pauses_while_the_s3_store_is_unreachable(
             wait_until(lambda: figure(server, "log_start_offset") >= 1024)
             assert figure(server, "log_archive_paused") == 0
             status, page = server.get("/v1/events?limit=300")
-            assert main(["events", "--http", server.http, "--from", "520", "--until", "600"]) == 0
+            assert main(["events", "--http", server.http, "--since", "520", "--until", "600"]) == 0
             assert "1 files were read from the archive of the log" in capsys.readouterr().err
             assert [one["offset"] for one in page["events"]] == list(range(300))
             assert main(["backup", store.url("backup"), "--data", str(server.data)]) == 0

@@ -86,7 +86,7 @@ def notify_drift(options: argparse.Namespace, backend: Backend, text: str, field
     log, end = backend.get(HeadView, "/log/head").head.log, backend.get(EventsView, "/events", limit=1).end
     at_ms, cause = int(time.time() * 1000), CauseView("drift", "")
     event = EventView(end, iso(at_ms), at_ms, "Drift", text, cause, fields)
-    sender_of(options)(Notification(id=f"{log}-{end}-drift", log=log, kind="drift", event=event, api="drift"))
+    sender_of(options)(Notification(id=f"{log}-{at_ms}-drift", log=log, kind="drift", event=event, api="drift"))
 
 
 class _Place:

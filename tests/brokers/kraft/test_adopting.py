@@ -270,7 +270,7 @@ def test_adopted_events_are_found_by_request_id(tmp_path: Path, source: Path, ru
     run("handback", "--to", tmp_path / "back")
     of_request = ("events", "--request", request)
     assert run(*of_request).splitlines() == [head, *everything]
-    shown = [line.split() for line in run(*of_request, "--from", 3).splitlines()]
+    shown = [line.split() for line in run(*of_request, "--since", 3).splitlines()]
     assert shown == [line.split() for line in (head, *everything[3:])]
     assert [line.split()[2] for line in run(*of_request, "--topic", "t").splitlines()] == ["TYPE", "TopicDiscovered"]
 

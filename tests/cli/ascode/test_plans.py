@@ -164,6 +164,8 @@ def test_drift_says_what_differs_and_since_when(run: Run, server: Topicwright, t
     assert lines[4].startswith("~ c: retention.ms 6 → 5")
     assert " changes the configs of c" in lines[5]
     assert lines[6:] == ["Drift: 1 to create, 2 to change, 0 to delete."]
+    never = run("drift", write(tmp_path, {"a": {"partitions": 2}, "never": {}}))
+    assert (never.code, [line[:8] for line in never.out.splitlines()[::2]]) == (1, ["+ never:", "Drift: 1"])
     assert run("drift", tmp_path / "none.yaml").code == 2
 
 

@@ -71,7 +71,7 @@ def test_pages_cover_the_logs_of_all_partitions(running: Stream) -> None:
     topic = get(gateway, "/v1/topics/paged.a")
     request, at = topic["created_by"]["request_id"], topic["created_at"]
     mine = "/topics?name=paged.*"  # topics of other tests may fill the first page
-    paths = ["/", mine, f"{mine}&order=newest", "/topics/paged.a", "/requests", f"/requests/{request}", "/brokers"]
+    paths = ["/", mine, "/topics/paged.a", "/requests", f"/requests/{request}", "/brokers"]
     paths += ["/brokers/1", "/events", "/events?topic=paged.a", "/explain/paged.a", "/policies", f"/diff?from={at}"]
     paths += [f"{path}{'&' if '?' in path else '?'}at={at}" for path in ("/", mine, "/topics/paged.a", "/events")]
     links: set[str] = set()
@@ -172,7 +172,10 @@ def test_invalid_gateway_settings_end_the_start(running: Stream, tmp_path: Path)
     common = [f"--set={key}={value}" for key, value in running.common.items()]
     data, http = ("--data", tmp_path / "d"), running.gateways[0].http
     rows: list[tuple[tuple[str | Path, ...], str]] = [
-        (("--data", running.gateways[0].data, "--kafka", "127.0.0.1:0"), "choose another with --data"),
+        (
+            ("--data", running.gateways[0].data, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"),
+            "choose another with --data",
+        ),
         ((*data, *common, "--set=stream.partitions=5"), "gateways.commands has 4 partitions, and stream.partitions=5"),
         (
             (*data, "--set=num.partitions=3"),
