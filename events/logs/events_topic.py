@@ -219,6 +219,11 @@ class PartitionReader:
     def count_own_events(self, events: int) -> None:
         self.next_event += events
 
+    def skip(self, records: int) -> None:
+        """Skip records that are known not to count."""
+        self.kafka_offset += records
+        self.ignored += records
+
     def _fenced(self, fence: Fence) -> CountedRecord | None:
         if fence.epoch != self.epoch + 1:
             return None

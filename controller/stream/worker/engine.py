@@ -32,7 +32,7 @@ from controller.stream.worker.owner_tasks import PartitionLeader, WorkerContext
 from controller.stream.worker.partition_decider import PartitionBatch, Sourced
 from events.catalog import EVENT_VERSION, Cause, SettingsChanged
 from events.codec import encode_event
-from events.logs.events_topic import Fence, encode_record
+from events.logs.events_topic import Fence, decode_record, encode_record
 from events.logs.log import LogCorrupted
 from events.names import RequestId
 
@@ -241,8 +241,9 @@ class Engine:
                                 self.transport.append(partition, batch.values)
                             )
                             batches.append((state, leader, expected, batch, appending))
-                for state, _, expected, _, appending in batches:
-                    self._check_placed(state.partition, await appending, expected)
+                for state, _, expected, batch, appending in batches:
+                    if await appending != expected:
+                        await self._find_own(state, expected, batch.values)
             except KafkaUnavailable as error:
                 await asyncio.gather(*(appending for *_, appending in batches), return_exceptions=True)
                 await self._release(str(error))
@@ -255,10 +256,6 @@ class Engine:
                     self.context.watcher.duplicate(sourced, command)
                 self.context.watcher.committed(len(batch.values), batch.records, self.context.clock() - started)
                 leader.decided_further(batch.records)
-
-    def _check_placed(self, partition: int, placed: int, expected: int) -> None:
-        if placed != expected:
-            raise KafkaUnavailable(f"events partition {partition}: another worker has written to it")
 
     async def _decided(self, state: PartitionState, leader: PartitionLeader, commands: list[Sourced]) -> PartitionBatch:
         following = state.reader.next_source
@@ -287,6 +284,29 @@ class Engine:
                 f"{what}, {times} times: the topic must have cleanup.policy=delete and no transactional writers"
             )
         raise KafkaUnavailable(what)
+
+    async def _find_own(self, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
+        """Another writer's records are at the expected offset: read on to see whether this worker's records count.
+
+        This worker's records count if the others do not: a replaced worker may write for a while before it notices.
+        """
+        partition, epoch, found = state.partition, state.reader.epoch, 0
+        _, end = await self.transport.events_range(partition)
+        async with aclosing(self.transport.read(partition, start, end)) as portions:
+            async for portion in portions:
+                for _, value in portion:
+                    if found < len(values) and value == values[found]:
+                        found += 1
+                        continue
+                    record = decode_record(value)
+                    if isinstance(record, Fence) and record.epoch == epoch + 1:
+                        raise KafkaUnavailable(f"events partition {partition} was taken over by {record.writer}")
+        if found < len(values):
+            raise KafkaUnavailable(
+                f"events partition {partition}: Kafka did not store {len(values) - found} of {len(values)} records of "
+                "this worker"
+            )
+        state.reader.skip(end - start - len(values))
 
 
 def _by_partition(commands: Sequence[Sourced]) -> dict[int, list[Sourced]]:
