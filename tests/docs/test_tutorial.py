@@ -13,17 +13,18 @@ from tests.support.topicwright import topicwright
 
 BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "tutorial.md").read_text(), re.DOTALL)
 PRINTED = (
-    r"pay\.orders is created(.*\n)+pay\.orders .*payments\n",
+    r"pay\.orders is created(.*\n)+pay\.invoices is created(.*\n)+pay\.orders .*payments\n",
     r"requests by HTTP to create pay\.orders",
     r"1 of 1 examples? holds?",
-    r"would have rejected 0 requests.*\nversion 1 of the rules is effective",
+    r"would have rejected 1 request (.*\n)+ +such as pay\.invoices(.*\n)+version 1 of the rules is effective",
     r"pay\.audit is rejected: .*team-topics(.*\n)+.*pay\.orders is not changed: .*ask in #kafka",
     r"pay\.orders +rejected.*\n.*pay\.audit +rejected",
     r"under-replicated since(.*\n)+.*all wait for broker 3",
     r"broker 2 is fenced",
     r"pay\.refunds is rejected: .*only 2 broker\(s\) are live",
     r"healthy, as of",
-    r"RulesApplied(.*\n)+topic pay\.orders: ready(.*\n)+pay\.orders +created",
+    r"RulesApplied(.*\n)+.*broker 3 is fenced(.*\n)+.*broker 3 is live",
+    r"^pay\.orders: under-replicated \(6 of 6\)(.*\n)+topic pay\.orders: ready(.*\n)+.*because broker 3 is fenced",
     r"all \d+ invariants hold(.*\n)+.*0 decided otherwise",
 )
 """A pattern for the output of each block."""

@@ -113,16 +113,17 @@ def _is_of_the_stopped(each: Typed) -> bool:
     return "DATA" in each.words or "--data topicwright-data" in each.line
 
 
+REFUNDS = "topicwright topic create shop.refunds --partitions 3 --replication-factor 3"
 EXPECTED = {
-    "topicwright topic create pay.refunds --partitions 3 --dry-run": r"^pay\.refunds would be created: 3 partitions",
-    "topicwright topic create pay.refunds --partitions 3 --config retention.ms=86400000": r"^pay\.refunds is created",
-    "topicwright topics pay.orders": r"^pay\.orders: ready,.*partitions  6, factor 3",
+    f"{REFUNDS} --dry-run": r"^shop\.refunds would be created: 3 partitions",
+    f"{REFUNDS} --config retention.ms=86400000": r"^shop\.refunds is created",
+    "topicwright topics shop.orders": r"^shop\.orders: ready,.*partitions  6, factor 3",
     "topicwright topics --at 5m": r"^State before the first event:\nThere are no topics",
-    "topicwright diff 1h": r"pay\.orders +created",
-    "topicwright requests": r"^REQUEST .*pay\.orders",
-    "topicwright events --topic pay.orders": r"CreateRequested +pay\.orders",
-    "topicwright explain pay.orders": r"^topic pay\.orders: ready, 6 partitions, created .*pay\.orders is ready",
-    "topicwright topic delete pay.refunds": r"^pay\.refunds is deleted",
+    "topicwright diff 1h": r"shop\.orders +created",
+    "topicwright requests": r"^REQUEST .*shop\.orders",
+    "topicwright events --topic shop.orders": r"CreateRequested +shop\.orders",
+    "topicwright explain shop.orders": r"^topic shop\.orders: ready, 6 partitions, created .*shop\.orders is ready",
+    "topicwright topic delete shop.refunds": r"^shop\.refunds is deleted",
     "topicwright replay invariants topicwright-data --local": r"all \d+ invariants hold",
     "topicwright replay redecide topicwright-data --local": r"0 decided otherwise",
     "topicwright replay compare topicwright-data --local": r"matches the events",
@@ -130,12 +131,13 @@ EXPECTED = {
     "topicwright topic grow orders --partitions 8": r"partitions: 1 -> 8",
     "topicwright topic alter orders --config retention.ms=3600000 --dry-run": r"retention\.ms: unset -> 3600000",
     "topicwright brokers": r"^BROKER +STATE.*live",
-    "topicwright replay redecide LOG": r"0 decided otherwise",
-    "topicwright replay backtest LOG --policy team_policy.Owned": r"tried with policy team_policy\.Owned",
-    "topicwright replay export LOG --to DIR": r"exported",
-    "topicwright replay invariants LOG --export DIR": r"all \d+ invariants hold",
+    "topicwright replay redecide LOG --local": r"0 decided otherwise",
+    "topicwright replay backtest LOG --local --policy team_policy.Owned": r"tried with policy team_policy\.Owned",
+    "topicwright replay export LOG --local --to DIR": r"exported",
+    "topicwright replay invariants LOG --local --export DIR": r"all \d+ invariants hold",
     "topicwright verify 127.0.0.1:8080 --head head.json": r"events match its head",
     "topicwright verify DATA --head head.json": r"events match its head",
+    "topicwright verify proof.json --head head.json": r"^valid: 5 events of log ",
     "topicwright verify proof.json --key public.pem": r"^valid: 5 events of log ",
     "topicwright users add NAME --data DIR": r"^set SCRAM-SHA-512 of alice",
     "topicwright users add NAME --bootstrap HOST:PORT": r"^set SCRAM-SHA-512 of alice",
@@ -170,6 +172,23 @@ def test_commands_of_the_docs(
     for each in later:
         seen |= _type(each, service, capsys, monkeypatch)
     assert seen == EXPECTED.keys(), "each expected command was run"
+
+
+def test_plans_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _save_examples(tmp_path)
+    page = ROOT / "docs" / "topics-as-code.md"
+    (topics,) = examples(page, "yaml")
+    (plan,) = re.findall(r"    \+ pay(?:.*\n)+?    Plan:.*", page.read_text())
+    (refusal,) = re.findall(r"        rejected: .*", page.read_text())
+    with topicwright(tmp_path) as service:
+        assert main(["rules", "apply", str(tmp_path / "topic-rules.toml"), "--http", service.http]) == 0
+        for shown, text, code in ((plan, topics, 0), (refusal, topics.replace("partitions: 12", "partitions: 60"), 1)):
+            capsys.readouterr()
+            (tmp_path / "topics.yaml").write_text(text)
+            assert main(["plan", str(tmp_path / "topics.yaml"), "--http", service.http]) == code
+            printed = capsys.readouterr().out.replace(f"{tmp_path}/", "")
+            for line in shown.splitlines():
+                assert line.strip().removesuffix("…") in printed
 
 
 def _save_examples(folder: Path) -> None:

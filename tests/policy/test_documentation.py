@@ -28,7 +28,7 @@ orders retention.ms=604800001                                   | sane
 orders retention.ms=-1                                          | sane
 orders min.insync.replicas=1                                    | sane
 orders cleanup.policy=compact                                   | allowed
-orders cleanup.policy=compact,delete                            | sane
+orders cleanup.policy=compact,delete                            | allowed
 pay.orders by=User:payments-app retention.ms=5                  | allowed
 pay.orders by=User:payments-app                                 | payments
 orders by=User:payments-app retention.ms=5                      | payments
