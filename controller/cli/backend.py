@@ -193,6 +193,8 @@ class HttpBackend(Backend):
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if isinstance(error, http.client.RemoteDisconnected | http.client.BadStatusLine):
             why = "it does not speak HTTP; is this the port of Kafka clients?"
+            if not self._address.startswith("https://"):
+                why += f" If it speaks TLS, write https://{self._address}"
         return UserError(
             f"no answer from a service at {self._address} ({why}): name a running service with --http HOST:PORT, or "
             "the data folder of a stopped one with --data DIR"
