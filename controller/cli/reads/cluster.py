@@ -62,7 +62,9 @@ def control(options: argparse.Namespace, backend: Backend) -> int:
     method = "PUT" if options.action == "delay" else "POST"
     answer = backend.send(method, path, SimulatedBrokerView, body=bodies.get(options.action))
     state = "running" if answer.running else "stopped"
-    line = f"broker {answer.broker_id} of rack {answer.rack} is {state}; it applies events after {answer.delay_ms} ms"
+    line = f"broker {answer.broker_id} of rack {answer.rack} is {state}"
+    if options.action == "delay" or (answer.running and answer.delay_ms):
+        line += f"; it applies events after {answer.delay_ms} ms"
     return show(options, answer, lambda _: [line], lambda: [answer.broker_id])
 
 
