@@ -13,6 +13,7 @@ import base64
 import http.client
 import ssl
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -42,6 +43,17 @@ class Refusal(UserError):
         super().__init__(f"{error.message} ({error.error}{rule})")
         self.status, self.error = status, error
         self.exit_code = NEGATIVE if status == 404 else WRONG
+
+
+@contextmanager
+def negative_if_refused() -> Iterator[None]:
+    """For commands whose exit code 1 has no other meaning: it then also means a missing permission."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.status == 403:
+            refusal.exit_code = NEGATIVE
+        raise
 
 
 class Backend:
