@@ -49,12 +49,15 @@ $(ENVIRONMENT): pyproject.toml constraints.txt
 $(RUNTIME): pyproject.toml constraints.txt
 	$(call install,aws)
 
-# A `topicwright` to type. Another program of that name is left alone.
+# A `topicwright` to type. Only a link into an environment is replaced, never another program or link of that name.
 COMMAND ?= $(HOME)/.local/bin/topicwright
 
 run: $(RUNTIME)
-	@if [ -L "$(COMMAND)" ] || [ ! -e "$(COMMAND)" ]; then \
+	@if [[ "$$(readlink "$(COMMAND)")" == */.venv/bin/topicwright || ! ( -e "$(COMMAND)" || -L "$(COMMAND)" ) ]]; then \
 		mkdir -p "$(dir $(COMMAND))" && ln -sfn "$(abspath $(BIN)/topicwright)" "$(COMMAND)" || true; fi
+	@own="$(abspath $(BIN)/topicwright)"; [ "$$(command -v topicwright)" -ef "$$own" ] || { \
+		[ ! "$(COMMAND)" -ef "$$own" ] || own="$(COMMAND)"; \
+		echo "export PATH=\"$$(dirname "$$own"):\$$PATH\"  # for the command topicwright"; }
 	@exec $(BIN)/topicwright serve $(KAFKA:%=--kafka %) $(HTTP:%=--http %) $(DATA:%=--data %)
 
 site:

@@ -14,8 +14,10 @@ class UserError(Exception):
 class MissingExtra(UserError):
     """A package that only an extra of Topicwright installs is missing."""
 
-    def __init__(self, subject: str, extra: str, error: ImportError) -> None:
-        super().__init__(f"{subject} needs {error.name}, which is not installed: pip install 'topicwright[{extra}]'")
+    def __init__(self, subject: str, extra: str, error: ImportError, instead: str = "") -> None:
+        """`instead` is a way without the package, offered first: `add --flag, or `."""
+        how = f"{instead}pip install 'topicwright[{extra}]'"
+        super().__init__(f"{subject} needs {error.name}, which is not installed: {how}")
 
 
 def shortened(text: str, chars_max: int) -> str:

@@ -13,6 +13,7 @@ import base64
 import http.client
 import ssl
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -42,6 +43,17 @@ class Refusal(UserError):
         super().__init__(f"{error.message} ({error.error}{rule})")
         self.status, self.error = status, error
         self.exit_code = NEGATIVE if status == 404 else WRONG
+
+
+@contextmanager
+def negative_if_refused() -> Iterator[None]:
+    """For commands whose exit code 1 has no other meaning: it then also means a missing permission."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.status == 403:
+            refusal.exit_code = NEGATIVE
+        raise
 
 
 class Backend:
@@ -193,6 +205,8 @@ class HttpBackend(Backend):
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if isinstance(error, http.client.RemoteDisconnected | http.client.BadStatusLine):
             why = "it does not speak HTTP; is this the port of Kafka clients?"
+            if not self._address.startswith("https://"):
+                why += f" If it speaks TLS, write https://{self._address}"
         return UserError(
             f"no answer from a service at {self._address} ({why}): name a running service with --http HOST:PORT, or "
             "the data folder of a stopped one with --data DIR"

@@ -279,7 +279,7 @@ def _spark(arguments: argparse.Namespace) -> Iterator[Runner]:
 
         from projections.replay.spark.session import OnSpark, spark_session
     except ImportError as error:
-        raise MissingExtra("replay without --local", "spark", error) from error
+        raise MissingExtra("replay without --local", "spark", error, "add --local, or ") from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))
     try:
         yield OnSpark(session)

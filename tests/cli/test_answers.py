@@ -91,6 +91,19 @@ async def test_an_unreachable_service_and_an_unknown_server_have_different_error
     assert "--data DIR" in nobody.err
 
 
+async def test_a_port_of_tls_without_https(run: Run) -> None:
+    async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\x15\x03\x03\x00\x02\x02\x0a")  # unexpected_message
+        writer.close()
+
+    server = await asyncio.start_server(alert, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    refused = await asyncio.to_thread(run, "status", "--http", address)
+    server.close()
+    assert f"is this the port of Kafka clients? If it speaks TLS, write https://{address})" in refused.err
+
+
 @pytest.mark.parametrize("command", [("topics",), ("events", "--follow")])
 @pytest.mark.parametrize("head", [b"Content-Length: 99999999999999\r\n\r\n", ENDLESS_CHUNK, b"\r\n"])
 async def test_response_without_end(

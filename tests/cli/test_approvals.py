@@ -62,8 +62,9 @@ def of_user(name: str, printed: Printed, folder: Path) -> Printed:
 
 
 def test_a_request_is_held_listed_approved_and_denied(
-    alice: Printed, carol: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alice: Printed, carol: Printed, printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    dora = of_user("dora", printed, tmp_path)
     with serving(tmp_path) as (_, http):
         monkeypatch.setenv("TOPICWRIGHT_HTTP", http)
         assert alice("requests", "--pending") == "No request waits for approval.\n"
@@ -79,7 +80,8 @@ def test_a_request_is_held_listed_approved_and_denied(
         rows = columns(alice("requests", "--pending"))
         assert [row[1] for row in rows[1:]] == ["a", "b"]
         first, second = alice("requests", "--pending", "-o", "name").split()
-        assert "nobody approves their own" in alice("approve", first, code=2)
+        assert "nobody approves their own" in alice("approve", first, code=1)
+        assert "User:dora may not approve this request" in dora("approve", first, code=1)
         approved = carol("approve", first)
         assert approved.startswith(f"request {first} is approved, as request ")
         assert approved.endswith("\na: done\n")

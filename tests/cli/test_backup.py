@@ -26,7 +26,8 @@ from events.logs.archive.manifest import ARCHIVE_KEY, MANIFEST, archive_status, 
 from events.logs.archive.parquet import GROUP
 from events.logs.log import Commit, Entry, read_one, request_offsets, shard_offsets
 from events.logs.snapshots import SnapshotInfo, open_snapshot, snapshot_offsets, store_snapshot, write_snapshot
-from tests.cli.commands import Printed
+from projections.text.points_in_time import iso
+from tests.cli.commands import Printed, Run
 from tests.replay.history import CLUSTER_ID, open_log
 from tests.store.archive.archives import archive_all, take_snapshot
 
@@ -88,6 +89,14 @@ def test_recover_at_an_offset(day: Path, place: Path, tmp_path: Path, at: int, p
     of = [decode_event(*one).cause for one in before]
     assert of[at] == of[len(events) - 1] != of[len(events)]
     assert len(events) > at
+
+
+def test_recover_names_the_end_of_the_archive(day: Path, place: Path, tmp_path: Path, run: Run) -> None:
+    events, _ = state_of(day)
+    ended = decode_event(*events[-1])
+    outcome = run("recover", place, "--data", tmp_path / "again", "--at", 5)
+    assert f"{place} ends with event {ended.offset}, of {iso(ended.at_ms)}; it has no later events\n" in outcome.err
+    assert "ends with event" not in outcome.out
 
 
 def test_recover_at_a_time_ends_at_that_time(day: Path, place: Path, tmp_path: Path, printed: Printed) -> None:

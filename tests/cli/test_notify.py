@@ -130,7 +130,8 @@ def test_events_are_sent_as_cloudevents_slack_messages_and_ocsf(form: str, serve
         argv: list[str | Path] = [COMMAND, "notify", "--to", url, "--allow-private", "--format", form]
         argv += ["--state", tmp_path / "state", "--from", str(begin), "--http", server.http]
         argv += ["--events", "changes", "refused"]
-        with Process(argv, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}):
+        with Process(argv, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}) as process:
+            process.wait_for_line(rf"^sending events from offset {begin} to {url.removesuffix('/hook')}$", within_s=60)
             until(lambda: len(received(got)) >= 3)
     created, refused, _ = bodies(got)
     if form == "cloudevents":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Run, columns
+from tests.http.service import Half, service
 from tests.support.topicwright import Topicwright, topicwright
 
 SMALL = """
@@ -73,6 +75,20 @@ def test_diff_of_texts_that_are_no_versions_and_of_control_characters(
         assert f"topicwright: file {text}: cannot be read: " in refused.err
     (folder / "red.toml").write_text("# \x1b[31mred\n")
     assert "+# \\x1b[31mred" in run("rules", "diff", folder / "red.toml", "--http", server.http).out.splitlines()
+
+
+@pytest.mark.parametrize("words", [("apply", "small.toml"), ("remove",)])
+async def test_a_login_without_alter_may_not_apply_rules(run: Run, folder: Path, words: tuple[str, ...]) -> None:
+    given = [folder / word if word.endswith(".toml") else word for word in words]
+    async with service(authorizer=Half()) as one:
+        denied = await asyncio.to_thread(run, "rules", *given, "--http", f"127.0.0.1:{one.port}")
+    assert denied == (1, "", "topicwright: Alter on the cluster is needed (CLUSTER_AUTHORIZATION_FAILED)\n")
+
+
+async def test_a_login_with_alter_alone_applies_rules(run: Run, folder: Path) -> None:
+    async with service(authorizer=Half(("Alter", "Cluster"))) as one:
+        done = await asyncio.to_thread(run, "rules", "apply", folder / "small.toml", "--http", f"127.0.0.1:{one.port}")
+    assert done == (0, "version 1 of the rules is effective\n", "")
 
 
 def test_rules_apply_show_history_and_diff(run: Run, server: Topicwright, folder: Path) -> None:

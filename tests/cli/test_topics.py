@@ -122,12 +122,13 @@ async def test_topic_wait_and_simulated_brokers(run: Run) -> None:
 
         assert (await of_service("topic", "create", "t", "--partitions", 3)).code == 0
         assert (await of_service("topic", "wait", "t")).out == "t is ready\n"
-        assert (await of_service("broker", "stop", 1)).out.startswith("broker 1 of rack ")
+        assert (await of_service("broker", "stop", 1)).out.endswith(" is stopped\n")
         late = await of_service("topic", "wait", "t", "--timeout-ms", 1)
         assert late.code == 1
         assert "t is not ready after 1 ms: 3 partitions of t are under-replicated" in late.err
         assert (await of_service("broker", "delay", 1, 5)).out.endswith("applies events after 5 ms\n")
-        assert (await of_service("broker", "start", 1)).code == 0
+        assert (await of_service("broker", "start", 1)).out.endswith(" is running; it applies events after 5 ms\n")
+        assert (await of_service("broker", "start", 2)).out.endswith(" is running\n")
         assert (await of_service("topic", "wait", "t")).code == 0
         assert json.loads((await of_service("broker", "add", "--rack", "z", "--json")).out)["rack"] == "z"
         assert "no simulated broker 99; known: 1, 2, 3, 4" in (await of_service("broker", "stop", 99)).err

@@ -10,6 +10,7 @@ import pytest
 from controller.machine.rules.judging import judge, wrong_examples
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.reading_values import RULE_READERS
+from controller.machine.rules.rule import Change, TopicFacts
 from controller.policy import CreateTopicPolicy, PolicyViolation
 from tests.machine.rules.test_rules import created
 from tests.policy.requests import request, rows
@@ -81,6 +82,16 @@ def test_examples_of_the_rules_packs_pass(name: str) -> None:
     rules = read_rules((ROOT / "examples/rules" / name).read_text())
     assert list(wrong_examples(rules, 0)) == []
     assert {name for one in rules.examples for name in one.violates} == {one.name for one in rules.rules}
+
+
+def test_the_min_isr_rule_of_the_pack_asks_for_no_impossible_value() -> None:
+    rules = read_rules((ROOT / "examples/rules/pack.toml").read_text())
+    after = TopicFacts(6, (1,), {"min.insync.replicas": "1", "retention.ms": "86400000", "retention.bytes": "1"})
+    found = judge(rules, Change(kind="create", topic="web.a", before=None, after=after, principal="User:w", at_ms=0))
+    assert (
+        "min.insync.replicas must be one less than the replication factor, which must be 2 or more; they are 1 and 1"
+        in str(found.all)
+    )
 
 
 def test_the_policies_of_conduktors_pack_have_rules_with_examples() -> None:

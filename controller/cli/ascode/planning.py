@@ -274,7 +274,7 @@ def apply(options: argparse.Namespace, backend: Backend) -> int:
     made = _plan_of(options, backend) if options.plan is None else _saved(options.plan, backend)
     if made.refused:
         shown = "\n".join(lines(made.refused, Style()))
-        raise Negative(f"nothing is applied, because {len(made.refused)} changes would be rejected:\n{shown}")
+        raise Negative(f"nothing is applied, because {many(len(made.refused), 'change')} would be rejected:\n{shown}")
     backend.agent = agent_of(made.set)
     done = Plan(tuple(with_outcomes(backend, made.changes, dry_run=False)), made.set)
     _show(options, done, "Applied")

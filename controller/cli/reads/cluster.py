@@ -11,6 +11,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from difflib import unified_diff
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,7 +19,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, print_error
-from controller.cli.backend import Backend
+from controller.cli.backend import Backend, Refusal, negative_if_refused
 from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
@@ -62,7 +63,9 @@ def control(options: argparse.Namespace, backend: Backend) -> int:
     method = "PUT" if options.action == "delay" else "POST"
     answer = backend.send(method, path, SimulatedBrokerView, body=bodies.get(options.action))
     state = "running" if answer.running else "stopped"
-    line = f"broker {answer.broker_id} of rack {answer.rack} is {state}; it applies events after {answer.delay_ms} ms"
+    line = f"broker {answer.broker_id} of rack {answer.rack} is {state}"
+    if options.action == "delay" or (answer.running and answer.delay_ms):
+        line += f"; it applies events after {answer.delay_ms} ms"
     return show(options, answer, lambda _: [line], lambda: [answer.broker_id])
 
 
@@ -298,12 +301,15 @@ def _show_trial(options: argparse.Namespace, found: TrialView) -> int:
     return NEGATIVE if found.groups else DONE
 
 
+@negative_if_refused()
 def apply_rules(options: argparse.Namespace, backend: Backend) -> int:
     """Replace the effective rules by the rules of a file; without a file, remove all rules."""
     from controller.http.rules import RulesAppliedView, RulesBody  # imports the HTTP framework
 
     body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
-    before = backend.get(overviews.PoliciesView, "/policies").version
+    before = None
+    with suppress(Refusal):  # the next request names the permission that the command needs
+        before = backend.get(overviews.PoliciesView, "/policies").version
     applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
     state = "is effective already" if before and before.number == applied.number else "is effective"
     line = f"version {applied.number} of the rules {state}"

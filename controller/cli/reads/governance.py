@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from controller.cli.arguments import DONE, NEGATIVE
-from controller.cli.backend import Backend
+from controller.cli.backend import Backend, negative_if_refused
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
 from events.errors import UserError
@@ -42,6 +42,7 @@ def _held_lines(held: Sequence[HeldRequestView], style: Style) -> Iterator[str]:
     yield from style.table(header, ((*row, each) for row, each in zip(rows, by, strict=True)))
 
 
+@negative_if_refused()
 def approve(options: argparse.Namespace, backend: Backend) -> int:
     done = backend.send("POST", f"/requests/{quote(options.id, safe='')}/approve", ApprovalView)
     lines = [f"request {done.held} is approved, as request {done.request_id}"]
@@ -50,6 +51,7 @@ def approve(options: argparse.Namespace, backend: Backend) -> int:
     return NEGATIVE if any(one.rule for one in done.topics.values()) else DONE
 
 
+@negative_if_refused()
 def deny(options: argparse.Namespace, backend: Backend) -> int:
     path, body = f"/requests/{quote(options.id, safe='')}/deny", {"because": options.because}
     done = backend.send("POST", path, ApprovalView, body=body)

@@ -12,6 +12,7 @@ import argparse
 import os
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -253,6 +254,8 @@ def recover(options: argparse.Namespace) -> int:
             last = recovered(log, place, manifest.segments, at, history, progress_to(manifest.end))
             is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)
+    newest = f"event {manifest.end - 1}, of {iso(manifest.segments[-1].last_ms)}"
+    print(f"{place.url} ends with {newest}; it has no later events", file=sys.stderr)
     print(f"{data} has cluster {manifest.cluster_id} as of event {last.offset}, of {iso(last.at_ms)}")
     print(f"it starts a new history {history} (before: {manifest.history}), which needs an archive of its own")
     if is_kraft:

@@ -24,6 +24,7 @@ from controller.cli.work.targets import Notification, sender_of
 from events.errors import UserError
 from projections.queries.changes import CHANGES
 from projections.queries.proving import HeadView
+from projections.replay.log.kafka_ref import KAFKA
 from projections.text.points_in_time import iso
 from projections.views.events import CauseView, EventsView, EventView
 
@@ -40,6 +41,8 @@ def notify(options: argparse.Namespace, backend: Backend) -> int:
     place = _Place(options.state, log, page.end if options.start is None else options.start)
     if place.offset > page.end:
         raise UserError(f"offset {place.offset} to begin with is after the end of the log, {page.end}")
+    to = options.to if options.to.startswith(KAFKA) else "/".join(options.to.split("/")[:3])  # a path may be a secret
+    print(f"sending events from offset {place.offset} to {to}", file=sys.stderr, flush=True)
     failures = 0
     while True:
         try:

@@ -25,6 +25,7 @@ from events.errors import shortened
 HELD_MAX, HELD_PER_PRINCIPAL_MAX, HELD_BYTES_MAX = 1_000, 50, 1 << 14
 """Limits for the number of held requests, of all and of one principal, and for the bytes of each."""
 _HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
 
 
 def hold(
@@ -53,9 +54,14 @@ def hold(
     elif size > HELD_BYTES_MAX:
         text = f"The request cannot wait for approval: it has {size} bytes, allowed are {HELD_BYTES_MAX}."
     else:
-        text, held = f"The request waits for approval for {expires_ms / _HOUR_MS:g} hours: {_way_forward(event)}", event
+        text, held = f"The request waits for approval for {_duration(expires_ms)}: {_way_forward(event)}", event
     message = shortened("; ".join(one.message for _, one in violations), catalog.MESSAGE_CHARS_MAX - len(text) - 2)
     return Rejection(ErrorCode.POLICY_VIOLATION, f"{message}. {text}", violations[0][1].rule), held
+
+
+def _duration(ms: int) -> str:
+    number, unit = (ms / _HOUR_MS, "hour") if ms % _DAY_MS else (ms / _DAY_MS, "day")
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
 
 
 def _way_forward(held: catalog.ApprovalRequested) -> str:

@@ -106,6 +106,7 @@ def history_of(
             history.execute(f"create table stored_events as {query}")
         except duckdb.InvalidInputException as error:
             raise ReplayError(f"an event is damaged, and DuckDB cannot load it: {error}") from None
+        history.unregister("read")  # `show tables` would list it
         yield history
 
 

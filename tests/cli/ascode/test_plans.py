@@ -83,7 +83,7 @@ def test_a_plan_shows_the_rule_that_refuses_and_apply_then_changes_nothing(
         assert "(POLICY_VIOLATION, by policy:rules/small)" in planned.out
         applied = run("apply", file)
         assert applied.code == 1
-        assert "nothing is applied, because 1 changes would be rejected" in applied.err
+        assert "nothing is applied, because 1 change would be rejected" in applied.err
         assert fetch(server.http, "/v1/topics/a")[0] == 404
     finally:
         fetch(server.http, "/v1/rules", {"text": ""})

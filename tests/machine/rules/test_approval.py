@@ -90,7 +90,7 @@ def test_the_refusal_names_the_request_and_the_way_forward() -> None:
     )
     other = decide(rig.state, command(rig, "create b 4x1 id=q3"))
     assert other.answers[0].message == (
-        "rule 'big': partitions is 4, allowed is at most 2. The request waits for approval for 24 hours: ask User:bob "
+        "rule 'big': partitions is 4, allowed is at most 2. The request waits for approval for 1 day: ask User:bob "
         "or the role approver to run `topicwright approve q3`."
     )
 

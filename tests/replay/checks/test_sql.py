@@ -38,6 +38,8 @@ def test_sql_queries_events_and_views(log: LogRef) -> None:
     assert outcome.table.header == ("topic", "events")
     (counted,) = run_sql(None, log, Options(subject="select count(*) as n from events", at="9")).rows
     assert counted == {"n": 10}
+    tables = {row["name"] for row in run_sql(None, log, Options(subject="show tables")).rows}
+    assert ("events" in tables, "read" in tables) == (True, False)
 
 
 def test_broker_spans_and_requests_equal_the_state_at_each_point_in_time(log: LogRef) -> None:
