@@ -30,9 +30,10 @@ class KafkaTools:
         self._process.write_line("\t".join((tool, *arguments)))
         found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=300)
         lines = self._process.output.split("\n")
-        mine = (each for each in lines[self._seen : -1] if each not in _EXITED and not _LEFT_BEHIND.search(each))
+        end = lines.index(found[0], self._seen)  # a thread of an earlier tool may print after it
+        mine = (each for each in lines[self._seen : end] if each not in _EXITED and not _LEFT_BEHIND.search(each))
         output = "\n".join(mine).strip("\n")
-        self._seen = len(lines)
+        self._seen = end + 1
         return int(found[1]), output
 
     def output(self, tool: str, *arguments: str) -> str:
