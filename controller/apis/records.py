@@ -120,6 +120,8 @@ def _denial(api: ControllerApi, context: RequestContext, group: str) -> ErrorCod
 async def find_coordinator(
     api: ControllerApi, context: RequestContext, request: clients.FindCoordinatorRequest
 ) -> clients.FindCoordinatorResponse:
+    """Answer FindCoordinator with the first node, for each key; since version 4 a request has several. A group
+    needs Describe on it."""
     node = api.nodes()[0]
 
     def result(key: str) -> clients.Coordinator:

@@ -275,7 +275,7 @@ class KafkaListeners:
 
     def sasl(self, listener: Listener, at: Callable[[], Address] | None = None) -> SaslRules | None:
         """The mechanisms and limits with which clients of a listener authenticate; None without SASL. If the target
-        cluster checks the logins, it is asked at the broker with the address `at`."""
+        cluster checks the logins, this process repeats them at the broker with the address `at`."""
         if not listener.logs_in:
             return None
         of, settings, logins = partial(self._settings.of_listener, listener.endpoint.name), self._settings, self._logins

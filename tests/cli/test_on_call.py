@@ -17,8 +17,8 @@ QUESTIONS = {
     "status": r"offline since .*it waits for broker 3, the last in-sync replica, fenced since \S+ .*topics +pay\.alone",
     "whatif min.insync.replicas=2 lose-broker 3": r"1 topic would be offline; 4 topics would be under-min-isr\.",
 }
-"""Who created it, and when? Why was it rejected? Who changed what in the last hour? Which topics wait for a leader, and
-for whom? What if a broker is lost, and min.insync.replicas is 2?"""
+"""The command of each question, and its answer: the creator of a topic, the reason of a rejection, the changes of the
+last hour, the topics without a leader and the broker that they wait for, and the effect of losing a broker."""
 
 
 async def test_each_question_of_an_on_call_engineer_is_answered_by_one_command(

@@ -44,6 +44,8 @@ logger = structlog.get_logger("topicwright.kraft")
 
 
 def quorum_handler(api: ControllerApi, node: QuorumNode, replication: QuorumReplication) -> Handler:
+    """Returns the handler of all requests of the quorum at this voter: those of Raft, and the pages of missing events
+    that other Topicwright voters request. It logs rejected fetches."""
     limiter = LogRateLimiter()
 
     async def answer(context: RequestContext, request: Any) -> Message:
@@ -266,6 +268,8 @@ async def _raise_kraft_version(node: QuorumNode) -> cluster.UpdateFeaturesRespon
 
 
 def quorum_view(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumView:
+    """The quorum as this node knows it. Only the leader knows the log ends of the voters. `applied` is the offset up to
+    which this node has applied the metadata log."""
     core = node.quorum
     beginning = files.beginning(core.epoch)
     since_ms = None if beginning is None else beginning.timestamp_ms
