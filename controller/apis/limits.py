@@ -94,8 +94,8 @@ def batch_error(changes: int) -> Detail | None:
     return BATCH if changes > CHANGES_MAX else None
 
 
-def _once(named: Iterable[Any], field: str = "name") -> Iterable[dict[str, Any]]:
-    return ({field: name} for name in dict.fromkeys(one.name for one in named))
+def _once(named: Iterable[Any]) -> Iterable[dict[str, Any]]:
+    return ({"name": name} for name in dict.fromkeys(one.name for one in named))
 
 
 def _deleted(request: DeleteTopicsRequest) -> Iterable[dict[str, Any]]:
