@@ -158,7 +158,8 @@ def _starts(history: duckdb.DuckDBPyConnection, rules: str) -> Ends:
 
 def rows_of(history: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
     """The rows of a query that begins with FROM."""
-    return history.sql(f"from {query}").to_arrow_table().to_pylist()
+    found: list[dict[str, Any]] = history.sql(f"from {query}").to_arrow_table().to_pylist()
+    return found
 
 
 def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
