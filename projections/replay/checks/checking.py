@@ -33,7 +33,7 @@ from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, creat
 from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log import columns as event_columns
 from projections.replay.log.columns import arrow_schema
-from projections.replay.runner import SHARD, Batches, Runner, Source
+from projections.replay.runner import SHARD, Batches, Rows, Runner, Source
 
 Shards = Mapping[int, set[str]]
 """Shard keys by log partition."""
@@ -221,7 +221,7 @@ def check_here(
 ) -> Result:
     """Check events in this process. Raises ReplayError."""
     source = events(_columns(wanted))
-    with history_of(source.query or source.batches(), source.schema) as history:
+    with history_of(source.rows(), source.schema) as history:
         return check(history, wanted, limit, keep=keep)
 
 
@@ -240,7 +240,7 @@ def check_growth(new: Source, whole: str, before: Checkpoint) -> Result:
 
     assert before.carried is not None, "an export's checkpoint has carried events"
     ends = ends_of_runs(before.runs)
-    with history_of(new.query or new.batches(), new.schema) as history:
+    with history_of(new.rows(), new.schema) as history:
         history.execute(f"create view earlier as {whole}")
         history.register("violated", pa.Table.from_pylist([dict(row) for row in before.found], _FOUND))
         history.register("carried", before.carried)
@@ -253,13 +253,13 @@ def check_growth(new: Source, whole: str, before: Checkpoint) -> Result:
     suspects.update((row["log_partition"], row["shard"]) for row in result.rows)
     rows = [dict(row) for row in before.found]
     if suspects:
-        result = check_again(new.batches(), earlier, before, suspects)
+        result = check_again(new.rows(), earlier, before, suspects)
         rows = result.rows
     return result._replace(rows=rows, read=read)
 
 
 def check_again(
-    new: Batches,
+    new: Rows,
     earlier: Callable[[Shards], Batches],
     before: Checkpoint,
     more: Iterable[tuple[int, str]] = (),
@@ -351,8 +351,8 @@ def in_buckets(
         here = of_the_log(history)
         count, _ = _extent(history)
 
-    def in_task(batches: Batches) -> Batches:
-        with history_of(batches, arrow_schema(columns), in_task=True) as bucket:
+    def in_task(rows: Rows) -> Batches:
+        with history_of(rows, arrow_schema(columns), in_task=True) as bucket:
             for name, table in tables.items():
                 bucket.register(name, table)
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
@@ -368,9 +368,9 @@ def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:
     return events, log_partitions
 
 
-def _summarized(batches: Batches) -> Batches:
+def _summarized(rows: Rows) -> Batches:
     """The ranges of offsets in some events, and the events that concern every topic."""
-    with history_of(batches, _CLUSTER, in_task=True) as part:
+    with history_of(rows, _CLUSTER, in_task=True) as part:
         create_views(part, only=("offset_runs",))
         found = part.sql(_SUMMARY).to_arrow_table()
     yield from found.select(_SUMMARIZED.names).cast(_SUMMARIZED).to_batches()

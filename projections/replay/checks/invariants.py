@@ -84,8 +84,9 @@ def _checked_again(runner: Runner, folder: str, ends: Ends, rules: str) -> Resul
     export is in an object store."""
     before = read_checkpoint(folder, rules)
     starts = {} if before is None else ends_of_runs(before.runs)
-    whole = exported(folder, starts, COLUMNS).query if starts else ""
-    if before is not None and whole and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
+    whole = exported(folder, starts, COLUMNS).rows() if starts else ""
+    is_longer = bool(starts) and all(end <= ends.get(partition, 0) for partition, end in starts.items())
+    if before is not None and is_longer and isinstance(whole, str):
         checked = check_growth(exported(folder, ends, COLUMNS, starts), whole, before)
     else:
         checked = _checked(runner, partial(exported, folder, ends), keep=True)
