@@ -226,6 +226,8 @@ def _invalid_label(labels: Mapping[str, str]) -> Rejection | None:
         if not _LABEL_NAME.fullmatch(name):
             allowed = "1 to 60 letters, digits, '.', '_' and '-'"
             return invalid_config(f"Invalid name of a label: {LABEL}{name[:100]}; allowed after '{LABEL}': {allowed}")
+        if name == "protected" and value.lower() not in ("true", "false"):
+            return invalid_config(f"Invalid value of {LABEL}protected: {value[:100]!r}; allowed: true, false")
         size = len(value.encode("utf-8", "replace"))
         if size > LABEL_BYTES_MAX or _UNPRINTABLE.search(value):
             problem = f"has {size} bytes" if size > LABEL_BYTES_MAX else "has control characters or broken Unicode"
