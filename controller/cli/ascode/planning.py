@@ -3,9 +3,6 @@
 A change is an item of `POST /v1/changes`. The service decides a dry run with the same rules as the change itself, and
 places replicas by name and live brokers. So the plan has the very replicas, and a plan that is made again shows whether
 anything has changed since.
-
-Exit codes of `plan`, `apply` and `import`: 0 done; 1 a change is refused, or the cluster has changed since the plan; 2
-error. Exit codes of `drift`: 0 no difference, 1 differences, 2 error.
 """
 
 from __future__ import annotations

@@ -144,6 +144,12 @@ def labels_of(configs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name.removeprefix(LABEL): text for name, text in configs if name.startswith(LABEL)}
 
 
+def has_label(configs: Iterable[tuple[str, str]], wanted: str) -> bool:
+    """Returns True if configs have a label `NAME=VALUE`, or `NAME` with any value."""
+    name, is_given, value = wanted.partition("=")
+    return any(key == LABEL + name and (not is_given or text == value) for key, text in configs)
+
+
 def without_labels(configs: Iterable[tuple[str, str]]) -> Configs:
     """Returns the configs that brokers get."""
     return tuple((name, text) for name, text in configs if not name.startswith(LABEL))
