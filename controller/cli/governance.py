@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from controller.cli.arguments import count, count_within, point_in_time
+from controller.cli.arguments import count, count_within, non_empty
 from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.reads import common
-from controller.cli.serve import bootstrap
 
 NOTIFICATIONS = {
     "refused": ("CreateRejected", "ChangeRejected", "RequestsRefused", "CreationRefused"),
@@ -26,16 +25,13 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         parser = commands.add_parser(name, description=COMMANDS[name].description)
         parser.add_argument("id", metavar="ID", help="the request, as `topicwright requests --pending` lists it")
         if name == "deny":
-            parser.add_argument("--because", required=True, metavar="TEXT", help="the reason, for the requester")
+            what = "the reason, for the requester"
+            parser.add_argument("--because", type=non_empty, required=True, metavar="TEXT", help=what)
         common.add_backend(parser, later("reads.governance", name), may_be_stopped=False)
     parser = commands.add_parser("risks", description=f"{COMMANDS['risks'].description} Exit code 1 if there are any.")
     what = "maximum number of topics; default %(default)s"
     parser.add_argument("--limit", type=count_within(1, 1000), default=100, metavar="N", help=what)
-    what = "instead list topics that have had no new record since, such as 30d: --bootstrap is then needed"
-    parser.add_argument("--unused", type=point_in_time, metavar="TIME", help=what)
-    what = "with --unused: the Kafka that has the records"
-    parser.add_argument("--bootstrap", type=bootstrap, metavar="HOST:PORT[,…]", help=what)
-    _add_properties(parser, "with --bootstrap")
+    common.add_label(parser)
     common.add_backend(parser, later("reads.governance", "risks"))
     parser = commands.add_parser("notify", description=f"{COMMANDS['notify'].description} It runs until it is ended.")
     add_target(parser, required=True)
@@ -62,9 +58,4 @@ def add_target(parser: argparse.ArgumentParser, *, required: bool = False) -> No
     group.add_argument("--key", type=Path, metavar="FILE", help="webhook: sign with the key in this file")
     what = "webhook: allow private addresses, and http://"
     group.add_argument("--allow-private", action="store_true", help=what)
-    _add_properties(group, "Kafka topic")
-
-
-def _add_properties(parser: argparse._ActionsContainer, when: str) -> None:
-    what = f"{when}: file with librdkafka properties for TLS and login"
-    parser.add_argument("--kafka-properties", metavar="FILE", help=what)
+    common.add_kafka_properties(group, "Kafka topic")

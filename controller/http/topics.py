@@ -43,6 +43,8 @@ TOPICS_PER_SLICE = 100
 SLICES_MAX = 40
 """Slices per page: a page examines some thousand topics, or some ten thousand partitions."""
 _Reader = NamedDependency[Reader]
+_LABEL = QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
+_Label = Annotated[str | None, _LABEL]
 
 
 @get("/topics")
@@ -55,9 +57,7 @@ async def topics(
         bool | None, QueryParameter(description="Only topics with placeholders (`true`) or without (`false`), KIP-409")
     ] = None,
     principal: Glob = None,
-    label: Annotated[
-        str | None, QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
-    ] = None,
+    label: _Label = None,
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
@@ -79,11 +79,11 @@ async def topics(
 
 
 @get("/risks")
-async def risks(reader: _Reader, limit: Limit = 100) -> Response[RisksView]:
+async def risks(reader: _Reader, label: _Label = None, limit: Limit = 100) -> Response[RisksView]:
     """Topics that would lose records or stop producers, or that have no owner: those with the most risks first, and the
     number of topics with each risk."""
     reader.require()
-    found, end = Risks(reader.api.cluster, reader.api.controller.now_ms(), limit), reader.queries.end()
+    found, end = Risks(reader.api.cluster, reader.api.controller.now_ms(), limit, label), reader.queries.end()
     for part in reader.queries.parts:
         for each in topic_slices(part.live):
             await reader.threads.run(found.add, each)

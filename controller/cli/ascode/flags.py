@@ -12,9 +12,9 @@ from controller.cli.reads import common
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     codes = {
-        **dict.fromkeys(("plan", "apply"), " Exit codes: 0 done, 1 a change is rejected, 2 error."),
+        **dict.fromkeys(("plan", "apply"), " Exit code 1 if a change is rejected."),
         "import": "",
-        "drift": " Exit codes: 0 no difference, 1 differences, 2 error.",
+        "drift": " Exit code 1 if there are differences.",
     }
     more = " docs/topics-as-code.md describes the files."
     plan, apply, importing, drift = (
