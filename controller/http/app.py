@@ -272,12 +272,12 @@ async def _refuse_future(connection: Connection, _: BaseRouteHandler) -> None:
     """Raise InvalidPointInTime for a time in the future. (The CLI refuses it for the folder of a stopped service, whose
     clock is its newest event.)"""
     parts, given = cast(dict[str, Any], connection.scope)[PARTS], connection.query_params
-    for text in [given[name] for name in ("at", "from", "to") if name in given] if "site" in parts else ():
+    for name in [one for one in ("at", "from", "to") if one in given] if "site" in parts else ():
         try:
-            point_in_time = parse_point_in_time(text)
+            point_in_time = parse_point_in_time(given[name])
         except InvalidPointInTime:  # its handler refuses it, or takes something else
             continue
-        refuse_future(text, point_in_time, parts["reader"].api.controller.now_ms())
+        refuse_future(given[name], point_in_time, parts["reader"].api.controller.now_ms(), f"{name}: ")
 
 
 def _answer_error(request: HttpRequest, error: Exception) -> Response[Any]:
