@@ -61,7 +61,11 @@ def deny(options: argparse.Namespace, backend: Backend) -> int:
 def risks(options: argparse.Namespace, backend: Backend) -> int:
     if (options.unused is None) != (options.bootstrap is None):
         raise common.Misuse("--unused and --bootstrap need each other")
-    found = _unused(options, backend) if options.unused else backend.get(RisksView, "/risks", limit=options.limit)
+    found = (
+        _unused(options, backend)
+        if options.unused
+        else common.complete(backend, RisksView, "/risks", limit=options.limit)
+    )
     show(options, found, lambda style: _risk_lines(found, style), lambda: (one.name for one in found.topics))
     return NEGATIVE if found.topics else DONE
 
@@ -99,7 +103,7 @@ def _unused(options: argparse.Namespace, backend: Backend) -> RisksView:
         if one.name not in used and one.name not in unknown
     ]
     more = max(0, len(found) - options.limit)
-    return RisksView({"unused": len(found)}, tuple(found[: options.limit]), more, pages[-1].as_of)
+    return RisksView({"unused": len(found)}, tuple(found[: options.limit]), more, pages[-1].as_of, len(topics))
 
 
 def _risk_lines(found: RisksView, style: Style) -> Iterator[str]:
