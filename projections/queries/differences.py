@@ -33,7 +33,7 @@ from projections.views.overviews import (
 from projections.views.rows import TopicRow
 
 CHANGES_SHOWN_MAX = 5
-SCANNED_KEYS_MAX, FOLDED_MAX = 10_000, 1000
+SCANNED_KEYS_MAX, FOLDED_MAX = 5_000, 300
 """Limits of a page: the shard keys that it scans, and those whose topics it rebuilds at both points in time."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
