@@ -33,7 +33,7 @@ from projections.views.overviews import (
 from projections.views.rows import TopicRow
 
 CHANGES_SHOWN_MAX = 5
-SCANNED_KEYS_MAX, FOLDED_MAX = 10_000, 1000
+SCANNED_KEYS_MAX, FOLDED_MAX = 5_000, 300
 """Limits of a page: the shard keys that it scans, and those whose topics it rebuilds at both points in time."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
@@ -168,7 +168,7 @@ def difference(
 ) -> DifferenceView:
     """A page of the differences between two points in time (`until` None: now). `place` encodes the shard key after
     which the next page starts. Raises InvalidPointInTime."""
-    start, end = query.end(since), query.end(until)
+    start, end = query.end(since, "from"), query.end(until, "to")
     topics, reached = topic_differences(query, start, end, after or "", limit, may_show)
     cluster = _cluster(query, start, end) if with_cluster and after is None else None
     cursor = None if reached is None else place(reached)

@@ -124,13 +124,16 @@ class RefusedCreateView(msgspec.Struct, frozen=True):
 
 
 class WhatIfView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state that a change would lead to: `changes` are its events as sentences, `issues` all problems then."""
+    """The state that a change would lead to: `changes` are its events as sentences, `issues` all problems then. If not
+    `is_complete`, only `topics_read` topics are counted so far."""
 
     summary: str
     changes: tuple[str, ...]
     topics: tuple[TopicsWhatIfView, ...]
     creates: tuple[RefusedCreateView, ...]
     issues: tuple[IssueView, ...]
+    topics_read: int
+    is_complete: bool
     as_of: AsOfView
 
 

@@ -124,7 +124,7 @@ BAD_INPUT = (
     ("/brokers/77", 404, "there is no broker 77"),
     ("/no/such/page", 404, "unknown path"),
     ("/diff?from=", 200, "Give the earlier point in time"),
-    ("/diff?from=soon", 400, "is not a valid point in time"),
+    ("/diff?from=soon", 400, "from: 'soon' is not a valid point in time"),
     ("/explain/nothing", 404, "no topic and no request 'nothing' is in the log"),
     ("/topics?at=1970-01-01", 200, "before the first event"),
     ("/?at=1970-01-01", 200, "Nothing was rejected"),

@@ -76,6 +76,14 @@ if (follow) {
   addEventListener("pageshow", (event) => event.persisted && listen());
 }
 
+// --- an answer that does not count all topics yet is loaded again until it does
+
+function countOn() {
+  if (document.querySelector("[data-counting]")) setTimeout(() => refresh().then(countOn), 500);
+}
+
+countOn();
+
 // --- times: how long ago, local, or UTC, as the button says; the others on hover
 
 const WAYS = ["ago", "local", "UTC"];
