@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -31,6 +31,9 @@ _CANCELLATION_S: Final = 1.0
 
 _ACCEPT_TURNS: Final = 3
 """The turns of asyncio's event loop in which an accepted connection becomes a `Connection`."""
+
+_LOGINS_S: Final = 0.01
+"""The longest time that logins may block the event loop in one iteration, however many begin at once."""
 
 _IDLE_CHECKS: Final = 4
 """The number of checks for idle connections in each period of `connections.max.idle.ms`."""
@@ -135,6 +138,7 @@ class KafkaServer:
         self._idle_check: asyncio.TimerHandle | None = None
         self._held = 0
         self._shedding: asyncio.Handle | None = None
+        self._logins: deque[Callable[[], None]] = deque()
 
     async def start(self, bound: socket.socket | None = None) -> None:
         """Listen, on a bound socket if one is given. Raises OSError if the address is not available."""
@@ -217,6 +221,21 @@ class KafkaServer:
 
     def connection_of(self, principal: str) -> Connection:
         return Connection(self, principal)
+
+    def in_turn(self, work: Callable[[], None]) -> None:
+        """Do the work of a connection without a login after that of others, for some ms in each iteration of the loop."""
+        if not self._logins:
+            self.loop.call_soon(self._go_on)
+        self._logins.append(work)
+
+    def _go_on(self) -> None:
+        ends_s = self.clock() + _LOGINS_S
+        try:
+            while self._logins and self.clock() < ends_s:
+                self._logins.popleft()()
+        finally:
+            if self._logins:
+                self.loop.call_soon(self._go_on)
 
     def buffered(self, more: int) -> None:
         """Count the bytes buffered for clients: partial requests, requests in flight, and unsent responses. Beyond the
