@@ -120,9 +120,10 @@ def part_of(token: str, number: int, kind: type[T]) -> T:
 def user_of(claims: Mapping[str, Any], claim: str) -> str:
     """Raises AuthenticationFailed."""
     user = claims.get(claim)
-    if not isinstance(user, str) or not 1 <= len(user.strip()) <= NAME_MAX:
-        raise AuthenticationFailed(f"invalid token: {claim} must be a text of 1 to {NAME_MAX} characters")
-    return user.strip()
+    if not isinstance(user, str) or not 1 <= len(user) <= NAME_MAX or user != user.strip():  # Java trims less
+        message = f"invalid token: {claim} must be a text of 1 to {NAME_MAX} characters, no space at its ends"
+        raise AuthenticationFailed(message)
+    return user
 
 
 def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:

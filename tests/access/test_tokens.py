@@ -168,6 +168,7 @@ def hmac_with_public_key() -> str:
         (signed(aud="billing"), "invalid token: Audience doesn't match"),
         (signed(aud=None), 'invalid token: Token is missing the "aud" claim'),
         (signed(sub=None), 'invalid token: Token is missing the "sub" claim'),
+        (signed(sub="alice\u00a0"), f"invalid token: sub must be a text of 1 to {NAME_MAX} characters"),
         (signed(sub=" "), f"invalid token: sub must be a text of 1 to {NAME_MAX} characters"),
         (signed(sub="x" * (NAME_MAX + 1)), f"invalid token: sub must be a text of 1 to {NAME_MAX} characters"),
         (signed(scope=7), "invalid token: scope must be a text or a list of texts"),

@@ -223,7 +223,7 @@ class KafkaServer:
         return Connection(self, principal)
 
     def in_turn(self, work: Callable[[], None]) -> None:
-        """Do the work of a connection without a login after that of others, for some ms in each iteration of the loop."""
+        """Do work of a connection without a login after that of others, at most `_LOGINS_S` in an iteration."""
         if not self._logins:
             self.loop.call_soon(self._go_on)
         self._logins.append(work)
