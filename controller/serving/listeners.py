@@ -213,7 +213,8 @@ def connection_counts(settings: ServeSettings) -> ConnectionCounts:
             "max.connections is more than open files allow", max_connections=settings.max_connections, allowed=room,
             open_files=limit,
         )  # fmt: skip
-    return ConnectionCounts(settings.max_connections_per_ip, settings.max_connections_per_ip_overrides, room)
+    per_ip, overrides = settings.max_connections_per_ip, settings.max_connections_per_ip_overrides
+    return ConnectionCounts(per_ip, overrides, room, settings.max_connection_creation_rate)
 
 
 class KafkaListeners:

@@ -41,16 +41,25 @@ _IDLE_CHECKS: Final = 4
 UNLIMITED = 2**31 - 1
 """Kafka's default for limits on the number of connections."""
 
+_BURST_S: Final = 10
+"""How many seconds' worth of `max.connection.creation.rate` may come at once, as with Kafka's quota windows, and how
+many more may wait. Kafka leaves further ones in the queue of the operating system; here they are rejected."""
+
 
 class ConnectionCounts:
     """Counts the open connections of all listeners of a process, Kafka's and HTTP's; `left` undoes `admit`.
 
-    `per_ip_max` is `max.connections.per.ip`, `overrides` is `max.connections.per.ip.overrides` by address, and
-    `descriptors_max` the number of file descriptors. HTTP may have a few more connections, for health checks.
+    `per_ip_max` is `max.connections.per.ip`, `overrides` is `max.connections.per.ip.overrides` by address, `per_s_max`
+    is `max.connection.creation.rate`, and `descriptors_max` the number of file descriptors. HTTP may have a few more
+    connections, for health checks.
     """
 
     def __init__(
-        self, per_ip_max: int = UNLIMITED, overrides: Mapping[str, int] | None = None, descriptors_max: int = UNLIMITED
+        self,
+        per_ip_max: int = UNLIMITED,
+        overrides: Mapping[str, int] | None = None,
+        descriptors_max: int = UNLIMITED,
+        per_s_max: int = UNLIMITED,
     ) -> None:
         self.descriptors_per_connection = 1
         """2 with a target cluster: each forwarded request needs a second connection, to a broker."""
@@ -58,6 +67,7 @@ class ConnectionCounts:
         self._per_ip_max = per_ip_max
         self._overrides = overrides or {}
         self._by_host: Counter[str] = Counter()
+        self._per_s_max, self._due_s = per_s_max, 0.0
         self.total = 0
 
     @property
@@ -78,6 +88,14 @@ class ConnectionCounts:
         self._by_host[host] += 1
         self.total += 1
         return True
+
+    def delay_s(self, now_s: float) -> float | None:
+        """For how long a new connection of Kafka waits; None if too many wait already (KIP-612)."""
+        due_s = max(self._due_s, now_s - _BURST_S) + 1 / self._per_s_max
+        if due_s > now_s + _BURST_S:
+            return None
+        self._due_s = due_s
+        return max(0.0, due_s - now_s)
 
     def release(self, host: str) -> None:
         self._by_host[host] -= 1
@@ -193,9 +211,16 @@ class KafkaServer:
 
     def admit(self, connection: Connection | TlsAccept) -> bool:
         """Register a connection or a handshake. Returns False if there are too many, so that it must close."""
-        limit = self.limits.connections_max
+        limit, reason = self.limits.connections_max, ""
         if len(self._connections) + len(self.handshakes) >= limit:
             reason = f"too many connections: max.connections allows {limit}"
+        elif isinstance(connection, Connection):
+            delay_s = self._counts.delay_s(self.loop.time())
+            if delay_s is None:
+                reason = "too many connections wait for max.connection.creation.rate"
+            elif delay_s:
+                connection.mute(delay_s)
+        if reason:
             _logger.warning("connection_rejected", reason=reason, peer=connection.host, listener=self.listener)
             return False
         if not self._counts.admit(connection.host):
