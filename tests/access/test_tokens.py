@@ -387,4 +387,3 @@ async def test_invented_key_ids_cause_no_storm_and_no_delay_of_others() -> None:
         took = time.monotonic() - began
         assert len(seen) <= 3 + math.log2(1 + took / 0.1), "the back-off doubles"
         assert batch[1] <= 3 * tokens_module.WOKEN_AT_ONCE, "the loop does other work between the refusals"
-        assert len(tokens.keys._missing) <= tokens_module.MISSING_MAX
