@@ -25,6 +25,7 @@ import msgspec
 from cryptography.fernet import Fernet, InvalidToken
 from litestar.types import Scope, Send
 
+from controller.access.login_threads import FairTurns, network_of
 from controller.access.tokens import JwksError, Tokens, fetch
 from controller.http.errors import redirect
 from controller.kafka.sasl import AuthenticationFailed, Bearer
@@ -76,7 +77,7 @@ class BrowserLogin:
         self._sessions: dict[str, Bearer] = {}
         self._endpoints: tuple[float, _Endpoints] | None = None
         self._asking = asyncio.Lock()
-        self._exchanges = asyncio.Semaphore(EXCHANGES_MAX)
+        self._exchanges = FairTurns(EXCHANGES_MAX)
 
     def session(self, scope: Scope) -> Bearer | None:
         """The user of the request's session cookie; None without a valid one."""
@@ -136,8 +137,11 @@ class BrowserLogin:
         }
         login = None if self._client.secret is None else (quote(self._client.client_id), quote(self._client.secret))
         endpoint = (await self._discovered()).token_endpoint
-        async with self._exchanges:
+        await self._exchanges.take(network_of(address))
+        try:
             answer = await _fetched(_TokenAnswer, endpoint, form, login)
+        finally:
+            self._exchanges.leave()
         bearer = await self._tokens.bearer(answer.id_token, address)
         while len(self._sessions) >= SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]

@@ -50,7 +50,7 @@ class AuthenticationFailed(Exception):
 class Step(msgspec.Struct, frozen=True):
     """The server's answer to a SASL token: the next challenge; `user` is set if the login succeeded. `expires_at_s` is
     the end of the client's credential in seconds since 1970; None if it has none. `roles` are those of its token;
-    `at_cluster` is set if the target cluster has verified the login."""
+    `at_cluster` is set if the target cluster checks the login."""
 
     challenge: bytes = b""
     user: str | None = None
