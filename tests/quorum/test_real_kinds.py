@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from controller import quorum
 from controller.brokers import kraft
 from controller.brokers.kraft.adopting import read_folder
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import MetadataRecord
 from controller.quorum.files import QuorumFiles
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import encode_batch
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log_files import CHECKPOINT
 from tests.brokers.kraft.guarded import GUARDED, grant, revoke, set_quota
 from tests.support.churn import QUIET

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -25,13 +25,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Listener(Message, frozen=True, kw_only=True):
-    """An endpoint of a broker or a controller, by listener name. The annotations give the encoding in metadata records,
-    which have no schema in kio."""
+    """An endpoint of a broker or a controller, by listener name."""
 
-    name: Annotated[str, "string"] = ""
-    host: Annotated[str, "string"] = ""
-    port: Annotated[int, "uint16"] = 0
-    security_protocol: Annotated[int, "int16"] = 0
+    name: str = ""
+    host: str = ""
+    port: int = 0
+    security_protocol: int = 0
 
 
 class NodeEndpoint(Message, frozen=True, kw_only=True):
@@ -49,11 +48,24 @@ class LeaderIdAndEpoch(Message, frozen=True, kw_only=True):
 
 
 class Feature(Message, frozen=True, kw_only=True):
-    """The levels of a feature that a broker or controller supports; annotated like `Listener`."""
+    """The levels of a feature that a broker or controller supports."""
 
-    name: Annotated[str, "string"] = ""
-    min_supported_version: Annotated[int, "int16"] = 0
-    max_supported_version: Annotated[int, "int16"] = 0
+    name: str = ""
+    min_supported_version: int = 0
+    max_supported_version: int = 0
+
+
+class MetadataRecord(Message, frozen=True, kw_only=True):
+    """Base of the records of the metadata log. A class's `tag` is Kafka's key of the record."""
+
+    version: int = 0
+    """The version of the record to write, or of the record that was read."""
+
+
+class UnknownRecord(MetadataRecord, frozen=True, kw_only=True):
+    """A record unknown to this release, stored unchanged."""
+
+    value: bytes
 
 
 class Encoded(tuple[Any, ...]):

@@ -21,7 +21,16 @@ from controller.brokers.kraft.adopting import Adopted, adopted, read_folder
 from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector, acl_ids
 from controller.cli.main import main
+from controller.kafka.messages.access import EntityData
 from controller.kafka.messages.message import Listener
+from controller.kafka.messages.records import (
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    UserScramCredentialRecord,
+)
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from controller.quorum.features import fold, limits
@@ -29,15 +38,6 @@ from controller.quorum.folder import PARTITION
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import (
-    AccessControlEntryRecord,
-    BeginTransactionRecord,
-    ClientQuotaRecord,
-    ConfigRecord,
-    EntityData,
-    FeatureLevelRecord,
-    UserScramCredentialRecord,
-)
 from controller.quorum.log_files import batches_of
 from controller.quorum.raft.voters import Voter, VoterSet, leader_change_record
 from controller.serving.quorum_member import Member

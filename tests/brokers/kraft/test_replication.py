@@ -16,12 +16,12 @@ from controller.brokers.kraft import projector
 from controller.brokers.kraft.projector import ProtocolIdChanges
 from controller.brokers.kraft.replication import wants_leadership
 from controller.brokers.port import LeadLost
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import NoOpRecord
 from controller.machine.state import QuorumLeader
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import embed_events
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import NoOpRecord
 from controller.quorum.raft.effects import Role
 from controller.quorum.raft.log import SnapshotId
 from controller.store.recorder import Recorder
