@@ -17,8 +17,7 @@ from typing import Final
 
 import msgspec
 
-from controller.kafka.messages.cluster import ControllerRegistrationRequest, SupportedFeatureKey
-from controller.kafka.messages.message import Feature
+from controller.kafka.messages.cluster import ControllerRegistrationRequest, Feature, SupportedFeatureKey
 from controller.kafka.messages.records import RegisterControllerRecord
 from controller.machine.state import Broker
 from controller.quorum.files import QuorumFiles

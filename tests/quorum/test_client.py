@@ -18,9 +18,10 @@ from controller.kafka.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    Feature,
     FinalizedFeatureKey,
+    Listener,
 )
-from controller.kafka.messages.message import Feature, Listener
 from controller.kafka.messages.records import RegisterControllerRecord
 from controller.machine.errors import ErrorCode
 from controller.quorum import client as client_module

@@ -23,12 +23,13 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages import records as kinds
 from controller.kafka.messages.cluster import (
     ControllerRegistrationRequest,
+    Feature,
     FeatureUpdateKey,
+    Listener,
     UnregisterControllerRequest,
     UnregisterControllerResponse,
     UpdateFeaturesRequest,
 )
-from controller.kafka.messages.message import Feature, Listener
 from controller.kafka.messages.records import NoOpRecord
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode

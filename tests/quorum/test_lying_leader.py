@@ -13,7 +13,7 @@ import pytest
 
 from controller.kafka.messages import ZERO_UUID, Message, quorum
 from controller.kafka.messages import records as kinds
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log.batches import (
     KRAFT_VERSION,

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.kafka.messages import records as kinds
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.quorum import snapshotting
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import PARTITION

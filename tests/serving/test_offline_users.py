@@ -10,7 +10,7 @@ import pytest
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.cli.main import main
 from controller.cli.work.users import mechanisms, offline_users
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.kafka.messages.records import NoOpRecord, UserScramCredentialRecord
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import PARTITION, FolderError

@@ -27,8 +27,7 @@ from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.port import CommandSink
 from controller.kafka.messages import cluster as cluster_messages
 from controller.kafka.messages import records as kinds
-from controller.kafka.messages.cluster import BrokerRegistrationRequest
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.cluster import BrokerRegistrationRequest, Feature, Listener
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
 from controller.quorum.features import SUPPORTED

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 
 from controller.kafka.messages import records as kinds
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.cluster import Feature, Listener
 from controller.kafka.messages.records import MetadataRecord
 from controller.machine.access.bucket_map import differing as differing_keys
 from controller.machine.configs.topic_configs import without_labels

@@ -1,4 +1,4 @@
-"""Parts of all Kafka messages: the base class, null values, entities used by several APIs, and pre-encoded arrays."""
+"""Parts of all Kafka messages: the base classes, null values, and pre-encoded arrays."""
 
 from __future__ import annotations
 
@@ -22,37 +22,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Messages are immutable and have no cycles, so the garbage collector need not track them (`gc=False`).
     """
-
-
-class Listener(Message, frozen=True, kw_only=True):
-    """An endpoint of a broker or a controller, by listener name."""
-
-    name: str = ""
-    host: str = ""
-    port: int = 0
-    security_protocol: int = 0
-
-
-class NodeEndpoint(Message, frozen=True, kw_only=True):
-    """A node's address: a broker in Metadata, or the leader in responses of the quorum APIs (KIP-853)."""
-
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
-
-
-class LeaderIdAndEpoch(Message, frozen=True, kw_only=True):
-    leader_id: int = -1
-    leader_epoch: int = -1
-
-
-class Feature(Message, frozen=True, kw_only=True):
-    """The levels of a feature that a broker or controller supports."""
-
-    name: str = ""
-    min_supported_version: int = 0
-    max_supported_version: int = 0
 
 
 class MetadataRecord(Message, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages import records as kinds
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.kafka.messages.quorum import KRaftVersionFeature
 from controller.quorum.log.batches import (
     KRAFT_VERSION,

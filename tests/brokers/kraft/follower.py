@@ -12,7 +12,7 @@ from controller.brokers.kraft.importing_cluster import Imported
 from controller.brokers.kraft.projector import ProtocolIds
 from controller.kafka.messages import records as kinds
 from controller.kafka.messages.access import EntityData
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.cluster import Feature, Listener
 from controller.kafka.messages.records import MetadataRecord
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State, Topic

@@ -22,7 +22,7 @@ from controller.brokers.kraft.membership import controller_record, controller_re
 from controller.brokers.kraft.projector import MetadataProjector, acl_ids
 from controller.cli.main import main
 from controller.kafka.messages.access import EntityData
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.kafka.messages.records import (
     AccessControlEntryRecord,
     BeginTransactionRecord,
