@@ -20,10 +20,10 @@ from controller.quorum.raft.role import ToUnattached, discovered, topics_of
 from controller.serving.quorum_member import Member
 from controller.settings.load import load_settings
 from events.catalog import Endpoint
-from events.logs.memory_log import InMemoryLog
 from tests.quorum.logs import opened, some
 from tests.quorum.worlds import leader_of, others, quorum_of, settled
 from tests.simulation.quorum.world import Replica
+from tests.support.memory_log import InMemoryLog
 
 STRANGER = 66
 

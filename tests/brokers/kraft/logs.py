@@ -53,10 +53,10 @@ from events.catalog import (
 )
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
-from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
 from tests.events.golden import history
 from tests.quorum.logs import epoch_begun
+from tests.support.memory_log import InMemoryLog
 
 
 def real_history() -> list[Recorded]:

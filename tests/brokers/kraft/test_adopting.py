@@ -47,11 +47,11 @@ from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import Endpoint
 from events.codec import decode_event
 from events.logs.log import Commit, Entry
-from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, kafkas_log, snapshot_bytes
 from tests.quorum.logs import opened
+from tests.support.memory_log import InMemoryLog
 
 ACL = AccessControlEntryRecord(
     id=b"\1" * 16, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3

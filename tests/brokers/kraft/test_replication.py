@@ -30,7 +30,6 @@ from events.access import LoginSecretDrawn
 from events.catalog import BrokerUnfenced, TopicDiscovered
 from events.codec import encode_event
 from events.logs.log import EventLog, LogWriteError
-from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId
 from projections.replay.checks.history import views
@@ -40,6 +39,7 @@ from tests.brokers.kraft.logs import access_history, differences
 from tests.kafka.server.listener import until
 from tests.machine.rig import fold
 from tests.quorum.seats import PATIENCE_S, led, quorum
+from tests.support.memory_log import InMemoryLog
 
 HISTORY = access_history()
 COMMANDS = steps(HISTORY)
