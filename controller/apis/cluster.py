@@ -14,7 +14,8 @@ from typing import Final
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, cluster, quorum
-from controller.kafka.messages.message import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS, OPERATIONS_OMITTED, Listener
+from controller.kafka.messages.cluster import Listener
+from controller.kafka.messages.message import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS, OPERATIONS_OMITTED
 from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
 from controller.quorum.features import METADATA_VERSION_MAX, FeatureRange, features_at

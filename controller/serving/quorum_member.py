@@ -26,8 +26,7 @@ from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.connections import PROTOCOLS, Security
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.cluster import ControllerRegistrationRequest
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import ControllerRegistrationRequest, Listener
 from controller.quorum.client import QuorumClient, QuorumError
 from controller.quorum.features import unsupported_feature, without_limits
 from controller.quorum.files import LogCorrupted, QuorumFiles

@@ -51,11 +51,11 @@ from controller.kafka.handling import (
 )
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
+from controller.kafka.messages.records import DefaultPrincipalData
 from controller.kafka.sasl_gate import UNEXPECTED_SASL
 from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX
 from controller.machine.errors import ErrorCode
 from controller.quorum.features import PRIORITY, SUPPORTED, FeatureRange
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_control
 
 PRINCIPAL_DESERIALIZATION_FAILURE = 97
@@ -70,14 +70,6 @@ FORWARDABLE = frozenset({
 })  # fmt: skip
 """The APIs that a broker may forward, as in Kafka, without delegation tokens. Brokers describe ACLs, users and quotas
 themselves."""
-
-
-class Principal(Message, frozen=True):
-    """A principal as Kafka's default builder encodes it, after its version."""
-
-    kind: kinds.String = ""
-    name: kinds.String = ""
-    token_authenticated: kinds.Bool = False
 
 
 async def forward(
@@ -131,11 +123,11 @@ async def _answer(api: ApiHandler, context: RequestContext, request: Message) ->
 
 
 def read_principal(data: bytes | None) -> str:
-    """Decode a principal in version 0. Raises MalformedRecord."""
+    """Decode a principal, in version 0, as Kafka's default builder encodes it. Raises MalformedRecord."""
     if data is None or not data.startswith(_VERSION_0):
         raise MalformedRecord("no principal, or one in an unsupported version")
-    principal = decode_control(Principal, data[len(_VERSION_0) :])
-    return f"{principal.kind}:{principal.name}"
+    principal = decode_control(DefaultPrincipalData, data[len(_VERSION_0) :])
+    return f"{principal.type_}:{principal.name}"
 
 
 def _address(raw: bytes) -> str:

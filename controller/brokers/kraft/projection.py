@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.cluster import Feature, Listener
+from controller.kafka.messages.records import MetadataRecord
 from controller.machine.access.bucket_map import differing as differing_keys
 from controller.machine.configs.topic_configs import without_labels
 from controller.machine.partitions.blocks import differing
 from controller.machine.partitions.placement import UNASSIGNED, replica_metadata_of
 from controller.machine.state import Broker, Cluster, Topic
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.image import partition_change
-from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log.record_kinds import (
     CONFIGS,
     CORDONED_SINCE,

@@ -36,10 +36,10 @@ from controller.brokers.kraft.kraft_brokers import UnreadableConfigs
 from controller.cli.arguments import DONE
 from controller.cli.folder import NO_LOG
 from controller.cli.output import progress_to
+from controller.kafka.messages.records import RegisterBrokerRecord, TopicRecord
 from controller.machine.state import QuorumLeader
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
-from controller.quorum.log.metadata_records import RegisterBrokerRecord, TopicRecord
 from controller.quorum.raft.voters import VoterHistory
 from controller.release import RELEASE
 from controller.serving.process import wall_ms

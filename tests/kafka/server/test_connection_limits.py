@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.message import NodeEndpoint
+from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, Limits
 from controller.kafka.server.tls import Tls
