@@ -23,7 +23,7 @@ from projections.text.names import is_pattern
 DONE, NEGATIVE, WRONG = 0, 1, 2
 EXIT_CODES: Final = """\
 Exit codes: 0 done; 1 the answer is no: a change is refused, nothing has that name, or a check found something;
-2 no answer: wrong usage, settings or input, a read without permission, or no service."""
+2 no answer: wrong usage, settings, input or login, a read without permission, or no service."""
 
 
 def print_error(message: str, code: int = WRONG) -> int:

@@ -41,7 +41,8 @@ class Refusal(UserError):
         rule = f", by {error.rule}" if error.rule else ""
         super().__init__(f"{error.message} ({error.error}{rule})")
         self.status, self.error = status, error
-        self.exit_code = NEGATIVE if status == 404 or (method != "GET" and status < 500) else WRONG
+        is_answer = status == 404 or (method != "GET" and status < 500 and status != 401)
+        self.exit_code = NEGATIVE if is_answer else WRONG
 
 
 class Backend:

@@ -326,10 +326,11 @@ def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
 
 def _summary(change: Change) -> tuple[str, str, str]:
     """The sign of a change, its mark, and what it does."""
-    request, before, new = change.request, change.before, change.replicas
+    request, before = change.request, change.before
     if request.type == "create":
-        partitions = len(new) or len(request.assignments) or max(request.num_partitions, 0) or "default"
-        factor = len(new[0][1]) if new else max(request.replication_factor, 0) or "default"
+        rows = [replicas for _, replicas in change.replicas] or request.assignments
+        partitions = len(rows) or max(request.num_partitions, 0) or "default"
+        factor = len(rows[0]) if rows else max(request.replication_factor, 0) or "default"
         counts = f"{partitions} partitions, factor {factor}"
         return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in request.configs.items())])
     if request.type == "delete":

@@ -212,7 +212,7 @@ def change(options: argparse.Namespace, backend: Backend) -> int:
     try:
         return run(options, backend)
     except Refusal as refusal:
-        if refusal.status >= 500 or (refusal.status == 404 and not refusal.error.rule):
+        if refusal.exit_code != NEGATIVE or (refusal.status == 404 and not refusal.error.rule):
             raise
         what = "would be rejected" if getattr(options, "dry_run", False) else what
         why: UserError = refusal
@@ -225,7 +225,7 @@ def change(options: argparse.Namespace, backend: Backend) -> int:
         if refusal.error.rule == "authorizer":
             line += f"; this login needs {operation} on Topic:{options.name}"
         _done(options, refusal.error, line)
-        return refusal.exit_code
+        return NEGATIVE
 
 
 def requests(options: argparse.Namespace, backend: Backend) -> int:
