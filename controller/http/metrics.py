@@ -31,8 +31,7 @@ from controller.controller_api import ControllerApi
 from controller.release import RELEASE
 from projections.queries.health import issue, kind_of
 from projections.text.names import error_name
-from projections.views.overviews import IssueView
-from projections.views.view import HealthView
+from projections.views.view import HealthView, IssueView
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 

@@ -29,6 +29,7 @@ from projections.queries.topics import (
     by_name,
     configs_of,
     configs_of_topic_at,
+    full_view,
     glob,
     summaries,
     topic_at,
@@ -36,7 +37,7 @@ from projections.queries.topics import (
 )
 from projections.text.names import WantedStatus
 from projections.views.events import EventsView
-from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView, topic_view
+from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView
 
 TOPICS_PER_SLICE = 100
 """Topics read from the live store before other tasks of the event loop run."""
@@ -99,7 +100,7 @@ async def topic(name: FromPath[str], reader: _Reader, at: At = None) -> Response
     newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
         return await reader.threads.answer(topic_at, part, name, at)
-    return await reader.threads.answer(lambda: topic_view(part.row(newest), live, part.as_of(end)))
+    return await reader.threads.answer(lambda: full_view(part, part.row(newest), live, end))
 
 
 @get("/topics/{name:str}/configs")

@@ -32,8 +32,8 @@ from projections.views.overviews import (
 )
 from projections.views.rows import TopicRow
 
-CHANGES_SHOWN_MAX = 5
-SCANNED_KEYS_MAX, FOLDED_MAX = 5_000, 300
+CHANGES_SHOWN_MAX, CLUSTER_EVENTS_MAX = 5, 5000
+SCANNED_KEYS_MAX, FOLDED_MAX = 5_000, 200
 """Limits of a page: the shard keys that it scans, and those whose topics it rebuilds at both points in time."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
@@ -125,7 +125,7 @@ def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
     others: list[Recorded] = []
     more = False
     for count, record in enumerate(part.cluster_events(low, max(low, high))):
-        if more := count == SCANNED_MAX:
+        if more := count == CLUSTER_EVENTS_MAX:
             break
         match record.event:
             case access.AclsCreated():

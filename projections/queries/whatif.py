@@ -31,8 +31,8 @@ from projections.queries.query import Queries
 from projections.text.names import error_name
 from projections.text.wording import event_text, many
 from projections.views.brokers import fold_cluster
-from projections.views.overviews import IssueKind, RefusedCreateView, TopicsWhatIfView, WhatIfView
-from projections.views.view import AsOfView
+from projections.views.overviews import RefusedCreateView, TopicsWhatIfView, WhatIfView
+from projections.views.view import AsOfView, IssueKind
 
 OUTCOMES_MAX = 10_000
 STEPS_MAX, NAMES_MAX, TOPICS_NAMED_MAX, FACTORS_MAX = 10, 20, 100, 10
@@ -218,6 +218,8 @@ class WhatIf:
             factors = ", ".join(str(one.replication_factor) for one in creates)
             parts.append(f"topics with replication factor {factors} could not be created")
         summary = "; ".join(parts) or "no topic would have a worse problem than now, and topics could be created as now"
+        if not self._texts:
+            summary = "the change has no effect: this is the present state"
         if not is_complete:
             summary = f"so far, after {many(self._topics_read, 'topic')}: {summary}"
         return WhatIfView(

@@ -103,6 +103,7 @@ function showTimes(root = document) {
     const exact = { ago: ago(at), local: at.toLocaleString("sv-SE"), UTC: `${one.dateTime.slice(0, 19)}Z` };
     one.title = `${one.dateTime}, ${exact.local} local, ${exact.ago}`;
     if (one.closest(".axis:not(.long)")) exact.ago = exact.local.slice(11); // else all may be "3 d ago"
+    if (one.matches(".clock")) exact.ago = exact.local; // within a sentence
     one.textContent = exact[way] ?? exact.ago;
   }
   button.textContent = `Times: ${way}`;
