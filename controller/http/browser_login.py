@@ -23,11 +23,13 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken
+from litestar.connection import ASGIConnection
 from litestar.types import Scope, Send
 
 from controller.access.login_threads import FairTurns, network_of
 from controller.access.tokens import JwksError, Tokens, fetch
 from controller.http.errors import redirect
+from controller.http.requests import other_sites
 from controller.kafka.sasl import AuthenticationFailed, Bearer
 
 _T = TypeVar("_T")
@@ -93,11 +95,11 @@ class BrowserLogin:
             case "GET", "/login/callback":
                 await self._finish(scope, {name: values[0] for name, values in query.items()}, send, address)
                 return True
-            case "POST", "/logout":
+            case "POST", "/logout" if not other_sites(ASGIConnection(scope)):
                 ended = self._sessions.pop(_digest(self._cookie(scope, "session")), None)
                 await redirect(send, "/", *([] if ended is None else [self._set("session", "", 0)]))
             case _:
-                raise AuthenticationFailed("", "log in with GET /login, log out with POST /logout")
+                raise AuthenticationFailed("", "log in with GET /login, log out with POST /logout on this page")
         return False
 
     async def _start(self, after: str, send: Send) -> None:

@@ -274,5 +274,4 @@ def warnings(
 def hosts_of(settings: ServeSettings) -> Hosts:
     advertised = {endpoint.host.lower() for endpoint in settings.advertised_listeners}
     listened = {endpoint.host.lower() for endpoint in settings.listeners}
-    proxies = tuple(map(ipaddress.ip_network, settings.http_trusted_proxies))
-    return Hosts(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), proxies)
+    return Hosts(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), settings.http_trusted_proxies)
