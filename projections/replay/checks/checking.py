@@ -135,7 +135,7 @@ def check_in_buckets(
     if save is not None:
         with history_of([], _SCHEMA) as history:
             history.register("carried_events", found.filter(found["check"].is_null()).select(COLUMNS))
-            history.execute(f"drop table log.events; create view log.events as {events(COLUMNS).query}")
+            history.execute(f"drop table log.events; create view log.events as {events(COLUMNS).rows()}")
             save(history, result)
     return result
 
