@@ -107,7 +107,7 @@ def test_spark_folds_each_bucket_of_an_export_once(spark: SparkSession, history:
 
     def loaded(query: str) -> Iterator[pa.RecordBatch]:
         with history_of(query, schema) as database:
-            yield from database.sql("from stored_events").to_arrow_table().cast(schema).to_batches()
+            yield from database.sql("from log.events").to_arrow_table().cast(schema).to_batches()
 
     folded = OnSpark(spark).fold(source, loaded, schema, buckets=3)
     assert folded.sort_by("offset").combine_chunks() == table(source)
