@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.cli.ascode.nodes import FileError, Node, documents, files_of
+from controller.cli.ascode.nodes import INT16_MAX, INT32_MAX, FileError, Node, documents, files_of
 from controller.cli.context import NAME
 from controller.machine.configs.topic_configs import LABEL
 from events.names import ShardKey, shard_key
@@ -207,7 +207,7 @@ def _julie_topic(prefix: list[str], topic: Node) -> Wanted:
     node, config = _required(topic, keys, "name"), dict(_mapping(keys, "config"))
     data_type = [keys["dataType"].text("dataType")] if "dataType" in keys else []
     name = ".".join([*prefix, node.text("name"), *data_type])
-    partitions, factor = (_number(config, key) for key in _JULIE_COUNTS)
+    partitions, factor = map(_number, (config, config), _JULIE_COUNTS, (INT32_MAX, INT16_MAX))
     configs = _configs({key: one for key, one in config.items() if key not in _JULIE_COUNTS})
     return Wanted(name, node, partitions, factor, configs)
 
@@ -242,7 +242,7 @@ READERS: Final[Mapping[str, tuple[Callable[[Keys], bool], Callable[[FileSet, Nod
 
 def _wanted(name: str, node: Node, keys: Keys, factor_key: str, configs_key: str, **more: Any) -> Wanted:
     """A topic with the counts of its replicas, if it has some. Raises FileError if it also has other counts."""
-    partitions, factor = _number(keys, "partitions"), _number(keys, factor_key)
+    partitions, factor = _number(keys, "partitions"), _number(keys, factor_key, INT16_MAX)
     wanted = Wanted(name, node, partitions, factor, _configs(_mapping(keys, configs_key, "configs")), **more)
     rows = wanted.replicas
     if rows is None:
@@ -268,8 +268,8 @@ def _items(keys: Keys, key: str) -> list[Node]:
     return keys[key].items(key) if key in keys else []
 
 
-def _number(keys: Keys, key: str) -> int | None:
-    return keys[key].number(key) if key in keys else None
+def _number(keys: Keys, key: str, high: int = INT32_MAX) -> int | None:
+    return keys[key].number(key, high=high) if key in keys else None
 
 
 def _replicas(node: Node) -> Replicas:

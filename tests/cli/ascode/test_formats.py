@@ -100,8 +100,8 @@ def test_static_placement_of_topicctl_and_own_replicas(tmp_path: Path) -> None:
 ERRORS = r"""
 topics: {a: {partitons: 3}}                       | 1: partitons: unknown key of topic 'a'; did you mean partitions?
 topics: {a: {partitions: 0}}                      | 1: partitions must be a whole number from 1 to 2147483647, not '0'
-topics: {a: {factor: three}}                      | 1: factor must be a whole number from 1 to 2147483647, not 'three'
-topics: {a: {factor: [1]}}                        | 1: factor must be a whole number from 1 to 2147483647, not a list
+topics: {a: {factor: three}}                      | 1: factor must be a whole number from 1 to 32767, not 'three'
+topics: {a: {factor: [1]}}                        | 1: factor must be a whole number from 1 to 32767, not a list
 topics: {a: 3}                                    | 1: topic 'a' must be a mapping, not '3'
 topics:\n  a:\n  b:\n  a:                         | 4: a: given twice, first in line 2
 topics: {a.b: , a_b: }                            | 1: topic 'a_b', whose name collides with 'a.b', is
