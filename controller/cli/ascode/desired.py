@@ -143,6 +143,8 @@ def _own(name: str, node: Node, what: str, *more: str) -> Wanted:
 def _topicctl(files: FileSet, document: Node) -> None:
     keys = document.keys("a topic of topicctl", ("meta", "spec"))
     meta = keys["meta"].keys("meta", ("name", *_TOPICCTL_META))
+    if not _TOPICCTL_OTHER.isdisjoint(_mapping(keys, "spec")):
+        return
     spec = _required(document, keys, "spec").keys("spec", _TOPICCTL_SPEC)
     name = _required(keys["meta"], meta, "name")
     replicas = (
@@ -177,6 +179,9 @@ def _resource(files: FileSet, document: Node) -> None:
         return
     metadata = _required(document, keys, "metadata")
     name = _required(metadata, metadata.mapping("metadata"), "name")
+    for key, node in _mapping(metadata.mapping("metadata"), "annotations").items():
+        if key in _NOT_KEPT:
+            raise node.error(f"annotation {key} is not supported: take the topic out of the file")
     if kind == "ConfigMap":
         files.config_maps[name.text("name")] = _configs(_mapping(keys, "data"))
         return
@@ -215,15 +220,20 @@ def _julie_topic(prefix: list[str], topic: Node) -> Wanted:
 _OWN: Final = ("set", "defaults", "templates", "topics")
 _TOPICCTL_META: Final = ("cluster", "environment", "region", "description", "labels", "consumers")
 _TOPICCTL_SPEC: Final = ("partitions", "replicationFactor", "retentionMinutes", "settings", "placement", "migration")
+_TOPICCTL_OTHER: Final = frozenset(("bootstrapAddrs", "acls"))
+"""Keys of topicctl's files of clusters and ACLs."""
 _PLACED_SO: Final = ("any", "balanced-leaders", "cross-rack")
 """topicctl's strategies that Topicwright's own placement fulfils."""
 _RESOURCE: Final = ("apiVersion", "kind", "metadata", "spec", "status", "items", "data")
 _STRIMZI: Final = ("topicName", "partitions", "replicas", "config")
 _JIKKOU: Final = ("partitions", "replicas", "configs", "configMapRefs")
+_NOT_KEPT: Final = ("jikkou.io/delete", "jikkou.io/ignore", "strimzi.io/managed", "strimzi.io/pause-reconciliation")
+"""Annotations by which the other tool deletes a topic, or leaves it as it is."""
 _KINDS: Final = ("KafkaTopic", "KafkaTopicList", "ConfigMap")
 _JULIE_NO_NAME: Final = ("context", "projects", "platform", "special_topics")
 _JULIE_COUNTS: Final = ("num.partitions", "replication.factor")
-_JULIE_TOPIC: Final = ("name", "dataType", "config", "schemas", "consumers", "producers", "metadata")
+_JULIE_SCHEMAS: Final = ("schemas", "subject.name.strategy")
+_JULIE_TOPIC: Final = ("name", "dataType", "config", "consumers", "producers", "metadata", *_JULIE_SCHEMAS)
 
 
 def _is_of(*groups: str) -> Callable[[Keys], bool]:

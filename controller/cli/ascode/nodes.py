@@ -59,10 +59,10 @@ class Node(msgspec.Struct, frozen=True):
         return int(given)
 
     def items(self, what: str) -> list[Node]:
-        """The nodes of a list. Raises FileError."""
-        if not isinstance(self.value, list):
+        """The nodes of a list, which may be empty. Raises FileError."""
+        if self.value is not None and not isinstance(self.value, list):
             raise self.error(f"{what} must be a list, not {self._kind()}")
-        return self.value
+        return self.value or []
 
     def mapping(self, what: str) -> dict[str, Node]:
         """The nodes of a mapping, which may be empty. Raises FileError."""
