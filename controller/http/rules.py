@@ -173,13 +173,13 @@ async def _task(reader: Reader, text: str | None, since: str) -> Task:
     try:
         past = await reader.threads.run(_past, reader.queries, since)
     except InvalidPointInTime as error:
-        raise invalid(f"since: a number of days ago (30d), or {error}") from None
+        raise invalid(f"{error}, or a number of days ago (30d)") from None
     return Task(text, now_ms, past)
 
 
 def _past(queries: Queries, since: str) -> Past:
     """The requests since a point in time. Raises Refused, InvalidPointInTime."""
-    begins, ends = starts(queries, since), queries.end()
+    begins, ends = starts(queries, since, "since"), queries.end()
     logs = []
     for part, start, end in zip(queries.parts, begins, ends, strict=True):
         if not isinstance(part.log, RocksDbLog):

@@ -24,13 +24,14 @@ from controller.store.topic_indexes import Tallies, Unhealthy, situations, talli
 from events.catalog import Configs
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from events.names import shard_key
+from projections.queries.health import partition_issues
 from projections.queries.past import KEYS_AT_ONCE, SCANNED_MAX, MayShow, TopicPage, everything
 from projections.queries.query import PARTITIONS_PER_SLICE, Ends, Queries, Query
 from projections.queries.snapshot_rows import has_more_topics
 from projections.text.names import WantedStatus
 from projections.views import topics as topic_views
 from projections.views.rows import TopicRow
-from projections.views.view import view_of
+from projections.views.view import IssueView, view_of
 
 
 class TopicFilter(msgspec.Struct, frozen=True):
@@ -116,7 +117,17 @@ def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:
 def topic_at(query: Query, name: str, at: str | None) -> topic_views.TopicView:
     """A topic at a point in time. Raises NoTopic, InvalidPointInTime."""
     end = query.end(at)
-    return topic_views.topic_view(query.topic_at(name, end), query.cluster_at(end).live, query.as_of(end))
+    return full_view(query, query.topic_at(name, end), query.cluster_at(end).live, end)
+
+
+def full_view(part: Query, row: TopicRow, live: topic_views.Live, end: int) -> topic_views.TopicView:
+    return topic_views.topic_view(row, live, issues_of(part, row, end), part.as_of(end))
+
+
+def issues_of(part: Query, row: TopicRow, end: int) -> tuple[IssueView, ...]:
+    """The problems of the partitions of a topic, with their causes."""
+    brokers, settings = part.cluster_at(end).brokers, settings_at(part, end)
+    return tuple(partition_issues(tallied((row,)), (), brokers, settings, of=row.name))
 
 
 def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> topic_views.TopicConfigsView:

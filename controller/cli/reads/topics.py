@@ -69,9 +69,11 @@ def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
 
 def explain(options: argparse.Namespace, backend: Backend) -> int:
     chain = backend.get(ExplanationView, "/explain", options.subject, at=options.at)
-    return show(
-        options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple, _at(options)
-    )
+
+    def printed(style: Style) -> Iterator[str]:
+        return lines.explanation(chain, None if style.wide else style.width, style.age)
+
+    return show(options, chain, printed, tuple, _at(options))
 
 
 def _at(options: argparse.Namespace) -> str:
@@ -293,8 +295,11 @@ def _wide_topic(one: TopicSummary, style: Style) -> tuple[object, ...]:
 
 def _one_topic(one: TopicView, style: Style) -> Iterator[str]:
     yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
+    for each in one.issues:
+        yield from lines.wrapped("  cause       ", f"{each.text}: {each.cause}", style.width)
+        yield from lines.wrapped("  to do       ", each.resolution, style.width)
     for name, value in lines.topic_facts(one):
-        yield f"  {name:<11} {value}"
+        yield from lines.wrapped(f"  {name:<11} ", value, style.width)
     yield ""
     yield from _partition_lines(one.partitions, style)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller.machine import topics
 from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import TopicCommand
-from controller.machine.decision import Answer, Decision
+from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.rule import Rule
 from controller.machine.state import State
@@ -37,7 +37,7 @@ def hold(
     details, who = topics.details_of(command), (command.request_id, command.topic, command.principal, command.client_id)
     if isinstance(details.change, catalog.RequestedConfigs):
         details = replace(details, change=replace(details.change, verdict=None))
-    topic = topics.topic_named(state, command.topic)
+    topic = topic_named(state, command.topic)
     topic_id = None if topic is None else topic.topic_id
     event = catalog.ApprovalRequested(*who, details, tuple(rules.items()), command.at_ms + expires_ms, topic_id)
     waiting, by = state.cluster.held.values(), approvers(event)
@@ -85,7 +85,7 @@ def approve(state: State, command: TopicCommand, decide: Callable[[Collection[st
         return Decision((), (Answer(*refused, int(ErrorCode.RESOURCE_NOT_FOUND), gone(approval.request_id)),))
     if held.principal == approval.principal:
         return Decision((), (Answer(*refused, int(ErrorCode.POLICY_VIOLATION), own(held.principal)),))
-    topic = topics.topic_named(state, command.topic)
+    topic = topic_named(state, command.topic)
     if held.topic_id is not None and (topic is None or topic.topic_id != held.topic_id):
         text = f"Topic {held.name} was deleted since, so the request can only be denied."
         return Decision((), (Answer(*refused, int(ErrorCode.UNKNOWN_TOPIC_ID), text),))
