@@ -199,6 +199,8 @@ async def metrics(metrics: NamedDependency[Metrics]) -> Response[bytes]:
 
 
 def process_issues(api: ControllerApi) -> Iterator[IssueView]:
+    """The problems of this process alone, which no event tells: a failure, a full disk, an unreachable cluster or
+    archive."""
     status, brokers_error, archive_error = api.controller.status(), api.brokers_error(), api.archive_error()
     if status.failure is not None:
         text = "this process has failed and decides nothing"

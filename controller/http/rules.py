@@ -251,7 +251,7 @@ def _held(reader: Reader, request_id: str, verb: str) -> list[ApprovalRequested]
     is_own, code = found[0].principal == caller.principal, ErrorCode.POLICY_VIOLATION
     decidable = [one for one in found if (verb == "deny" if is_own else is_approver(caller, one))]
     if not decidable:
-        message = f"{caller.principal} may not {verb} this request: that may {approvers(found[0])}."
+        message = f"{caller.principal} may not {verb} this request, but {approvers(found[0])} may."
         reader.api.controller.refusals.record_denial(caller, "", f"Topic:{found[0].name}", int(code), "approval")
         raise refused(403, code, own(caller.principal) if is_own else message)
     return decidable

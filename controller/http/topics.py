@@ -45,6 +45,8 @@ SLICES_MAX = 40
 """Slices per page: a page examines some thousand topics, or some ten thousand partitions."""
 MINUTE_MS = 60_000
 _Reader = NamedDependency[Reader]
+_LABEL = QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
+_Label = Annotated[str | None, _LABEL]
 
 
 @get("/topics")
@@ -57,9 +59,7 @@ async def topics(
         bool | None, QueryParameter(description="Only topics with placeholders (`true`) or without (`false`), KIP-409")
     ] = None,
     principal: Glob = None,
-    label: Annotated[
-        str | None, QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
-    ] = None,
+    label: _Label = None,
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
@@ -81,12 +81,15 @@ async def topics(
 
 
 @get("/risks")
-async def risks(reader: _Reader, scans: NamedDependency[Scans], limit: Limit = 100) -> Response[RisksView]:
+async def risks(
+    reader: _Reader, scans: NamedDependency[Scans], label: _Label = None, limit: Limit = 100
+) -> Response[RisksView]:
     """Topics that would lose records or stop producers, or that have no owner: those with the most risks first, and the
     number of topics with each risk. Until `is_complete`, only `topics_read` topics are counted: repeat the request."""
     reader.require()
     cluster, now_ms = reader.api.cluster, reader.api.controller.now_ms()
-    return await scans.answer(reader, (limit, now_ms // MINUTE_MS), lambda _: Risks(cluster, now_ms, limit))
+    key = (limit, label, now_ms // MINUTE_MS)
+    return await scans.answer(reader, key, lambda _: Risks(cluster, now_ms, limit, label))
 
 
 @get("/topics/{name:str}")

@@ -25,7 +25,7 @@ from controller.store.keys import Puts, put_access, put_entries, shard_keys, sto
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
 from controller.store.topic_indexes import UNHEALTHY, HealthIndex, blocks_with, placeholders, put_replicas
 from events.catalog import Configs, Partition
-from events.logs.log import EventLog, grouped
+from events.logs.log import StateKeys, grouped
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 
 TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
@@ -58,7 +58,7 @@ _SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum
 class TopicStore:
     """The state of a log, for the machine (`get`, `put`) and for readers (`durable…`)."""
 
-    def __init__(self, log: EventLog, partitions_cached: int = 100_000) -> None:
+    def __init__(self, log: StateKeys, partitions_cached: int = 100_000) -> None:
         self._log = log
         self._cache = TopicCache(partitions_cached)
         self._fresh: dict[ShardKey, Topic | None] = {}

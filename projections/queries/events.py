@@ -232,6 +232,8 @@ def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
 
 
 def backwards(number: int, part: Query, which: EventFilter, before: int, since: int) -> Iterator[tuple[int, Recorded]]:
+    """The events of a log partition that a filter may select, the newest first, with offsets from `since` to below
+    `before`."""
     offsets: Iterator[int]
     if which.request_id is not None:
         offsets = reversed([offset for offset in request_offsets(part.log, which.request_id) if offset < before])

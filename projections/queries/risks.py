@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.machine.configs.topic_configs import labels_of, min_insync_replicas, topic_config
+from controller.machine.configs.topic_configs import has_label, labels_of, min_insync_replicas, topic_config
 from controller.machine.rules.judging import rules_of
 from controller.machine.rules.rule import ALL, Exemption
 from controller.machine.state import Cluster, Topic
@@ -50,10 +50,10 @@ class RisksView(msgspec.Struct, frozen=True):
 
 
 class Risks:
-    """Collects the risks of the topics in slices; lists at most `limit` topics."""
+    """Collects the risks of the topics with a label in slices; lists at most `limit` topics."""
 
-    def __init__(self, cluster: Cluster, now_ms: int, limit: int) -> None:
-        self._settings, self._limit = cluster.settings, limit
+    def __init__(self, cluster: Cluster, now_ms: int, limit: int, label: str | None = None) -> None:
+        self._settings, self._limit, self._label = cluster.settings, limit, label
         self._risky = self._topics_read = 0
         self._excepted, self._counts = _exceptions(cluster, now_ms), Counter[str]()
         self._found: list[RiskyTopicView] = []
@@ -64,7 +64,7 @@ class Risks:
     def add(self, topics: Sequence[Topic]) -> None:
         self._topics_read += len(topics)
         for topic in topics:
-            if risks := self._of(topic):
+            if (self._label is None or has_label(topic.configs, self._label)) and (risks := self._of(topic)):
                 self._counts.update(risks)
                 self._risky += 1
                 owner = labels_of(topic.configs).get("owner", "")

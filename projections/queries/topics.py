@@ -15,6 +15,7 @@ from heapq import merge
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.configs.topic_configs import has_label
 from controller.machine.configs.views import described_configs
 from controller.machine.state import Settings, Topic, settings_from_pairs
 from controller.patterns import Pattern
@@ -60,7 +61,7 @@ class TopicFilter(msgspec.Struct, frozen=True):
             (self.status in (None, one.status) or (self.status == "not-ready" and one.status != "ready"))
             and self.placeholders in (None, one.placeholders > 0)
             and (self.principal is None or self.principal.is_found_in(by))
-            and (self.label is None or one.has_label(self.label))
+            and (self.label is None or has_label(one.configs.items(), self.label))
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from controller.machine.configs.topic_configs import LABEL, labels_of
+from controller.machine.configs.topic_configs import labels_of
 from controller.machine.decision import Answer
 from controller.machine.state import Topic
 from events.catalog import Partition, Verdict
@@ -104,12 +104,6 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
         """The labels by name: well-known ones first, then the others by name."""
         found = labels_of(self.configs.items())
         return {name: found[name] for name in (*(one for one in WELL_KNOWN if one in found), *sorted(found))}
-
-    def has_label(self, wanted: str) -> bool:
-        """True if the topic has a label `NAME=VALUE`, or `NAME` with any value."""
-        name, is_given, value = wanted.partition("=")
-        found = self.configs.get(LABEL + name)
-        return found is not None and (not is_given or found == value)
 
 
 class TopicView(TopicSummary, frozen=True, kw_only=True):

@@ -9,13 +9,13 @@ from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
 from events.catalog import Recorded
 from events.codec import encode_event
-from events.logs.memory_log import InMemoryLog
 from projections.queries.explain import explain_request, explain_topic
 from projections.queries.query import NoTopic, Queries, Query
 from projections.views.events import ExplanationView
 from projections.views.rows import TopicRow
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given
+from tests.support.memory_log import InMemoryLog
 
 
 def explain(query: Queries, subject: str, at: str | None = None) -> ExplanationView:

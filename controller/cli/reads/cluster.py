@@ -1,8 +1,5 @@
 """`topicwright status`, `whatif`, `brokers`, `settings`, `diff` and `rules`: print the health of the cluster, now or
 after a change, its brokers, settings and rules, and differences; test, backtest, apply and compare rules.
-
-Exit codes of `status` and `whatif`: 0 healthy, no topic gets worse; 1 problems; 2 error. Of `diff` and `rules diff`,
-`test`, `backtest` and `redecide`: 0 no difference, all examples hold; 1 otherwise; 2 error.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, print_error
-from controller.cli.backend import Backend, Refusal, negative_if_refused
+from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
@@ -303,7 +300,6 @@ def _show_trial(options: argparse.Namespace, found: TrialView) -> int:
     return NEGATIVE if found.groups else DONE
 
 
-@negative_if_refused()
 def apply_rules(options: argparse.Namespace, backend: Backend) -> int:
     """Replace the effective rules by the rules of a file; without a file, remove all rules."""
     from controller.http.rules import RulesAppliedView, RulesBody  # imports the HTTP framework
