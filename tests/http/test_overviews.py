@@ -201,8 +201,8 @@ async def test_events_are_filtered_by_order_type_and_offset(one: Service) -> Non
         start = min(each["offset"] for each in whole if each["cause"] == everything[-1]["cause"])
         then = await one.get("/v1/events", limit=1000, at=start - 1, **which)
         assert then["events"] == [each for each in everything if each["offset"] < start], which
-    newest = (await one.get("/v1/topics/t/events?order=newest"))["events"]
-    assert newest == (await one.get("/v1/topics/t/events"))["events"][::-1]
+    newest = (await one.get("/v1/events?topic=t&order=newest"))["events"]
+    assert newest == (await one.get("/v1/events?topic=t"))["events"][::-1]
 
 
 async def test_request_and_explanation_as_of_an_offset(one: Service) -> None:

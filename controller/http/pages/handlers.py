@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from litestar import Response, get, post
 from litestar.di import NamedDependency
@@ -156,11 +156,6 @@ async def topic_page(
 
 def _is_healthy(one: PartitionView) -> bool:
     return one.leader >= 0 and len(one.isr) == len(one.replicas)
-
-
-@get("/topics/{name:str}/events")
-async def topic_events(name: FromPath[str], at: At = None) -> Redirect:
-    return Redirect(f"/events?{urlencode({'topic': name, **({'at': at} if at else {})})}", status_code=303)
 
 
 @page("/requests", reads.requests, "requests.html", limit=50)
