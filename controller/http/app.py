@@ -34,7 +34,6 @@ from controller.http.errors import PROBLEM, Connection, HttpRequest, answer_earl
 from controller.http.following import Followers
 from controller.http.gate import Authenticated, Hosts, Logins, host_check
 from controller.http.metrics import OPEN_PATHS, Metrics
-from controller.http.pages import cluster as cluster_pages
 from controller.http.pages import frame
 from controller.http.pages import handlers as page_handlers
 from controller.http.pages import rules as rules_page
@@ -293,7 +292,7 @@ def _litestar(versioned: Sequence[HTTPRouteHandler], names: tuple[str, ...], tit
     """The routes, given the names of the objects that `_with_parts` provides."""
     routes: list[HTTPRouteHandler | Router] = [describe, *_handlers(health), Router("/v1", route_handlers=versioned)]
     if "site" in names:
-        pages = _handlers(frame, page_handlers, cluster_pages, rules_page)
+        pages = _handlers(frame, page_handlers, rules_page)
         routes.append(Router("/", route_handlers=pages, include_in_schema=False))
     return Litestar(
         route_handlers=routes,

@@ -157,7 +157,7 @@ class WhatIf:
         if new:
             self._reconcile(new)
         for topic, likeness in alike:
-            self._count(topic, *self._outcomes[likeness])
+            self._count(topic, self._outcomes[likeness])
 
     def _reconcile(self, new: dict[_Likeness, Topic]) -> None:
         topics = list(new.values())
@@ -182,15 +182,8 @@ class WhatIf:
             self._outcomes[likeness] = was, now, *worst
         self._state.waiting.clear()
 
-    def _count(
-        self,
-        topic: Topic,
-        was: Situations,
-        now: Situations,
-        before_kind: IssueKind | None,
-        kind: IssueKind | None,
-        count: int,
-    ) -> None:
+    def _count(self, topic: Topic, outcome: _Outcome) -> None:
+        was, now, before_kind, kind, count = outcome
         if was is not now:
             add_move(self._situation_moves, was, now)
         if now and len(self._unhealthy) < TOPICS_NAMED_MAX:

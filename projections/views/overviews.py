@@ -22,14 +22,6 @@ class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
     latest: RequestSummary
 
 
-class LoadView(msgspec.Struct, frozen=True):
-    """The number of partitions that a broker leads, and the number of its replicas."""
-
-    broker_id: int
-    leaders: int
-    replicas: int
-
-
 ClusterState = Literal["healthy", "degraded", "critical", "unknown"]
 
 
@@ -51,7 +43,6 @@ class ClusterHealthView(msgspec.Struct, frozen=True, kw_only=True):
     under_replicated_partitions: int | None = None
     offline_partitions: int | None = None
     placeholders: int | None = None
-    loads: tuple[LoadView, ...] = ()
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]

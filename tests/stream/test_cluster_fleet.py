@@ -109,7 +109,7 @@ def test_refusals_of_the_target_cluster_are_rejections(before: Before, name: str
     refused = f"refused-{name}"
     here = before.here
     assert create(here, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
-    events = until(lambda: seen(before.gateway, f"/v1/topics/{refused}/events"))[
+    events = until(lambda: seen(before.gateway, f"/v1/events?topic={refused}"))[
         "events"
     ]  # the other gateway may have answered
     rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative
 from controller.cli.ascode.desired import FileSet, Wanted, check
-from controller.cli.backend import Backend, Refusal
+from controller.cli.backend import Backend
 from controller.cli.output import Style, show
 from controller.cli.reads import common
 from controller.machine.configs.topic_configs import without_labels
@@ -257,13 +257,8 @@ def _cause(backend: Backend, change: Change) -> str:
     if change.request.type == "delete":
         return ""
     kind = "create" if change.before is None else "configs" if change.request.configs else "partitions"
-    path, which = f"/topics/{change.name}/events", {"type": _LAST_EVENT[kind], "order": "newest", "limit": 1}
-    try:
-        answer = backend.get(EventsView, path, **which)
-    except Refusal as refusal:
-        if refusal.status != 404:
-            raise
-        return ""  # there was never such a topic
+    which = {"topic": change.name, "type": _LAST_EVENT[kind], "order": "newest", "limit": 1}
+    answer = backend.get(EventsView, "/events", **which)
     return "".join(f"{one.at}: {one.text}" for one in answer.events)
 
 

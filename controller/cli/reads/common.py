@@ -99,6 +99,7 @@ class Page(Protocol):
 
 
 _Page = TypeVar("_Page", bound=Page)
+_View = TypeVar("_View")
 
 
 def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) -> Iterator[_Page]:
@@ -109,19 +110,13 @@ def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) 
         yield page
 
 
-class Counted(Protocol):
-    @property
-    def is_complete(self) -> bool: ...
-
-
-_Counted = TypeVar("_Counted", bound=Counted)
-
-
-def complete(backend: Backend, kind: type[_Counted], path: str, **parameters: object) -> _Counted:
+def complete(backend: Backend, kind: type[_View], path: str, **parameters: object) -> _View:
     """The answer once it counts all topics."""
-    while not (found := backend.get(kind, path, **parameters)).is_complete:
+    found: Any = backend.get(kind, path, **parameters)
+    while not found.is_complete:
         sleep(COUNT_S)
-    return found
+        found = backend.get(kind, path, **parameters)
+    return found  # type: ignore[no-any-return]
 
 
 def ids(numbers: Sequence[int]) -> str:

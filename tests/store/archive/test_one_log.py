@@ -28,11 +28,11 @@ from events.logs.rocksdb_database import RETAINED, Database, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
 from projections.queries.events import newest_of_topic
-from projections.queries.explain import explain
 from projections.queries.proving import audit
 from projections.queries.query import Queries
 from projections.queries.requests import RequestFilter, scan_requests
 from projections.replay.log.secondary import frozen_log
+from tests.projections.logs import explain
 from tests.replay.history import open_log
 from tests.store.archive.archives import (
     OTHER,
