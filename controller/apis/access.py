@@ -281,7 +281,8 @@ async def _alter_credentials(
     api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest, users: frozenset[str]
 ) -> dict[str, Detail]:
     """Submit one command with the changes of these users. Returns the result of each user."""
-    changes = [scram_change(one) for one in (*request.deletions, *request.upsertions) if one.name in users]
+    rows: tuple[ScramRow, ...] = (*request.deletions, *request.upsertions)
+    changes = [scram_change(one) for one in rows if one.name in users]
     command = AlterUserScramCredentials(**origin_of(api, context), changes=tuple(changes))
     details = await api.submit_cluster(command, len(changes))
     return dict(zip((one.user for one in changes), details, strict=True))

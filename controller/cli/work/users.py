@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from controller.access.users import SALT_BYTES, add_token, read_users, remove_user, set_password
 from controller.apis import errors_of
@@ -106,7 +107,9 @@ def _alter(options: argparse.Namespace, change: ScramRow) -> None:
         with offline_users(options.data, load_settings(options.config, options.set)) as users:
             check(users.alter(change))
     else:
-        rows = {"upsertions" if isinstance(change, access.ScramCredentialUpsertion) else "deletions": (change,)}
+        rows: dict[str, Any] = {
+            "upsertions" if isinstance(change, access.ScramCredentialUpsertion) else "deletions": (change,)
+        }
         check(*call(options, access.AlterUserScramCredentialsRequest(**rows)).results)
 
 

@@ -200,12 +200,16 @@ def _ticking() -> float:
 _TICKS: list[float] = []
 
 
+def _fails() -> None:
+    raise ZeroDivisionError
+
+
 async def test_logins_that_arrive_together_leave_the_event_loop_to_others() -> None:
     done: list[int] = []
     async with serving({}, clock=_ticking) as server:
         for number in range(8):
             server.in_turn(lambda number=number: done.append(number))  # type: ignore[misc]
-        server.in_turn(lambda: 1 // 0)
+        server.in_turn(_fails)
         server.in_turn(lambda: done.append(9))
         asyncio.get_running_loop().set_exception_handler(lambda *_: done.append(8))
         await asyncio.sleep(0)
