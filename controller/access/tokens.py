@@ -308,10 +308,12 @@ def parsed(document: bytes) -> tuple[Key, ...]:
     return keys
 
 
+_PUBLIC: Final = ("kty", "crv", "n", "e", "x", "y")
+"""The fields of a public key."""
+
+
 def _key(row: dict[str, Any]) -> Key | None:
-    public: dict[str, Any] = {
-        name: row[name] for name in ("kty", "crv", "n", "e", "x", "y") if name in row
-    }  # none of a private key
+    public: dict[str, Any] = {name: row[name] for name in _PUBLIC if name in row}
     try:
         allowed = ALGORITHMS.get((row["kty"], row.get("crv")), ())
         algorithms = tuple(each for each in allowed if row.get("alg") in (None, each))

@@ -186,6 +186,8 @@ CHARACTERS_SHOWN: Final = 200  # of a broker's message
 
 
 class ScramConversation:
+    """The server's side of one SCRAM login (RFC 5802): two messages of the client, each with an answer."""
+
     def __init__(self, users: Users, mechanism: str, nonce: Callable[[], str] = lambda: secrets.token_hex(16)) -> None:
         self._users = users
         self._mechanism = mechanism

@@ -11,12 +11,12 @@ from controller.brokers.kraft.projector import MetadataProjector
 from controller.cli.main import main
 from controller.cli.work.users import credential, mechanisms, offline_users
 from controller.kafka.messages.access import ScramCredentialDeletion
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
+from controller.kafka.messages.records import NoOpRecord, UserScramCredentialRecord
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import PARTITION, FolderError
 from controller.quorum.log.batches import Pair, RecordBatch, embed_events, embedded_events, encode_batch
 from controller.quorum.log.metadata_codec import decode_record, encode_record
-from controller.quorum.log.metadata_records import NoOpRecord, UserScramCredentialRecord
 from controller.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
 from controller.settings.load import load_settings
 from events.logs.rocksdb_log import RocksDbLog

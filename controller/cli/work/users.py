@@ -107,9 +107,8 @@ def _alter(options: argparse.Namespace, change: ScramRow) -> None:
         with offline_users(options.data, load_settings(options.config, options.set)) as users:
             check(users.alter(change))
     else:
-        rows: dict[str, Any] = {
-            "upsertions" if isinstance(change, access.ScramCredentialUpsertion) else "deletions": (change,)
-        }
+        kind = "upsertions" if isinstance(change, access.ScramCredentialUpsertion) else "deletions"
+        rows: dict[str, Any] = {kind: (change,)}
         check(*call(options, access.AlterUserScramCredentialsRequest(**rows)).results)
 
 

@@ -7,6 +7,7 @@ import contextlib
 import ssl
 import threading
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.message import NodeEndpoint
+from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, Limits
 from controller.kafka.server.tls import Tls
@@ -201,7 +202,7 @@ def _ticking() -> float:
 _TICKS: list[float] = []
 
 
-def _fails() -> None:
+def _failing() -> None:
     raise ZeroDivisionError
 
 
@@ -209,9 +210,9 @@ async def test_logins_that_arrive_together_leave_the_event_loop_to_others() -> N
     done: list[int] = []
     async with serving({}, clock=_ticking) as server:
         for number in range(8):
-            server.in_turn(lambda number=number: done.append(number))  # type: ignore[misc]
-        server.in_turn(_fails)
-        server.in_turn(lambda: done.append(9))
+            server.in_turn(partial(done.append, number))
+        server.in_turn(_failing)
+        server.in_turn(partial(done.append, 9))
         asyncio.get_running_loop().set_exception_handler(lambda *_: done.append(8))
         await asyncio.sleep(0)
         assert done == [0]
