@@ -355,7 +355,6 @@ class Connection(asyncio.Protocol):
         self._report(exchange, started)
 
     def _send_answers(self) -> None:
-        """Write responses in order, while the client reads."""
         while self._writable and self._transport is not None and not self._transport.is_closing():
             frames, ends = self._protocol.frames(_WRITE_BYTES)
             if frames:
@@ -376,7 +375,6 @@ class Connection(asyncio.Protocol):
         service.on_request(-1 if api is None else key, version, exchange.outcome, service.clock() - started)
 
     def _log(self, log: Callable[..., object], reason: str, exchange: Exchange | None = None) -> None:
-        """Log why the connection closes, and at which request."""
         about: dict[str, object] = {}
         if exchange is not None and exchange.header.api_key >= 0:
             api = APIS.get(exchange.header.api_key)

@@ -202,7 +202,6 @@ class KafkaServer:
         return len(self._connections)
 
     def close_idle(self) -> None:
-        """Close connections that were idle for too long. The server calls it periodically."""
         limit_s = self.limits.idle_ms_max / 1000
         for connection in tuple(self._connections):
             if connection.idle_s() >= limit_s:
