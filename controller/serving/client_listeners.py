@@ -121,7 +121,8 @@ class ClientListeners(KafkaListeners):
             await self._acls.read()
             self._logins.reach(link)
             background(self._acls.follow(self._settings.cluster_watch_interval_ms / 1000))
-            self._metrics.watch(self._acls.gauges)
+            age, help_text = self._acls.age_s, "Since the target cluster's ACLs were read."
+            self._metrics.watch(lambda: [("cluster_acls_age_seconds", help_text, age())])
         assert isinstance(self._of_brokers, BrokerListeners), "listen_for_cluster was called before"
         handlers = partial(cluster_listener, link=link, has_own_access=self._acls is None)
         self._of_brokers.open(api, handlers)
