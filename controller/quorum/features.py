@@ -40,6 +40,8 @@ Features = tuple[tuple[str, int], ...]
 
 
 class FeatureRange(msgspec.Struct, frozen=True):
+    """The lowest and highest supported level of a feature (KIP-584)."""
+
     lowest: int
     highest: int
     since: tuple[tuple[int, int], ...] = ()

@@ -55,6 +55,8 @@ HAND_OVER_S: Final = 5.0
 
 
 class Joining(msgspec.Struct, frozen=True):
+    """How a node finds the quorum that it joins."""
+
     controllers: Sequence[Address]
     """Addresses of some controllers of the quorum."""
     security: Security

@@ -213,13 +213,18 @@ class TopicStore:
 
         return _parts(topics(), some)
 
-    def durable_topics(self, brokers: Iterable[BrokerId], *keys: Iterable[ShardKey]) -> Iterator[list[Topic]]:
-        """Slices of the topics with a replica on one of these brokers, and of those under `keys`, each of which is
-        ordered. Each slice is read when the iterator gets there, in any thread. The cache stays as it is. Topics may
-        have the changes of a commit in progress."""
-        named = merge(*((key for key, _ in blocks_with(self._log, each)) for each in brokers), *keys)
-        read = (self._cache.get(key) or self._stored(key) for key, _ in groupby(named))
-        topics = (topic for topic in read if topic is not None)
+    def durable_topics(
+        self, brokers: Iterable[BrokerId] | None = None, *keys: Iterable[ShardKey]
+    ) -> Iterator[list[Topic]]:
+        """Slices of the topics with a replica on one of these brokers (None: all topics), and of those under `keys`,
+        each of which is ordered. Each slice is read when the iterator gets there, in any thread. The cache stays as it
+        is. Topics may have the changes of a commit in progress."""
+        if brokers is None:
+            topics: Iterator[Topic] = (decode_topic(values) for _, values in each_stored(self._log.scan(TOPIC)))
+        else:
+            named = merge(*((key for key, _ in blocks_with(self._log, each)) for each in brokers), *keys)
+            read = (self._cache.get(key) or self._stored(key) for key, _ in groupby(named))
+            topics = (topic for topic in read if topic is not None)
         return grouped(topics, PARTITIONS_PER_SLICE, lambda topic: len(topic.partitions), TOPICS_PER_SLICE)
 
     def durable_placeholders(self) -> list[BrokerId]:

@@ -148,6 +148,11 @@ async def test_limits_of_a_body(one: Service) -> None:
         content = b'{"name":"t","%s":%s}' % (field.encode(), value)
         reply = await one.request("POST", "/v1/topics", 400, content=content)
         assert reply["message"].startswith(f"{field}: Expected"), reply
+    deep = b'{"name":"t","configs":' + b'{"a":' * 100_000
+    reply = await one.request("POST", "/v1/topics", 400, content=deep)
+    assert reply["message"].startswith("configs[...]: Expected"), reply
+    reply = await one.request("POST", "/v1/topics", 400, content=b'{"%s":1}' % (b"x" * 900_000))
+    assert reply["message"].startswith(f"{'x' * 100}: unknown field"), "a truncated name"
     assert one.log.durable_offset == end
 
 

@@ -68,6 +68,7 @@ def topic_records(
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
+    """The whole state of a partition, in the record version of a metadata.version."""
     known = replica_metadata_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
@@ -163,6 +164,7 @@ def broker_records(
 
 
 def registration_record(broker: Broker, epoch: int, level: int) -> kinds.RegisterBrokerRecord:
+    """The registration of a broker, in the record version of a metadata.version."""
     endpoints = zip(broker.endpoints, broker.security_protocols, strict=True)
     return kinds.RegisterBrokerRecord(
         version=broker_record_version(level),

@@ -77,6 +77,7 @@ class BrokenBatch(UserError):
 def encode_batch(
     base_offset: int, leader_epoch: int, timestamp_ms: int, records: Sequence[Pair], *, is_control: bool = False
 ) -> bytes:
+    """A record batch of format 2, uncompressed, with (key, value) pairs and the CRC-32C."""
     assert records, "a batch has records"
     body = bytearray()
     for delta, (key, value) in enumerate(records):

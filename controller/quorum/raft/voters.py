@@ -44,6 +44,8 @@ class Voter(msgspec.Struct, frozen=True):
 
 
 class VoterSet(msgspec.Struct, frozen=True):
+    """The voters of a quorum by node id."""
+
     by_id: dict[int, Voter] = {}
 
     @staticmethod
