@@ -281,14 +281,19 @@ async def _alter_credentials(
     api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest, users: frozenset[str]
 ) -> dict[str, Detail]:
     """Submit one command with the changes of these users. Returns the result of each user."""
-    changes = [ScramChange(one.name, one.mechanism) for one in request.deletions if one.name in users]
-    changes += [_upsert(one) for one in request.upsertions if one.name in users]
+    rows: tuple[ScramRow, ...] = (*request.deletions, *request.upsertions)
+    changes = [scram_change(one) for one in rows if one.name in users]
     command = AlterUserScramCredentials(**origin_of(api, context), changes=tuple(changes))
     details = await api.submit_cluster(command, len(changes))
     return dict(zip((one.user for one in changes), details, strict=True))
 
 
-def _upsert(requested: access.ScramCredentialUpsertion) -> ScramChange:
+ScramRow = access.ScramCredentialDeletion | access.ScramCredentialUpsertion
+
+
+def scram_change(requested: ScramRow) -> ScramChange:
+    if isinstance(requested, access.ScramCredentialDeletion):
+        return ScramChange(requested.name, requested.mechanism)
     mechanism = MECHANISMS.get(requested.mechanism)
     keys = (b"", b"") if mechanism is None else keys_of(mechanism, requested.salted_password)
     return ScramChange(

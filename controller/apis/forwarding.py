@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
+from controller.apis import ON_CLUSTER
 from controller.apis.configs import BROKER, GROUP, TOPIC
 from controller.apis.limits import slices
 from controller.controller_api import ControllerApi
@@ -60,14 +61,6 @@ BETWEEN_BROKERS: Final = frozenset(
     (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, *range(83, 88))
 )
 """Inter-broker and controller APIs: replica state, Raft, registration, transaction markers."""
-
-ON_CLUSTER: Final[Mapping[int, Operation]] = {
-    **dict.fromkeys((29, 35, 46, 50, 55), "Describe"),
-    **dict.fromkeys((30, 31, 34, 43, 45, 51, 57, 64), "Alter"),
-    **{48: "DescribeConfigs", 49: "AlterConfigs"},
-}
-"""The operation on the cluster that an API needs, of the APIs that need no other permission: ACLs, SCRAM users, quotas,
-log directories, reassignments, elections, quorum, features, unregistration."""
 
 BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 """SASL and delegation tokens: the brokers would apply them to Topicwright's own principal."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from controller.apis import access, cluster, configs, records, topics
+from controller.apis import access, cluster, configs, guarded, records, topics
 from controller.apis.cluster import NEWEST, finalized_keys, supported_features, with_api_versions
 from controller.apis.forwarding import forwarding_rows, metadata_then_close, produce_closes, to_broker, to_brokers
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
-from controller.apis.partitions import elect_leaders
+from controller.apis.partitions import elect_leaders, list_reassignments
 from controller.apis.topics import describe_topic_partitions
 from controller.brokers.cluster.link import ClusterLink
 from controller.controller_api import ControllerApi
@@ -61,12 +61,11 @@ _LISTS = frozenset(
 
 
 def controller_listener(api: ControllerApi) -> HandlerTable:
-    handlers: dict[int, Handler] = {
-        **_simulated_reads(api),
-        **administration(api),
+    of_cluster: dict[int, Handler] = {
         ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
         ApiKey.UPDATE_FEATURES: partial(cluster.update_features, api),
     }
+    handlers = {**_simulated_reads(api), **administration(api), **guarded(api, of_cluster)}
     return _listener(handlers, api.is_expected_node)
 
 
@@ -110,7 +109,7 @@ def cluster_listener(
     is_expected_node = api.is_expected_node if broker_id is None else _at_broker(api, broker_id)
     table = dict(_listener({**_read_handlers(api), **administration(api)}, is_expected_node))
     del table[ApiKey.API_VERSIONS]
-    for key in (ApiKey.LIST_PARTITION_REASSIGNMENTS, *(() if has_own_access else _ACCESS)):
+    for key in () if has_own_access else _ACCESS:
         del table[key]  # these are the cluster's own
     table |= to_brokers(api, table, broker_apis, forward, broker_id)
     own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
@@ -138,22 +137,25 @@ def _at_broker(api: ControllerApi, broker_id: int) -> Callable[[str, int], bool]
 
 
 def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
-    """The handlers of reads: topics, brokers, configs, ACLs, quotas and reassignments."""
+    """The handlers of reads: topics, brokers, configs, ACLs and quotas."""
     return {
         **descriptions(api),
         ApiKey.METADATA: metadata_handler(api),
         ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, api),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(cluster.list_partition_reassignments, api),
     }
 
 
 def _simulated_reads(api: ControllerApi) -> dict[int, Handler]:
+    of_cluster: dict[int, Handler] = {
+        ApiKey.DESCRIBE_QUORUM: partial(cluster.describe_quorum, api),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api),
+    }
     return {
         **_read_handlers(api),
         **records.reads(api),
+        **guarded(api, of_cluster),
         ApiKey.DESCRIBE_DELEGATION_TOKEN: access.describe_delegation_tokens,
-        ApiKey.DESCRIBE_QUORUM: partial(cluster.describe_quorum, api),
         ApiKey.LIST_CONFIG_RESOURCES: partial(configs.list_config_resources, api),
     }
 

@@ -43,6 +43,7 @@ from controller.http.permissions import Reader, SealedCursors
 from controller.http.query_threads import remember_accepted
 from controller.http.reads import NewestHead
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters, schemas_of
+from controller.http.scans import Scans
 from controller.http.writes import ChangesBody
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
@@ -224,6 +225,7 @@ def build_routes(
         "followers": followers,
         "cursors": SealedCursors(),
         "trials": asyncio.Lock(),
+        "scans": Scans(is_patient=not with_pages),
         "sign": sign,
         "newest_head": newest_head or (lambda part, _: sign(head_of(part, reader.api.controller.now_ms()))),
     }
@@ -272,12 +274,12 @@ async def _refuse_future(connection: Connection, _: BaseRouteHandler) -> None:
     """Raise InvalidPointInTime for a time in the future. (The CLI refuses it for the folder of a stopped service, whose
     clock is its newest event.)"""
     parts, given = cast(dict[str, Any], connection.scope)[PARTS], connection.query_params
-    for text in [given[name] for name in ("at", "from", "to") if name in given] if "site" in parts else ():
+    for name in [one for one in ("at", "from", "to") if one in given] if "site" in parts else ():
         try:
-            point_in_time = parse_point_in_time(text)
+            point_in_time = parse_point_in_time(given[name])
         except InvalidPointInTime:  # its handler refuses it, or takes something else
             continue
-        refuse_future(text, point_in_time, parts["reader"].api.controller.now_ms())
+        refuse_future(given[name], point_in_time, parts["reader"].api.controller.now_ms(), f"{name}: ")
 
 
 def _answer_error(request: HttpRequest, error: Exception) -> Response[Any]:

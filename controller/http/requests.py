@@ -65,10 +65,15 @@ async def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> Non
     """Raise Refused if the Origin header of a state-changing request names another site."""
     if connection.scope.get("method") in {"GET", "HEAD"}:
         return
-    for origin in connection.headers.getall("origin", []):
-        if _site_of(origin) != connection.headers.get("host"):
-            message = f"requests from pages of {origin} may not change anything here"
-            raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
+    for origin in other_sites(connection):
+        message = f"requests from pages of {origin} may not change anything here"
+        raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
+
+
+def other_sites(connection: Connection) -> list[str]:
+    """The Origin headers of a request that name another site."""
+    origins: list[str] = connection.headers.getall("origin", [])
+    return [origin for origin in origins if _site_of(origin) != connection.headers.get("host")]
 
 
 def _site_of(origin: str) -> str:

@@ -17,9 +17,9 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import At, Cursor, EventOrder, EventType, FromOffset, Glob, Limit
+from controller.http.scans import Scans
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
-from controller.store.store import topic_slices
 from events.names import shard_key
 from projections.queries.events import EventFilter, topic_events_page
 from projections.queries.query import Ends
@@ -29,6 +29,7 @@ from projections.queries.topics import (
     by_name,
     configs_of,
     configs_of_topic_at,
+    full_view,
     glob,
     summaries,
     topic_at,
@@ -36,13 +37,16 @@ from projections.queries.topics import (
 )
 from projections.text.names import WantedStatus
 from projections.views.events import EventsView
-from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView, topic_view
+from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView
 
 TOPICS_PER_SLICE = 100
 """Topics read from the live store before other tasks of the event loop run."""
 SLICES_MAX = 40
 """Slices per page: a page examines some thousand topics, or some ten thousand partitions."""
+MINUTE_MS = 60_000
 _Reader = NamedDependency[Reader]
+_LABEL = QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
+_Label = Annotated[str | None, _LABEL]
 
 
 @get("/topics")
@@ -55,9 +59,7 @@ async def topics(
         bool | None, QueryParameter(description="Only topics with placeholders (`true`) or without (`false`), KIP-409")
     ] = None,
     principal: Glob = None,
-    label: Annotated[
-        str | None, QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
-    ] = None,
+    label: _Label = None,
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
@@ -79,15 +81,15 @@ async def topics(
 
 
 @get("/risks")
-async def risks(reader: _Reader, limit: Limit = 100) -> Response[RisksView]:
+async def risks(
+    reader: _Reader, scans: NamedDependency[Scans], label: _Label = None, limit: Limit = 100
+) -> Response[RisksView]:
     """Topics that would lose records or stop producers, or that have no owner: those with the most risks first, and the
-    number of topics with each risk."""
+    number of topics with each risk. Until `is_complete`, only `topics_read` topics are counted: repeat the request."""
     reader.require()
-    found, end = Risks(reader.api.cluster, reader.api.controller.now_ms(), limit), reader.queries.end()
-    for part in reader.queries.parts:
-        for each in topic_slices(part.live):
-            await reader.threads.run(found.add, each)
-    return await reader.answer(lambda queries: found.view(queries.as_of(end)))
+    cluster, now_ms = reader.api.cluster, reader.api.controller.now_ms()
+    key = (limit, label, now_ms // MINUTE_MS)
+    return await scans.answer(reader, key, lambda _: Risks(cluster, now_ms, limit, label))
 
 
 @get("/topics/{name:str}")
@@ -98,7 +100,7 @@ async def topic(name: FromPath[str], reader: _Reader, at: At = None) -> Response
     newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
         return await reader.threads.answer(topic_at, part, name, at)
-    return await reader.threads.answer(lambda: topic_view(part.row(newest), live, part.as_of(end)))
+    return await reader.threads.answer(lambda: full_view(part, part.row(newest), live, end))
 
 
 @get("/topics/{name:str}/configs")

@@ -215,8 +215,8 @@ def browser_login(settings: ServeSettings, users: Users) -> BrowserLogin | None:
     issuer, tokens = settings.sasl_oauthbearer_expected_issuer, users.tokens
     if client_id is None:
         return None
-    if redirect_url is None or issuer is None or tokens is None:
-        needed = "http.oauth.redirect.url, sasl.oauthbearer.jwks.endpoint.url and sasl.oauthbearer.expected.issuer"
+    if redirect_url is None or issuer is None or issuer == "*" or tokens is None:
+        needed = "http.oauth.redirect.url, sasl.oauthbearer.jwks.endpoint.url and one sasl.oauthbearer.expected.issuer"
         raise SettingsError(f"http.oauth.client.id needs {needed}")
     from controller.http.browser_login import BrowserLogin, OAuthClient
 
@@ -274,5 +274,4 @@ def warnings(
 def hosts_of(settings: ServeSettings) -> Hosts:
     advertised = {endpoint.host.lower() for endpoint in settings.advertised_listeners}
     listened = {endpoint.host.lower() for endpoint in settings.listeners}
-    proxies = tuple(map(ipaddress.ip_network, settings.http_trusted_proxies))
-    return Hosts(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), proxies)
+    return Hosts(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), settings.http_trusted_proxies)

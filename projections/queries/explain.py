@@ -23,15 +23,14 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from controller.store.topic_indexes import tallied
 from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
 from projections.queries.events import newest_of_cluster
-from projections.queries.health import partition_issues, waiting_text, waits_for
+from projections.queries.health import waiting_text, waits_for
 from projections.queries.query import NotFound, NoTopic, Queries, Query
-from projections.queries.topics import settings_at
+from projections.queries.topics import issues_of
 from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
 from projections.text.wording import client_text, event_text, many, recorded_text
@@ -123,16 +122,14 @@ def _topic_summary(part: Query, name: str, past: TopicPast, end: int) -> str:
         by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
         cluster = part.cluster_at(end)
         now = health(row, cluster.live).status
-        facts = f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
-        tallies, settings = tallied((row,)), settings_at(part, end)
-        issues = partition_issues(tallies, (), cluster.brokers, settings, of=name)
-        conclusions = [f"{one.text}: {one.cause}; to do: {one.resolution}" for one in issues]
+        facts = f"Topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
+        conclusions = [f"{one.text}: {one.cause}. To do: {one.resolution}" for one in issues_of(part, row, end)]
         if now == "pending":
             kind, brokers = waits_for(row, cluster.live)
             conclusions += [f"{name} is not ready: it waits for {waiting_text(kind, brokers)}"] if brokers else []
         return ". ".join((*conclusions, facts))
     if past.deletion is not None:
-        return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
+        return f"Topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
     return str(part.no_topic(name, end))
 
 

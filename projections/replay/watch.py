@@ -26,7 +26,7 @@ import msgspec
 from events.codec import decode_event
 from events.logs.log import read_one, shard_offsets
 from events.names import ShardKey
-from projections.replay.checks.checking import Checkpoint, Shards, check_again, joined
+from projections.replay.checks.growth import Checkpoint, Shards, check_again, joined
 from projections.replay.checks.history import COLUMNS
 from projections.replay.checks.invariants import violation_line
 from projections.replay.checks.rules import COLUMNS as VIOLATION

@@ -8,11 +8,11 @@ from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
 from events.catalog import Recorded
 from events.codec import encode_event
-from events.logs.memory_log import InMemoryLog
 from projections.queries.query import Queries, Query
 from projections.views.rows import TopicRow
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given
+from tests.support.memory_log import InMemoryLog
 
 
 def kept(records: Sequence[Recorded], at_once: int = 1, *, restarts: bool = False) -> tuple[InMemoryLog, TopicStore]:

@@ -205,8 +205,7 @@ class _Login:
         except BaseException:
             self.close()
             raise
-        if step.user is None or self._connection is None:
-            return step
+        assert self._connection is not None, "a step needs a broker"
         lifetime_s = self._connection.session_ms / 1000
         expires_at_s = self._logins.now() + lifetime_s if lifetime_s else None
         return replace(step, expires_at_s=expires_at_s, at_cluster=self._connection)

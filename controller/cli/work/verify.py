@@ -5,8 +5,6 @@ manifest. The segment's index and the other fields of the manifest are recompute
 can write to the store can write a manifest and an index that match. Each base (a copy of the log's database) is
 unpacked into a temporary folder and audited like the log of a stopped service, with its tree and indexes; then its
 state is recomputed from the events.
-
-Exit codes: 0 valid, or proved; 1 invalid, or not in the log; 2 wrong usage, or nothing to read.
 """
 
 from __future__ import annotations

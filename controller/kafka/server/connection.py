@@ -72,6 +72,7 @@ class Service(Protocol):
     on_request: OnRequest
 
     def admit(self, connection: Connection) -> bool: ...
+    def in_turn(self, work: Callable[[], None]) -> None: ...
     def buffered(self, more: int) -> None: ...
     def remove(self, connection: Connection) -> None: ...
 
@@ -115,7 +116,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._active_at = self._service.clock()
         self._protocol.receive(data)
-        self._run_round()
+        if self.authenticated:
+            self._run_round()
+        else:
+            self._set_reading(False)
+            self._schedule_round()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -224,10 +229,10 @@ class Connection(asyncio.Protocol):
             self._service.buffered(more)
 
     def _schedule_round(self) -> None:
-        """Schedule one round in the next iteration of the event loop."""
+        """Schedule one round in the next iteration of the event loop; before a login, in turn with other logins."""
         if not self._round_scheduled:
             self._round_scheduled = True
-            self._service.loop.call_soon(self._scheduled_round)
+            (self._service.loop.call_soon if self.authenticated else self._service.in_turn)(self._scheduled_round)
 
     def _scheduled_round(self) -> None:
         self._round_scheduled = False

@@ -149,6 +149,7 @@ class ServerProtocol:
         return len(self._buffer) - self._offset + self.bytes_in_flight
 
     def receive(self, data: bytes) -> None:
+        """Add bytes of the client. They are parsed later."""
         if self.ended:
             return
         if self._offset == len(self._buffer):

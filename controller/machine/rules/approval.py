@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller.machine import topics
 from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import TopicCommand
-from controller.machine.decision import Answer, Decision
+from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.rule import Rule
 from controller.machine.state import State
@@ -38,10 +38,13 @@ def hold(
     details, who = topics.details_of(command), (command.request_id, command.topic, command.principal, command.client_id)
     if isinstance(details.change, catalog.RequestedConfigs):
         details = replace(details, change=replace(details.change, verdict=None))
-    event = catalog.ApprovalRequested(*who, details, tuple(rules.items()), command.at_ms + expires_ms)
+    topic = topic_named(state, command.topic)
+    topic_id = None if topic is None else topic.topic_id
+    event = catalog.ApprovalRequested(*who, details, tuple(rules.items()), command.at_ms + expires_ms, topic_id)
     waiting, by = state.cluster.held.values(), approvers(event)
     own = [one for one in waiting if one.principal == event.principal]
-    same = next((one for one in own if (one.name, one.request.change) == (event.name, details.change)), None)
+    wanted = (event.name, topic_id, details.change)
+    same = next((one for one in own if (one.name, one.topic_id, one.request.change) == wanted), None)
     size, held = len(msgspec.msgpack.encode(event)), None
     if command.approval is not None:
         text = f"Approval by {by} is needed too: the request must be denied, and sent again."
@@ -83,6 +86,10 @@ def approve(state: State, command: TopicCommand, decide: Callable[[Collection[st
         return Decision((), (Answer(*refused, int(ErrorCode.RESOURCE_NOT_FOUND), gone(approval.request_id)),))
     if held.principal == approval.principal:
         return Decision((), (Answer(*refused, int(ErrorCode.POLICY_VIOLATION), own(held.principal)),))
+    topic = topic_named(state, command.topic)
+    if held.topic_id is not None and (topic is None or topic.topic_id != held.topic_id):
+        text = f"Topic {held.name} was deleted since, so the request can only be denied."
+        return Decision((), (Answer(*refused, int(ErrorCode.UNKNOWN_TOPIC_ID), text),))
     decision = decide(dict(held.rules))
     if decision.needs_approval:
         return decision
@@ -95,7 +102,9 @@ def approve(state: State, command: TopicCommand, decide: Callable[[Collection[st
 
 
 def gone(request_id: str) -> str:
-    return f"No request {shortened(request_id, 100)} waits for approval: it was approved or denied, or has expired."
+    return (
+        f"No request {shortened(request_id, 100)} waits for approval: `topicwright explain` shows if one was decided."
+    )
 
 
 def own(principal: str) -> str:

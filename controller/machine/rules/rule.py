@@ -171,6 +171,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
         return self.prefix if topic.startswith(self.prefix) else None
 
     def violations(self, change: Change) -> list[str]:
+        """Why the change would exceed the limit; empty if it would not. Only growth is refused."""
         group = self.group(change.topic, change.owner)
         if change.after is None or group is None:
             return []

@@ -41,8 +41,8 @@ _EVENTS = """
 create or replace view events as
 select *, cause_command in ('AdoptMetadata', 'FollowController') as external,
        cause_command = 'ReconcileTopics' as reconciled
-from stored_events;
-create or replace view shard_events as from events where topic is not null
+from log.events;
+create or replace view log.shard_events as from main.events where topic is not null
 """
 TASK_MEMORY = "512MB"
 """With this, a task whose bucket has a topic of a million events stays below 1 GiB."""
@@ -57,8 +57,17 @@ class View(NamedTuple):
     sql: str
 
 
-def statements(text: str) -> Iterator[tuple[str, str]]:
-    """The statements in a text, each with the comment before it. Raises ReplayError for invalid SQL."""
+class Statement(NamedTuple):
+    """A statement of a file of SQL, and the comment before it. `is_query` is true if it returns rows and changes
+    nothing."""
+
+    comment: str
+    sql: str
+    is_query: bool
+
+
+def statements(text: str) -> Iterator[Statement]:
+    """The statements in a text. Raises ReplayError for invalid SQL."""
     try:
         found = duckdb.extract_statements(text)
     except duckdb.Error as error:
@@ -67,14 +76,15 @@ def statements(text: str) -> Iterator[tuple[str, str]]:
         lines = one.query.strip().splitlines()
         first = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith("--")), len(lines))
         comment = "\n".join(line.removeprefix("--").removeprefix(" ") for line in lines[:first])
-        yield comment.strip(), "\n".join(lines[first:]).rstrip("; \n")
+        sql = "\n".join(lines[first:]).rstrip("; \n")
+        yield Statement(comment.strip(), sql, one.type == duckdb.StatementType.SELECT)
 
 
 @cache
 def views() -> tuple[View, ...]:
     """The views, in the order in which they are created."""
     found = statements(text_of("views.sql"))
-    return tuple(View(named[1] if (named := _VIEW.match(sql)) else None, about, sql) for about, sql in found)
+    return tuple(View(named[1] if (named := _VIEW.match(sql)) else None, about, sql) for about, sql, _ in found)
 
 
 def text_of(name: str) -> str:
@@ -86,8 +96,8 @@ def text_of(name: str) -> str:
 def history_of(
     events: Iterable[pa.RecordBatch] | str, schema: pa.Schema, in_task: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A new database in memory, which spills to a temporary folder, with the events in a table `stored_events`. They
-    come as batches, or from a query. Without any batch the table is empty, with `schema`. A task uses one thread, and
+    """A new database in memory, which spills to a temporary folder, with the events in a table `log.events`. They come
+    as batches, or from a query. Without any batch the table is empty, with `schema`. A task uses one thread, and
     TASK_MEMORY before it spills; otherwise DuckDB takes up to 80 % of the machine's memory.
 
     Raises ReplayError for an event that DuckDB cannot store, because a map has a duplicate key, and errors of reading.
@@ -104,7 +114,7 @@ def history_of(
             batches = _recorded(chain([first], left), failures)
             history.register("read", pa.RecordBatchReader.from_batches(first.schema, batches))
         try:
-            history.execute(f"create table stored_events as {query}")
+            history.execute(f"create schema log; create table log.events as {query}")
         except duckdb.InvalidInputException as error:
             if failures:
                 raise failures[0] from None
@@ -129,7 +139,7 @@ def create_views(
     given: Iterable[str] = (),
     only: Iterable[str] | None = None,
 ) -> None:
-    """Create the views over `stored_events`. The views in `tables` are computed now and stored as tables. Those in
+    """Create the views over `log.events`. The views in `tables` are computed now and stored as tables. Those in
     `given` exist already.
 
     The end of a log is checked only if the reconciler wrote nothing for `settle_ms` (None: never). With `only`, no

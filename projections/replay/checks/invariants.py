@@ -17,14 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from projections.replay.checks.checking import (
-    Events,
-    Result,
+from events.logs.archive.store import Folder, open_store
+from projections.replay.checks.checking import Events, Result, Save, check_here, check_in_buckets
+from projections.replay.checks.growth import (
     check_growth,
-    check_here,
-    check_in_buckets,
     ends_of_runs,
     read_checkpoint,
+    remove_checkpoint,
     rules_hash,
     write_checkpoint,
 )
@@ -59,10 +58,11 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
     ends = ends_of(ref, options.at)
-    if "export" not in options.more or "checks" in options.more:
+    place = open_store(options.more["export"]) if "export" in options.more else None
+    if not isinstance(place, Folder) or "checks" in options.more:
         checked = _checked(runner, events_from(runner, ref, ends, options), wanted, limit)
     else:
-        folder = options.more["export"]
+        folder = place.url
         notes = export(runner, ref, folder, ends).values()
         checked = _checked_again(runner, folder, ends, rules_hash(",".join(note.cluster_id for _, note in notes)))
     found = together(checked.rows, wanted, limit)
@@ -72,25 +72,27 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
 
 
 def _checked(
-    runner: Runner, events: Events, wanted: Sequence[Invariant] = (), limit: int | None = None, keep: bool = False
+    runner: Runner,
+    events: Events,
+    wanted: Sequence[Invariant] = (),
+    limit: int | None = None,
+    save: Save | None = None,
 ) -> Result:
-    if isinstance(runner, InProcess):
-        return check_here(events, wanted, limit, keep)
-    return check_in_buckets(runner, events, wanted, limit, keep=keep)
+    checked = check_here if isinstance(runner, InProcess) else partial(check_in_buckets, runner)
+    return checked(events, wanted, limit, save)
 
 
 def _checked_again(runner: Runner, folder: str, ends: Ends, rules: str) -> Result:
-    """Check the events added to an export since its last check; all events if there is no usable checkpoint, or the
-    export is in an object store."""
-    before = read_checkpoint(folder, rules)
+    """Check the events added to an export in a folder since its last check; all events if there is no usable
+    checkpoint."""
+    before, save = read_checkpoint(folder, rules), partial(write_checkpoint, folder, rules)
     starts = {} if before is None else ends_of_runs(before.runs)
-    whole = exported(folder, starts, COLUMNS).query if starts else ""
-    if before is not None and whole and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
-        checked = check_growth(exported(folder, ends, COLUMNS, starts), whole, before)
-    else:
-        checked = _checked(runner, partial(exported, folder, ends), keep=True)
-    write_checkpoint(folder, rules, checked.runs, checked.rows, checked.carried)
-    return checked
+    if before is not None and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
+        last = exported(folder, starts, COLUMNS, {partition: end - 1 for partition, end in starts.items()})
+        new, earlier = exported(folder, ends, COLUMNS, starts), exported(folder, starts, COLUMNS)
+        return check_growth(folder, new, earlier, last, before, save)
+    remove_checkpoint(folder)
+    return _checked(runner, partial(exported, folder, ends), save=save)
 
 
 def _rules(options: Options) -> tuple[Invariant, ...]:

@@ -76,8 +76,8 @@ def read_invariants(file: Path) -> tuple[Invariant, ...]:
 def parsed(text: str) -> tuple[Invariant, ...]:
     """The invariants in a text. Raises ReplayError."""
     found: list[Invariant] = []
-    for comment, query in statements(text):
-        if _parsed(query)["error"]:
+    for comment, query, is_query in statements(text):
+        if not is_query:
             raise ReplayError(f"{query.splitlines()[0]!r} is no query: a check is a SELECT, whose rows are violations")
         paragraph = comment.split("\n\n")[-1]
         heading, _, about = paragraph.partition("\n")

@@ -197,7 +197,7 @@ from (
          last_value(case when type in ('TopicCreated', 'TopicDiscovered', 'TopicConfigsChanged')
                          then coalesce(try_cast(configs['min.insync.replicas'] as int), -1) end ignore nulls)
            over earlier as own_min_isr_before
-  from shard_events
+  from log.shard_events
   where type in ('TopicCreated', 'TopicDiscovered', 'TopicDeleted', 'TopicVanished', 'CreationRefused', 'TopicReady',
                  'PartitionsAdded', 'TopicConfigsChanged', 'MetadataPropagated')
      or (type = 'PartitionChanged' and "partition" = 0 and len(replicas) <> len(before.replicas))
@@ -260,7 +260,7 @@ with facts as (
            filter (where type = 'CreateRequested') as assigned,
          any_value(list_transform(partitions, lambda one: one.replicas)) filter (where type = 'TopicCreated') as placed,
          any_value(replication_factor) filter (where type = 'TopicCreated') as created_factor
-  from shard_events e
+  from log.shard_events e
   where type in ('CreateRequested', 'CreateRejected', 'TopicCreated', 'CreateAnswered', 'RulesObserved')
   group by e.log_partition, e.topic, request_id),
 lifetimes as (
@@ -290,11 +290,11 @@ select log_partition, shard, topic, "offset", type, external, reconciled, true a
        null as before,
        (coalesce("first", 0) + generate_subscripts(partitions, 1) - 1)::int as "partition",
        unnest(partitions, recursive := true)
-from shard_events where type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded')
+from log.shard_events where type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded')
 union all by name
 select log_partition, shard, topic, "offset", type, external, reconciled, false as new, elr is not null as kraft,
        before, "partition", replicas, isr, leader, leader_epoch, partition_epoch
-from shard_events where type = 'PartitionChanged';
+from log.shard_events where type = 'PartitionChanged';
 
 -- partition_creations: a row is an event that creates partitions of an existing topic, with the range of offsets in
 -- which that topic exists.
@@ -406,28 +406,28 @@ with topics as (
          max_by(configs, "offset") filter (where type in ('TopicCreated', 'TopicDiscovered', 'TopicConfigsChanged'))
            as configs_now, bool_or(type = 'TopicReady') as is_ready
   from topic_lives l
-  join shard_events e on e.log_partition = l.log_partition and e.shard = l.shard and e."offset" >= since
+  join log.shard_events e on e.log_partition = l.log_partition and e.shard = l.shard and e."offset" >= since
   where until = forever() and l.topic <> ''
   group by all),
 partitions as (
   select log_partition, shard, list({'replicas': replicas, 'isr': isr, 'leader': leader, 'leader_epoch': leader_epoch,
                                      'partition_epoch': partition_epoch} order by "partition") as partitions_now
-  from open_partitions group by all),
+  from partition_steps where last_of_log group by all),
 waiting as (
   select distinct log_partition, topic, request_id, true as is_waiting
   from requests where times_requested > 0 and times_answered = 0)
 select e.* replace (case when "offset" = since then partitions_now when since is null then partitions end as partitions,
                     if("offset" = since, configs_now, configs) as configs)
-from stored_events e
+from log.events e
 left join topics using (log_partition, shard)
 left join partitions using (log_partition, shard)
 left join waiting using (log_partition, topic, request_id)
 where is_waiting or (type in ('TopicCreated', 'TopicDiscovered') and "offset" in (since, begun_at))
   or (type in ('TopicReady', if(is_ready, '', 'MetadataPropagated')) and "offset" > begun_at)
 union all by name (
-  select * from stored_events
+  select * from log.events
   where type in ('SettingsChanged', 'AclsCreated', 'AclsDeleted', 'QuotasChanged', 'ScramCredentialSet',
                  'ScramCredentialRemoved', 'LoginSecretDrawn', 'ProducerIdsAllocated', 'BrokerRegistered',
                  'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered', 'LogDirsChanged')
     and (broker_id is null or (log_partition, "offset") in (
-      select (log_partition, max("offset")) from stored_events group by log_partition, broker_id, type, cordoned)));
+      select (log_partition, max("offset")) from log.events group by log_partition, broker_id, type, cordoned)));

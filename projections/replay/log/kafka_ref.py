@@ -15,7 +15,6 @@ from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from controller.kafka.cloud_tokens import librdkafka_settings
 from events.logs.events_topic import KEEP_ALL
 from projections.replay.outcome import ReplayError
 
@@ -75,6 +74,8 @@ class TopicReader:
 
     def __init__(self, topic: KafkaTopic) -> None:
         """Raises ReplayError for properties that librdkafka does not know."""
+        from controller.kafka.cloud_tokens import librdkafka_settings  # 0.1 s, which other logs need not wait for
+
         self._topic = topic
         self._last_error = ""
         try:

@@ -113,8 +113,8 @@ topics: {a: {partitions: 2, replicas: [[1]]}}     | 1: the replicas of topic 'a'
 topics: {a: {replicas: [[]]}}                     | 1: replicas must have a list of broker ids for each partition
 templates: {"*": {replicas: [[1]]}}               | 1: replicas: unknown key of template '*'; allowed:
 set: "a b"                                        | 1: set: allowed are 1 to 100 letters, digits, '.', '_' and '-'
-set: a\n---\nset: b                               | 3: set: FILE:1 names the set 'a'
-defaults: {}\n---\ndefaults: {}                   | 3: defaults: FILE:1 has some already
+set: a\n---\nset: b                               | 3: set: FILE:1 has another
+defaults: {factor: 1}\n---\ndefaults: {factor: 2} | 3: defaults: FILE:1 has another
 topics: &a {}                                     | 1: anchors and aliases are not allowed: use `templates`
 topics: {a: *b}                                   | 1: anchors and aliases are not allowed: use `templates`
 topics: {? [a] : b}                               | 1: a key must be a text, not a list

@@ -83,7 +83,7 @@ def test_a_plan_shows_the_rule_that_refuses_and_apply_then_changes_nothing(
         assert "(POLICY_VIOLATION, by policy:rules/small)" in planned.out
         applied = run("apply", file)
         assert applied.code == 1
-        assert "nothing is applied, because 1 change would be rejected" in applied.err
+        assert applied.out.endswith("Nothing is applied: 1 to create, 0 to change, 0 to delete; 1 rejected.\n")
         assert fetch(server.http, "/v1/topics/a")[0] == 404
     finally:
         fetch(server.http, "/v1/rules", {"text": ""})
@@ -115,7 +115,7 @@ def test_a_saved_plan_is_applied_exactly_or_says_what_changed_since(
     assert run("topic", "create", "b").code == 0
     late = run("apply", "--plan", saved)
     assert (late.code, late.out) == (1, "")
-    assert f"1 changes of {saved} have another result now, so nothing is applied: make a new plan" in late.err
+    assert f"nothing is applied: 1 change of {saved} would have another result; make a new plan" in late.err
     assert "planned, and now:\n+ b: 2 partitions" in late.err
     assert "rejected: Topic 'b' already exists." in late.err
     assert run("topic", "delete", "b").code == 0
@@ -125,7 +125,7 @@ def test_a_saved_plan_is_applied_exactly_or_says_what_changed_since(
 
     assert run("plan", write(tmp_path, {"a": {"partitions": 3}}), "--save", saved).code == 0
     assert run("topic", "delete", "a").code == run("topic", "create", "a").code == 0
-    assert "another result now" in run("apply", "--plan", saved).err, "another topic with the same name"
+    assert "would have another result" in run("apply", "--plan", saved).err, "another topic with the same name"
     change = {"request": {"type": "move", "name": "a"}, "where": "", "before": None}
     for content in ("", "{}", "[" * 100_000, json.dumps({"changes": [change]})):
         saved.write_text(content)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
@@ -16,7 +17,8 @@ from events.catalog import CreateRequested, CreationRefused, Recorded, TopicCrea
 from events.codec import decode_event
 from events.logs.log import LogCorrupted
 from projections.replay.checks import checking
-from projections.replay.checks.checking import Result, check, check_here, check_in_buckets, joined
+from projections.replay.checks.checking import Result, check, check_here, check_in_buckets
+from projections.replay.checks.growth import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.checks.invariants import CHECKS, check_invariants, run_invariants
 from projections.replay.checks.rules import COLUMNS as VIOLATION
@@ -29,6 +31,7 @@ from projections.replay.checks.rules import (
     read_invariants,
     together,
 )
+from projections.replay.export import exported
 from projections.replay.log.columns import arrow_schema
 from projections.replay.log.log_ref import LogRef, ends_of
 from projections.replay.outcome import Options, Outcome, ReplayError
@@ -271,7 +274,7 @@ OWN: list[tuple[str, str]] = [
     ),
     ("-- mine: fails\nselect topic, sinse as seen from topic_lives", r'(?s)mine: Binder.*"sinse".*"since".*LINE 1.*\^'),
     ("-- mine: fails\nselect topic from topic_lifes", r"(?s)mine: Catalog.*topic_lives"),
-    ("-- mine: deletes\ndelete from stored_events", "is no query"),
+    ("-- mine: deletes\ndelete from log.events", "is no query"),
     ("-- mine: no violation\nselect topic, topic as seen from topic_lives", "mine has no column expected"),
     ("-- a comment alone", "own.sql has no check: write"),
     ("select topic from topic_lives", "has no name: write the comment"),
@@ -332,21 +335,26 @@ def test_incremental_check_of_a_grown_log_equals_a_full_check(tmp_path: Path, se
 
 
 def test_incremental_check_of_a_sound_log_reads_no_topic_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.replay.checks.checking.check_again", None)
+    monkeypatch.setattr("projections.replay.checks.growth.check_again", None)
     for events in (30, 51, 70, 115, 118):  # each at the end of a decision
         assert not exported_log(tmp_path, clean(), events).found
 
 
-def test_a_check_in_buckets_writes_the_same_checkpoint() -> None:
-    batches = batches_of([damaged(64).log])
+def test_a_check_in_buckets_writes_the_same_checkpoint(tmp_path: Path) -> None:
+    log = damaged(64).log
+    exported_log(tmp_path, log, len(log))
+    events = partial(exported, str(tmp_path / "export"), {0: len(log)})
 
-    def events(columns: Sequence[str]) -> Source:
-        return Source(batches, lambda one: iter([one.select(columns)]), arrow_schema(columns))
+    def checkpoint(name: str, check: Any) -> tuple[Checkpoint, list[Any]]:
+        (folder := tmp_path / name).mkdir()
+        assert check(events, save=partial(write_checkpoint, str(folder), "rules")).rows != []
+        with duckdb.connect(folder / FILE) as stored:
+            rows = stored.sql("from carried union all by name from requests order by all").fetchall()
+        written = read_checkpoint(str(folder), "rules")
+        assert written is not None
+        return written._replace(found=tuple(sorted(written.found, key=str))), rows
 
-    whole, of_buckets = check_here(events, keep=True), check_in_buckets(InProcess(), events, keep=True)
-    assert sorted(map(str, rows_of(whole))) == sorted(map(str, rows_of(of_buckets))) != []
-    assert joined(whole.runs) == joined(of_buckets.runs)
-    assert whole.carried.sort_by("offset").equals(of_buckets.carried.sort_by("offset"))
+    assert checkpoint("whole", check_here) == checkpoint("buckets", partial(check_in_buckets, InProcess()))
 
 
 def test_changed_invariants_discard_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,9 @@ from unittest.mock import Mock
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
-from controller.serving.archiving import archiver_of
+from controller.serving.archiver import Archiver
 from controller.store import retention
 from controller.store.request_index import IndexedRequest, RequestIndex, requests_between
-from controller.store.tree import range_root
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
 from events.logs.archive.manifest import ManifestWriter, Segment, find_manifest, segment_changes, segments_of
@@ -357,8 +356,8 @@ def test_archiving_stops_between_two_batches(log: RocksDbLog, tmp_path: Path) ->
     def stop() -> None:
         raise Died
 
-    place, root = Folder(tmp_path / "archive"), partial(range_root, log)
-    at_work = archiver_of(log, place, ManifestWriter(place, WRITER), root, segment_events=SEGMENT, pause=stop)
+    place = Folder(tmp_path / "archive")
+    at_work = Archiver(log, place, ManifestWriter(place, WRITER), segment_events=SEGMENT, pause=stop)
     with pytest.raises(Died):
         at_work.step()
     assert not list((tmp_path / "archive").glob("*/*"))
