@@ -331,9 +331,9 @@ def _summary(change: Change) -> tuple[str, str, str]:
     request, before = change.request, change.before
     if request.type == "create":
         rows = [replicas for _, replicas in change.replicas] or request.assignments
-        partitions = len(rows) or max(request.num_partitions, 0) or "default"
+        count = len(rows) or max(request.num_partitions, 0)
         factor = len(rows[0]) if rows else max(request.replication_factor, 0) or "default"
-        counts = f"{partitions} partitions, factor {factor}"
+        counts = f"{many(count, 'partition') if count else 'default partitions'}, factor {factor}"
         return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in request.configs.items())])
     if request.type == "delete":
         return "-", "bad", "deleted"
