@@ -21,12 +21,11 @@ from msgspec.structs import replace
 from benchmarks.figures import Figure, show
 from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
-from controller.serving.archiving import archiver_of
+from controller.serving.archiver import Archiver
 from controller.store import retention
 from controller.store.recorder import Recorder
 from controller.store.recovering import check_tree
 from controller.store.store import TopicStore
-from controller.store.tree import range_root
 from events.logs.archive.base import download_base, write_base
 from events.logs.archive.manifest import (
     Base,
@@ -54,13 +53,7 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
     """Archive all closed segments, and drop their events from the log."""
     archiving, leaving = Timing(), Timing()
     log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
-    at_work = archiver_of(
-        log,
-        place,
-        ManifestWriter(place, WRITER),
-        lambda start, end: range_root(log, start, end),
-        known=lambda: list(segments_of(log)),
-    )
+    at_work = Archiver(log, place, ManifestWriter(place, WRITER), known=lambda: list(segments_of(log)))
 
     first = max((one.end for one in segments_of(log)), default=0)
 

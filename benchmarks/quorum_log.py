@@ -21,11 +21,11 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.usage import resident_mib
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import MetadataRecord
 from controller.quorum.files import QuorumFiles
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import encode_batch
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import MetadataRecord
 from tests.support import tools
 from tests.support.kafka_quorum import FIRST_ID, Controller, KafkaQuorum
 from tests.support.ports import free_ports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from events.names import BrokerId, RequestId, TopicName
+from events.names import BrokerId, RequestId, TopicId, TopicName
 from events.values import BrokerDetails, Configs, Endpoint, Fact, RequestedChange, are_cordoned
 
 
@@ -203,6 +203,8 @@ class ApprovalRequested(Fact, frozen=True, tag=True):
     rules: tuple[tuple[str, tuple[str, ...]], ...]
     """The rules that hold it, each with the principals (as patterns) and roles of which one must approve."""
     expires_at_ms: int
+    topic_id: TopicId | None = None
+    """The topic that the request changes or deletes; None for a creation."""
 
 
 class ApprovalDecided(Fact, frozen=True, tag=True):

@@ -107,6 +107,8 @@ class StandardAuthorizer:
         self._open_without_acl = allow_everyone_if_no_acl_found
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """True if an ACL or a role allows the operation and no ACL denies it, as Kafka's StandardAuthorizer decides.
+        Without any ACL on the resource, `allow.everyone.if.no.acl.found` decides."""
         principal = requester.principal
         if principal in self._super_users:
             return True

@@ -25,7 +25,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
 from controller.access.authorizer import Requester
 from controller.machine.commands.access import RecordRefusals
@@ -57,31 +57,7 @@ RECORDED_BYTES_MAX: Final = 1 << 20
 OTHERS: Final = "(others)"
 EVENTS_PER_COMMAND_MAX: Final = 500  # one command must not block the event loop for long
 AUTHORIZER: Final = "authorizer"
-_Group = tuple[str, str]
-"""Principal and API."""
-
-
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class _RefusalKey(msgspec.Struct, frozen=True):
-    """Refusals with the same key are similar."""
-
-    principal: str
-    api: str
-    operation: str
-    resource: str
-    rule: str
-    error_code: int
-
-
-class _Count(msgspec.Struct):
-    """The number of similar refusals that are not recorded yet, with the time and client of the first one."""
-
-    count: int = 0
-    since_ms: int = 0
-    client_id: str | None = None
-    host: str = ""
 
 
 class Stamps(Protocol):
@@ -101,9 +77,10 @@ class RefusalRecords:
     def __init__(self, stamps: Stamps, submit_internal: Callable[[RecordRefusals], None]) -> None:
         self._stamps = stamps
         self._submit_internal = submit_internal
-        self._kinds: dict[_RefusalKey, _Count] = {}
-        self._distinct: Counter[_Group] = Counter()
-        self._bytes: Counter[_Group] = Counter()
+        self._kinds: dict[Hashable, RequestsRefused | None] = {}
+        """Similar refusals that are not recorded yet, of each kind; None if all are."""
+        self._distinct: Counter[Hashable] = Counter()
+        self._bytes: Counter[Hashable] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
 
@@ -118,15 +95,14 @@ class RefusalRecords:
         rejection = decision.refusal
         assert rejection is not None, "only refusals are counted"
         operation = _operation(command, rejection)
-        resource = f"Topic:{command.topic}"
-        kind = _refusal_key(command, operation, resource, rejection.rule, int(rejection.code))
-        group, size = _group(kind), len(_encode(decision.events))
+        refused = self._refused(command, "", operation, f"Topic:{command.topic}", int(rejection.code), rejection.rule)
+        group, size = _group(refused), len(_encode(decision.events))
         is_large = size > EVENTS_BYTES_MAX or self._bytes[group] + size > RECORDED_BYTES_MAX
         is_only_once = rejection.rule == AUTHORIZER or command.denied or command.api == AUTO_CREATION
         if not decision.events or is_large:
-            self._count(kind, command.client_id, "")
+            self._count(refused)
             return False
-        if is_only_once and not self._is_first(kind, command.client_id, ""):
+        if is_only_once and not self._is_first(refused):
             return False
         self._bytes[group] += size
         return True
@@ -136,9 +112,9 @@ class RefusalRecords:
     ) -> None:
         """Records or counts the refusal of a request that leads to no command."""
         self._schedule()
-        kind = _refusal_key(requester, operation, resource, rule, code)
-        if self._is_first(kind, requester.client_id, requester.host):
-            self._record((_event(kind, self._counted(1, requester.client_id, requester.host)),))
+        refused = self._refused(requester, requester.host, operation, resource, code, rule)
+        if self._is_first(refused):
+            self._record((refused,))
 
     def stop(self) -> None:
         """Records all counts and stops."""
@@ -167,51 +143,62 @@ class RefusalRecords:
         self._submit_internal(RecordRefusals(request_id=request_id, at_ms=self._stamps.now_ms(), refusals=refusals))
 
     def take(self) -> tuple[RequestsRefused, ...]:
-        """Returns the counts of the interval. Keys without any are dropped."""
-        counted = {kind: count for kind, count in self._kinds.items() if count.count}
-        self._kinds = {kind: _Count() for kind in counted}
-        self._distinct = Counter(_group(kind) for kind in counted)
+        """Returns the counts of the interval. Kinds without any are dropped."""
+        counted = {kind: each for kind, each in self._kinds.items() if each is not None}
+        self._kinds = dict.fromkeys(counted)
+        self._distinct = Counter(map(_group, counted.values()))
         self._bytes.clear()
-        return tuple(_event(kind, count) for kind, count in counted.items())
+        return tuple(counted.values())
 
-    def _is_first(self, kind: _RefusalKey, client_id: str | None, host: str) -> bool:
-        if kind in self._kinds or not self._has_room(kind):
-            self._count(kind, client_id, host)
+    def _refused(
+        self, by: TopicCommand | Requester, host: str, operation: str, resource: str, code: int, rule: str
+    ) -> RequestsRefused:
+        return RequestsRefused(
+            principal=_truncated(by.principal),
+            client_id=by.client_id and _truncated(by.client_id),
+            host=_truncated(host),
+            api=by.api,
+            operation=operation,
+            resource=_truncated(resource),
+            error_code=code,
+            rule=rule,
+            count=1,
+            since_ms=self._stamps.now_ms(),
+        )
+
+    def _is_first(self, refused: RequestsRefused) -> bool:
+        if _kind(refused) in self._kinds or not self._has_room(refused):
+            self._count(refused)
             return False
-        self._kinds[kind] = _Count()
-        self._distinct[_group(kind)] += 1
+        self._kinds[_kind(refused)] = None
+        self._distinct[_group(refused)] += 1
         return True
 
-    def _count(self, kind: _RefusalKey, client_id: str | None, host: str) -> None:
-        """Counts a refusal, under a common key if there are too many keys."""
-        if kind not in self._kinds:
-            kind = kind if self._has_room(kind) else self._common(kind)
-            self._distinct[_group(kind)] += kind not in self._kinds
-        if not self._kinds.setdefault(kind, _Count()).count:
-            self._kinds[kind] = self._counted(0, client_id, host)
-        self._kinds[kind].count += 1
+    def _count(self, refused: RequestsRefused) -> None:
+        """Counts a refusal, with others of all kinds if there are too many kinds."""
+        if _kind(refused) not in self._kinds:
+            if not self._has_room(refused):
+                principal = OTHERS if len(self._kinds) >= KINDS_ALTOGETHER_MAX else refused.principal
+                refused = replace(refused, principal=principal, resource=OTHERS)
+            self._distinct[_group(refused)] += _kind(refused) not in self._kinds
+        known = self._kinds.get(_kind(refused))
+        self._kinds[_kind(refused)] = refused if known is None else replace(known, count=known.count + 1)
 
-    def _counted(self, count: int, client_id: str | None, host: str) -> _Count:
-        return _Count(count, self._stamps.now_ms(), client_id and _truncated(client_id), _truncated(host))
-
-    def _has_room(self, kind: _RefusalKey) -> bool:
-        return len(self._kinds) < KINDS_ALTOGETHER_MAX and self._distinct[_group(kind)] < KINDS_MAX
-
-    def _common(self, kind: _RefusalKey) -> _RefusalKey:
-        principal = OTHERS if len(self._kinds) >= KINDS_ALTOGETHER_MAX else kind.principal
-        return _RefusalKey(principal, kind.api, kind.operation, OTHERS, kind.rule, kind.error_code)
+    def _has_room(self, refused: RequestsRefused) -> bool:
+        return len(self._kinds) < KINDS_ALTOGETHER_MAX and self._distinct[_group(refused)] < KINDS_MAX
 
 
-def _refusal_key(by: TopicCommand | Requester, operation: str, resource: str, rule: str, code: int) -> _RefusalKey:
-    return _RefusalKey(_truncated(by.principal), by.api, operation, _truncated(resource), rule, code)
+def _kind(refused: RequestsRefused) -> Hashable:
+    """Equal for similar refusals."""
+    return *_group(refused), refused.operation, refused.resource, refused.rule, refused.error_code
+
+
+def _group(refused: RequestsRefused) -> tuple[str, str]:
+    return refused.principal, refused.api
 
 
 def _truncated(text: str) -> str:
     return shortened(text, CLIENT_TEXT_MAX)
-
-
-def _group(kind: _RefusalKey) -> _Group:
-    return kind.principal, kind.api
 
 
 _OPERATIONS: Final[dict[type, str]] = {
@@ -226,10 +213,6 @@ _OPERATIONS: Final[dict[type, str]] = {
 def _operation(command: TopicCommand, rejection: Rejection) -> str:
     is_denied = rejection.rule == AUTHORIZER or command.denied
     return _OPERATIONS.get(type(command), "") if is_denied else ""
-
-
-def _event(kind: _RefusalKey, count: _Count) -> RequestsRefused:
-    return RequestsRefused(**asdict(kind), **asdict(count))
 
 
 class LogRateLimiter:

@@ -43,8 +43,13 @@ T = TypeVar("T")
 NAME_MAX: Final = 255
 THREADS: Final = 1  # a signature takes about 0.1 ms
 CACHED_MAX: Final = 1000
-_FAR_S: Final = 1 << 40
-"""A later expiry counts as this one, in seconds since 1970."""
+
+
+class InvalidToken(AuthenticationFailed):
+    """Over HTTP the client gets the reason, so that its owner knows what to ask the provider for."""
+
+    def __init__(self, why: str, user: str = "") -> None:
+        super().__init__(why, why, user)
 
 
 class TokenRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +93,7 @@ class Tokens:
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that the token names. `address` is the client's. Raises AuthenticationFailed."""
         if len(token) > TOKEN_BYTES_MAX:
-            raise AuthenticationFailed(f"a token of {len(token)} bytes; {TOKEN_BYTES_MAX} are allowed")
+            raise InvalidToken(f"a token of {len(token)} bytes; {TOKEN_BYTES_MAX} are allowed")
         if self._cached_with is not self.keys.keys:
             self._cached, self._cached_with = {}, self.keys.keys
         digest = hashlib.sha256(token.encode()).digest()
@@ -98,7 +103,7 @@ class Tokens:
         header = part_of(token, 0, _Header)
         key = await self.keys.key(header.kid, header.alg)
         if key is None:
-            raise AuthenticationFailed("no key of the identity provider has the token's key id and algorithm")
+            raise InvalidToken("no key of the identity provider has the token's key id and algorithm")
         keys = self.keys.keys
         found = await self._threads.run(network_of(address), partial(_validated, token, key, self._rules))
         if keys is self._cached_with:
@@ -114,15 +119,15 @@ def part_of(token: str, number: int, kind: type[T]) -> T:
         part = token.split(".", 2)[number]
         return msgspec.json.decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=kind)
     except (ValueError, IndexError, RecursionError):
-        raise AuthenticationFailed("a token that is not a JWT") from None
+        raise InvalidToken("a token that is not a JWT") from None
 
 
 def user_of(claims: Mapping[str, Any], claim: str) -> str:
     """Raises AuthenticationFailed."""
     user = claims.get(claim)
-    if not isinstance(user, str) or not 1 <= len(user.strip()) <= NAME_MAX:
-        raise AuthenticationFailed(f"invalid token: {claim} must be a text of 1 to {NAME_MAX} characters")
-    return user.strip()
+    if isinstance(user, str) and 1 <= len(user) <= NAME_MAX and user.isprintable() and user == user.strip():
+        return user
+    raise InvalidToken(f"invalid token: {claim} must be 1 to {NAME_MAX} printable characters, no space at its ends")
 
 
 def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:
@@ -144,23 +149,20 @@ def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:
             },
         )
     except jwt.PyJWTError as error:
-        raise AuthenticationFailed(f"invalid token: {error}") from None
+        raise InvalidToken(f"invalid token: {error}") from None
     user, scopes = user_of(claims, rules.sub_claim), claims.get(rules.scope_claim) or []
     listed = scopes.split() if isinstance(scopes, str) else scopes
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         why = f"invalid token: {rules.scope_claim} must be a text or a list of texts"
-        raise AuthenticationFailed(why, user=user)
+        raise InvalidToken(why, user=user)
     roles = frozenset(rules.roles[each] for each in listed if each in rules.roles)
-    return Bearer(user, float(min(int(claims["exp"]), _FAR_S)), roles)
+    return Bearer(user, float(min(int(claims["exp"]), 1 << 40)), roles)  # any integer is allowed there
 
 
 # The keys of the provider.
 
 FETCH_S: Final = 10.0
 """Time limit of a fetch."""
-MISSING_S: Final = 10.0
-"""For how long a key id that the provider did not have is refused without another fetch."""
-MISSING_MAX: Final = 1000
 WOKEN_AT_ONCE: Final = 20
 """How many waiting logins continue in one iteration of the event loop after a fetch."""
 BYTES_MAX: Final = 256 * 1024
@@ -182,22 +184,8 @@ class JwksError(Exception):
     """The key set cannot be fetched or has no usable key."""
 
 
-class _Jwk(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The members of a key that this module reads. All others are ignored, among them those of private keys."""
-
-    kty: str
-    kid: str | None = None
-    use: str | None = None
-    alg: str | None = None
-    crv: str | None = None
-    n: str | None = None
-    e: str | None = None
-    x: str | None = None
-    y: str | None = None
-
-
 class _JwkSet(msgspec.Struct):
-    keys: list[msgspec.Raw]
+    keys: list[dict[str, Any]]
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -215,8 +203,6 @@ class Jwks:
         self._url, self._refresh_s, self._backoff_s, self._backoff_max_s = url, refresh_s, backoff_s, backoff_max_s
         self.keys: tuple[Key, ...] = ()
         """Replaced when the provider's keys change."""
-        self._missing: dict[str | None, float] = {}
-        """Key ids that the provider did not have, and until when they are refused."""
         self._wanted = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         """Logins that wait for the end of a fetch."""
@@ -236,22 +222,15 @@ class Jwks:
 
     async def key(self, kid: str | None, algorithm: str) -> Key | None:
         """Returns the key for a token, after a fetch if it is unknown. None if the provider does not have it."""
-        now = asyncio.get_running_loop().time
         found = self._known(kid, algorithm)
-        if found is not None or self._missing.get(kid, 0) > now():
-            return found
         for _ in range(1 + self._fetching):  # the current fetch may have begun before the provider had the key
-            self._wanted.set()
-            fetched = asyncio.get_running_loop().create_future()
-            self._waiting.append(fetched)
-            await fetched  # not with a timeout, which needs a task; each fetch has one
-            found = self._known(kid, algorithm)
-            if found is not None:
-                return found
-        if len(self._missing) >= MISSING_MAX:
-            self._missing.clear()
-        self._missing[kid] = now() + MISSING_S
-        return None
+            if found is None:
+                self._wanted.set()
+                fetched = asyncio.get_running_loop().create_future()
+                self._waiting.append(fetched)
+                await fetched  # not with a timeout, which needs a task; each fetch has one
+                found = self._known(kid, algorithm)
+        return found
 
     def _known(self, kid: str | None, algorithm: str) -> Key | None:
         return next((key for key in self.keys if kid in (None, key.kid) and algorithm in key.algorithms), None)
@@ -264,7 +243,6 @@ class Jwks:
                 keys = await asyncio.to_thread(parsed, await fetch(self._url))
                 if [(key.kid, key.public) for key in keys] != [(key.kid, key.public) for key in before]:
                     self.keys = keys
-                    self._missing.clear()
                     _logger.info("jwks_changed", url=self._url, keys=len(keys))
                 failure = ""
             except Exception as error:  # also an unexpected one must not end this task
@@ -323,22 +301,26 @@ def parsed(document: bytes) -> tuple[Key, ...]:
         raise JwksError(f"not a JSON Web Key Set: {error}") from None
     if len(rows) > KEYS_MAX:
         raise JwksError(f"{len(rows)} keys; at most {KEYS_MAX} are allowed")
-    keys = tuple(key for key in map(_jwk, rows) if key is not None)
+    keys = tuple(key for key in map(_key, rows) if key is not None)
     if not keys:
         kinds = ", ".join(sorted({"-".join(filter(None, kind)) for kind in ALGORITHMS}))
         raise JwksError(f"no key for signatures among {len(rows)}; supported: {kinds}")
     return keys
 
 
-def _jwk(row: msgspec.Raw) -> Key | None:
+_PUBLIC: Final = ("kty", "crv", "n", "e", "x", "y")
+"""The fields of a public key."""
+
+
+def _key(row: dict[str, Any]) -> Key | None:
+    public: dict[str, Any] = {name: row[name] for name in _PUBLIC if name in row}
     try:
-        jwk = msgspec.json.decode(row, type=_Jwk)
-        allowed = ALGORITHMS.get((jwk.kty, jwk.crv), ())
-        algorithms = tuple(each for each in allowed if jwk.alg in (None, each))
-        if not algorithms or jwk.use not in (None, "sig"):
+        allowed = ALGORITHMS.get((row["kty"], row.get("crv")), ())
+        algorithms = tuple(each for each in allowed if row.get("alg") in (None, each))
+        if not algorithms or row.get("use") not in (None, "sig"):
             return None
-        return Key(jwt.PyJWK(msgspec.to_builtins(jwk), algorithms[0]).key, algorithms, jwk.kid)
-    except (msgspec.DecodeError, jwt.PyJWTError, ValueError, RecursionError):
+        return Key(jwt.PyJWK(public, algorithms[0]).key, algorithms, row.get("kid"))
+    except (KeyError, TypeError, ValueError, jwt.PyJWTError):
         return None
 
 

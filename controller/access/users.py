@@ -29,7 +29,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -133,46 +133,37 @@ def hash_token(token: str) -> str:
 
 def set_password(path: Path, name: str, password: str) -> bool:
     """Sets the password of a user. Returns True if the user had one before. Raises UsersFileError."""
-    users = _existing(path)
-    _rewrite(path, _without(path, name, tokens=False), f"{check_name(name)}:{_hasher.hash(password)}")
-    return name in users.passwords
+    return _rewrite(path, name, f"{check_name(name)}:{_hasher.hash(password)}", tokens=False)
 
 
 def add_token(path: Path, name: str) -> str:
     """Adds a new token for a user and returns it. Raises UsersFileError."""
-    _existing(path)
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-    _rewrite(path, _without(path, None), f"{check_name(name)}:token:sha256:{hash_token(token)}")
+    _rewrite(path, None, f"{check_name(name)}:token:sha256:{hash_token(token)}")
     return token
 
 
 def remove_user(path: Path, name: str) -> bool:
     """Removes the password and tokens of a user. Returns True if there were any. Raises UsersFileError."""
-    users = read_users(path)
-    _rewrite(path, _without(path, name))
-    return name in users.passwords or name in users.tokens.values()
+    read_users(path)
+    return _rewrite(path, name)
 
 
-def _existing(path: Path) -> FileUsers:
-    return read_users(path) if path.exists() else FileUsers({}, {})
-
-
-def _without(path: Path, name: str | None, tokens: bool = True) -> Iterable[str]:
-    """Returns the lines of the file without the password of a user, and by default without the tokens."""
-    for line in _lines(path) if path.exists() else ():
-        owner, _, credential = line.strip().partition(":")
-        if owner != name or (not tokens and credential.startswith("token:")):
-            yield line
-
-
-def _rewrite(path: Path, lines: Iterable[str], last: str = "") -> None:
-    """Replaces the file atomically, readable only by its owner."""
-    text = "".join(f"{line}\n" for line in (*lines, last) if line)
+def _rewrite(path: Path, removed: str | None, added: str = "", tokens: bool = True) -> bool:
+    """Replaces the file, if it is valid, atomically and readable only by its owner: without the password of a user, and
+    by default without the tokens, and with one more line. Returns True if there were any."""
+    if path.exists():
+        read_users(path)
+    lines = _lines(path) if path.exists() else []
+    parts = [line.strip().partition(":") for line in lines]
+    gone = [name == removed and (tokens or not credential.startswith("token:")) for name, _, credential in parts]
+    kept = [line for line, is_gone in zip(lines, gone, strict=True) if not is_gone]
     try:
         with replacing(path) as file:
-            file.write(text.encode())
+            file.write("".join(f"{line}\n" for line in (*kept, added) if line).encode())
     except OSError as error:
         raise UsersFileError(f"the users file {path} cannot be written: {error.strerror or error}") from None
+    return any(gone)
 
 
 _Form = tuple[int, int]
@@ -195,7 +186,10 @@ class FakeCredentials:
     def credential(self, secret: bytes, known: Credentials, user: str, mechanism: str) -> ScramCredential:
         """Returns the credential of a user that is not in `known`."""
         if known is not self._known:
-            self._known, self._forms = known, _forms(known)
+            self._known, self._forms = known, {}
+            for (_, of), each in known.items():
+                length = _KAFKA_TOOLS if _KAFKA_SALT.fullmatch(each.salt) else len(each.salt)
+                self._forms.setdefault(of, Counter())[each.iterations, length] += 1
         forms = self._forms.get(mechanism) or {(ITERATIONS, _KAFKA_TOOLS): 1}
         iterations, length = max(
             forms, key=lambda form: forms[form] / -math.log(_uniform(secret, user, mechanism, *map(str, form)))
@@ -204,14 +198,6 @@ class FakeCredentials:
         salt = _derived(secret, length, *words) if length else _kafka_salt(_derived(secret, 17, *words))
         keys = bytes(hashlib.new(DIGESTS[mechanism]).digest_size)  # no password is known whose hash is all zeros
         return ScramCredential(iterations, salt, keys, keys)
-
-
-def _forms(known: Credentials) -> dict[str, Counter[_Form]]:
-    forms: dict[str, Counter[_Form]] = {}
-    for (_, mechanism), each in known.items():
-        length = _KAFKA_TOOLS if _KAFKA_SALT.fullmatch(each.salt) else len(each.salt)
-        forms.setdefault(mechanism, Counter())[each.iterations, length] += 1
-    return forms
 
 
 def _derived(secret: bytes, length: int, *words: str) -> bytes:
@@ -299,19 +285,16 @@ class Users:
             raise AuthenticationFailed("unknown token")
         return await self.tokens.bearer(token, address)
 
-    async def has_password(self, user: str, password: str, address: str) -> bool:
-        """True if the file has this password for the user. `address` is the client's."""
-        return await self._is_password(user, password, address, ())
-
     async def knows(self, user: str, password: str, address: str) -> bool:
         """True if this is a password of the user, in the file or for SCRAM, or at the target cluster if that decides.
         Raises AuthenticationFailed."""
         if self.cluster_users is not None:
             return await self.cluster_users.has_password(user, password, address)
-        return await self._is_password(user, password, address, tuple(DIGESTS))
+        return await self.has_password(user, password, address, tuple(DIGESTS))
 
-    async def _is_password(self, user: str, password: str, address: str, mechanisms: Sequence[str]) -> bool:
-        """Caches each correct password until the credentials change."""
+    async def has_password(self, user: str, password: str, address: str, mechanisms: Sequence[str] = ()) -> bool:
+        """True if the user has this password in the file or for one of these mechanisms of SCRAM. `address` is the
+        client's. Each correct password is cached until the credentials change."""
         known, hashed = self._cluster().scram, self._file.passwords.get(user)
         current = (hashed, *(known.get((user, mechanism)) for mechanism in mechanisms))
         key = hmac.digest(self._key, "\0".join((user, password, *mechanisms)).encode(), "sha256")

@@ -115,7 +115,10 @@ async def delete_acls(
     details = await api.submit_cluster(DeleteAcls(**origin_of(api, context), filters=filters), len(filters))
     return access.DeleteAclsResponse(
         filter_results=tuple(
-            access.DeleteAclsFilterResult(**errors_of(each), matching_acls=tuple(map(_matching, each.acls)))
+            access.DeleteAclsFilterResult(
+                **errors_of(each),
+                matching_acls=tuple(access.DeleteAclsMatchingAcl(**acl_fields(acl)) for acl in each.acls),
+            )
             for each in details
         )
     )
@@ -144,10 +147,6 @@ def _check_codes(resource_type: int, pattern_type: int, operation: int, permissi
     ):
         if not 1 <= code <= most:
             raise Disconnect(f"unknown {what} {code} in a request about ACLs; known are 1 to {most}")
-
-
-def _matching(acl: Acl) -> access.DeleteAclsMatchingAcl:
-    return access.DeleteAclsMatchingAcl(**acl_fields(acl))
 
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
@@ -281,14 +280,19 @@ async def _alter_credentials(
     api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest, users: frozenset[str]
 ) -> dict[str, Detail]:
     """Submit one command with the changes of these users. Returns the result of each user."""
-    changes = [ScramChange(one.name, one.mechanism) for one in request.deletions if one.name in users]
-    changes += [_upsert(one) for one in request.upsertions if one.name in users]
+    rows: tuple[ScramRow, ...] = (*request.deletions, *request.upsertions)
+    changes = [scram_change(one) for one in rows if one.name in users]
     command = AlterUserScramCredentials(**origin_of(api, context), changes=tuple(changes))
     details = await api.submit_cluster(command, len(changes))
     return dict(zip((one.user for one in changes), details, strict=True))
 
 
-def _upsert(requested: access.ScramCredentialUpsertion) -> ScramChange:
+ScramRow = access.ScramCredentialDeletion | access.ScramCredentialUpsertion
+
+
+def scram_change(requested: ScramRow) -> ScramChange:
+    if isinstance(requested, access.ScramCredentialDeletion):
+        return ScramChange(requested.name, requested.mechanism)
     mechanism = MECHANISMS.get(requested.mechanism)
     keys = (b"", b"") if mechanism is None else keys_of(mechanism, requested.salted_password)
     return ScramChange(

@@ -118,6 +118,7 @@ def _entries_of_topic(api: ControllerApi, context: RequestContext, name: str) ->
 
 
 def described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> messages.DescribeConfigsResourceResult:
+    """A config as DescribeConfigs answers it, optionally with its synonyms and documentation."""
     return messages.DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -19,17 +19,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
+from controller.apis import ON_CLUSTER
 from controller.apis.configs import BROKER, GROUP, TOPIC
 from controller.apis.limits import slices
 from controller.controller_api import ControllerApi
-from controller.kafka.codec.codec import decode_response, encode_request
+from controller.kafka.codec.codec import decode_response, encode_request, encode_response
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.connections import CLIENT_ID, Address, ClusterUnreachable, NotAuthenticated
 from controller.kafka.handling import (
@@ -60,14 +61,6 @@ BETWEEN_BROKERS: Final = frozenset(
     (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, *range(83, 88))
 )
 """Inter-broker and controller APIs: replica state, Raft, registration, transaction markers."""
-
-ON_CLUSTER: Final[Mapping[int, Operation]] = {
-    **dict.fromkeys((29, 35, 46, 50, 55), "Describe"),
-    **dict.fromkeys((30, 31, 34, 43, 45, 51, 57, 64), "Alter"),
-    **{48: "DescribeConfigs", 49: "AlterConfigs"},
-}
-"""The operation on the cluster that an API needs, of the APIs that need no other permission: ACLs, SCRAM users, quotas,
-log directories, reassignments, elections, quorum, features, unregistration."""
 
 BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 """SASL and delegation tokens: the brokers would apply them to Topicwright's own principal."""
@@ -159,6 +152,20 @@ def forwarding_rows(
         for each in broker_apis
         if each.api_key not in own and each.api_key not in BETWEEN_BROKERS and each.api_key not in BY_IDENTITY
     }
+
+
+def without_group(listing: ApiHandler, group_id: str) -> ApiHandler:
+    """Returns the handler of ListGroups that hides a group. Consoles describe the topics of all groups, and would fail
+    for the workers' group, because the topics of the log are hidden."""
+
+    async def listed(context: RequestContext, request: ForwardedRequest) -> ForwardedResponse:
+        answer: Any = await listing.handle(context, request)  # type: ignore[misc]
+        correlation_id, found = decode_response(context.api_key, context.api_version, answer.frame)
+        shown = replace(found, groups=tuple(each for each in found.groups if each.group_id != group_id))  # type: ignore
+        frame = encode_response(context.api_key, context.api_version, correlation_id, shown)
+        return ForwardedResponse(frame=frame[4:])
+
+    return replace(listing, max_version=min(listing.max_version, ApiKey.LIST_GROUPS.max_version), handle=listed)
 
 
 # --- configs

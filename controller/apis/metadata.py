@@ -18,7 +18,8 @@ from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import JAVA, LIBRDKAFKA, Handler, RequestContext
 from controller.kafka.messages import ZERO_UUID, ApiKey, Encoded
-from controller.kafka.messages.message import OPERATIONS_OMITTED, NodeEndpoint
+from controller.kafka.messages.clients import NodeEndpoint
+from controller.kafka.messages.message import OPERATIONS_OMITTED
 from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,

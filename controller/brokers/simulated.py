@@ -81,6 +81,8 @@ class SimulatedBrokers:
         self.resume()
 
     def resume(self) -> None:
+        """This process now leads: the log gets the present state of each simulated broker, and all others are
+        fenced."""
         for broker_id in self._controller.store.durable_cluster.brokers:
             if broker_id not in self.by_id:
                 self._fence(broker_id, "not among the simulated brokers")

@@ -19,8 +19,6 @@ Add, list and remove users.
 
 The password is read from the terminal, or from the first line of standard input. It is never an argument, because
 other users of a machine can see arguments.
-
-Exit codes: 0 done, 1 refused or no such user, 2 wrong usage or no service reached.
 """
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384

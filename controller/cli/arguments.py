@@ -21,8 +21,9 @@ from events.errors import UserError
 from projections.text.names import is_pattern
 
 DONE, NEGATIVE, WRONG = 0, 1, 2
-"""The exit codes of all commands. NEGATIVE: not found, refused, or a check found something. WRONG: wrong usage or
-settings, or unreadable input."""
+EXIT_CODES: Final = """\
+Exit codes: 0 done; 1 the answer is no: a change is refused, nothing has that name, or a check found something;
+2 no answer: wrong usage, settings, input or login, a read without permission, or no service."""
 
 
 def print_error(message: str, code: int = WRONG) -> int:

@@ -13,7 +13,6 @@ import base64
 import http.client
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -36,24 +35,14 @@ _T = TypeVar("_T")
 
 
 class Refusal(UserError):
-    """An error response, with its HTTP status."""
+    """An error response, with its HTTP status. A change that is refused is an answer; a read that is refused is not."""
 
-    def __init__(self, status: int, error: ErrorView) -> None:
+    def __init__(self, status: int, error: ErrorView, method: str = "GET") -> None:
         rule = f", by {error.rule}" if error.rule else ""
         super().__init__(f"{error.message} ({error.error}{rule})")
         self.status, self.error = status, error
-        self.exit_code = NEGATIVE if status == 404 else WRONG
-
-
-@contextmanager
-def negative_if_refused() -> Iterator[None]:
-    """For commands whose exit code 1 has no other meaning: it then also means a missing permission."""
-    try:
-        yield
-    except Refusal as refusal:
-        if refusal.status == 403:
-            refusal.exit_code = NEGATIVE
-        raise
+        is_answer = status == 404 or (method != "GET" and status < 500 and status != 401)
+        self.exit_code = NEGATIVE if is_answer else WRONG
 
 
 class Backend:
@@ -78,16 +67,16 @@ class Backend:
         """Send a request with a JSON body and decode the answer."""
         content = b"" if body is None else msgspec.json.encode(body)
         path = f"{path}/{quote(name, safe='')}" if name else path
-        return self._decoded(kind, self._answer(method, address_of(path, parameters), content))
+        return self._decoded(kind, method, address_of(path, parameters), content)
 
     def document(self) -> dict[str, Any]:
-        return self._decoded(dict[str, Any], self._answer("GET", "/openapi.json", b""))
+        return self._decoded(dict[str, Any], "GET", "/openapi.json", b"")
 
-    def _decoded(self, kind: type[_T], answered: tuple[int, str, bytes]) -> _T:
-        status, files, answer = answered
+    def _decoded(self, kind: type[_T], method: str, path: str, body: bytes) -> _T:
+        status, files, answer = self._answer(method, path, body)
         try:
             if status >= 400:
-                raise Refusal(status, msgspec.json.decode(answer, type=ErrorView))
+                raise Refusal(status, msgspec.json.decode(answer, type=ErrorView), method)
             self.archive_files += int(files)
             return msgspec.json.decode(answer, type=kind)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors

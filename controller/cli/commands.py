@@ -48,10 +48,10 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     "change": {
         "topic": Command("flags", "create, delete, recreate, alter, grow, label or wait for a topic"),
         "broker": Command("flags", "add, stop, start or delay a simulated broker"),
-        "plan": Command("ascode.flags", "show the changes that make topics as files describe them, and change nothing"),
-        "apply": Command("ascode.flags", "create and change topics as files describe them"),
-        "import": Command("ascode.flags", "print the topics of a cluster as a file for plan and apply"),
-        "drift": Command("ascode.flags", "compare the topics of a cluster with files"),
+        "plan": Command("governance", "show the changes that make topics as files describe them, and change nothing"),
+        "apply": Command("governance", "create and change topics as files describe them"),
+        "import": Command("governance", "print the topics of a cluster as a file for plan and apply"),
+        "drift": Command("governance", "compare the topics of a cluster with files"),
         "approve": Command("governance", "approve a request that waits for approval, so that it is done"),
         "deny": Command("governance", "deny a request that waits for approval, or withdraw your own"),
         "users": Command("access_flags", "add, list and remove users"),
@@ -85,7 +85,8 @@ COMMANDS: Final[Mapping[str, Command]] = {name: one for group in GROUPS.values()
 _SAMPLES: Final = """\
 NAME: pay.orders; NAME|PATTERN: 'pay.*'; TOPIC|REQUEST: pay.orders; REQUEST|TOPIC|OFFSET: pay.orders; USER: alice; \
 ID: 1; N: 12; MS: 5000; LABEL=VALUE: owner=payments; CONTEXT: prod; FROM: 2h; VERSION|FILE: 3; SHELL: bash; \
-FILE: rules.toml; PATH: topics/; DIR: folder; LOG: topicwright-data; URL: s3://bucket/topicwright; \
+FILE: rules.toml; PATH: topics/; REQUEST: 3f2a9c-12-9c1d02f47a; TARGET: https://hooks.example/kafka; \
+STATE: notify.prom; DIR: folder; LOG: topicwright-data; URL: s3://bucket/topicwright; \
 CHANGE: lose-broker 3; QUERY: 'show tables'; TEXT: 'agreed with ann'; HOST:PORT: localhost:8080; \
 HOST:PORT[,…]: localhost:9092; METADATA_DIR: /var/lib/kafka; \
 BROKER_METADATA_DIR: broker-1/metadata; PROOF|DIR|URL|HOST:PORT: proof.json"""

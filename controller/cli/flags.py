@@ -26,6 +26,7 @@ from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.output import FORMATS
 from controller.cli.reads import common
 from controller.cli.reads.common import topic_names
+from controller.cli.serve import bootstrap
 from projections.text.names import OUTCOMES, STATUSES
 
 _STORE = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
@@ -132,8 +133,12 @@ def _register_topics(commands: Parsers[argparse.ArgumentParser]) -> None:
     common.add_filter(parser, "--principal", "list only topics that this user created")
     what = f"sort by {', '.join(common.TOPIC_COLUMNS)}; default: topic"
     parser.add_argument("--sort-by", choices=common.TOPIC_COLUMNS, metavar="COLUMN", help=what)
-    what = "list only topics with this label, such as owner=payments; NAME alone for any value"
-    parser.add_argument("--label", type=non_empty, metavar="NAME[=VALUE]", help=what)
+    common.add_label(parser)
+    what = "list only topics that have had no record since, such as 30d; needs --bootstrap"
+    parser.add_argument("--unused", type=point_in_time, metavar="TIME", help=what)
+    what = "with --unused: the Kafka that has the records"
+    parser.add_argument("--bootstrap", type=bootstrap, metavar="HOST:PORT[,…]", help=what)
+    common.add_kafka_properties(parser, "with --bootstrap")
     common.add_backend(parser, later("reads.topics", "topics"))
     parser = commands.add_parser("explain", description=f"Explain {COMMANDS['explain'].summary.partition(' ')[2]}.")
     what = "name of a topic, or id of a request"
@@ -246,14 +251,14 @@ def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "status", description=f"{COMMANDS['status'].description} Exit codes: 0 healthy, 1 problems, 2 error."
+        "status", description=f"{COMMANDS['status'].description} Exit code 1 if there are problems."
     )
     common.add_at(parser)
     common.add_backend(parser, later("reads.cluster", "status"))
     parser = commands.add_parser(
         "whatif",
         description=f"{COMMANDS['whatif'].description} Nothing is changed. "
-        "Exit codes: 0 no topic gets worse, 1 some do or could not be created, 2 error.",
+        "Exit code 1 if a topic gets worse or could not be created.",
     )
     what = "in order: lose-broker ID, lose-rack RACK, drain ID (controlled shutdown), add-broker, or NAME=VALUE"
     parser.add_argument("change", nargs="+", metavar="CHANGE", help=what)
@@ -284,7 +289,7 @@ def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
     common.add_at(parser)
     common.add_backend(parser, later("reads.cluster", "settings"))
     parser = commands.add_parser(
-        "diff", description=f"{COMMANDS['diff'].description} Exit codes: 0 no difference, 1 differences, 2 error."
+        "diff", description=f"{COMMANDS['diff'].description} Exit code 1 if there are differences."
     )
     what = f"an offset, an ISO-8601 time, {AGO}"
     parser.add_argument("before", type=point_in_time, metavar="FROM", help=what)

@@ -1,7 +1,6 @@
 """The `topicwright` command.
 
-`python -m controller.cli.main` is the same command. Exit codes: 0 done, 1 the check found something, 2 wrong usage or
-settings.
+`python -m controller.cli.main` is the same command.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from time import tzset  # noqa: TID251 - the zone of printed times
 
-from controller.cli.arguments import Parser, with_output
+from controller.cli.arguments import EXIT_CODES, Parser, with_output
 from controller.cli.commands import COMMANDS, add_examples, in_groups
 from controller.release import RELEASE
 
@@ -53,7 +52,7 @@ def parser(command: str = "", *, every: bool = False) -> Parser:
         prog="topicwright",
         description="A Kafka controller you can replay.",
         usage="topicwright [-h] [--version] COMMAND …",
-        epilog=f"{in_groups()}\n\n`topicwright COMMAND --help` shows the flags of a command.",
+        epilog=f"{in_groups()}\n\n`topicwright COMMAND --help` shows the flags of a command.\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"topicwright {RELEASE}")

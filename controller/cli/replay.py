@@ -2,8 +2,6 @@
 
 Each sub-command is a module of `projections.replay`. This module parses the arguments, starts Spark, prints the outcome
 and returns the exit code. Spark is loaded only when a sub-command runs with it.
-
-Exit codes: 0 done; 1 a check found something; 2 wrong usage, a log that cannot be replayed, or no Spark.
 """
 
 from __future__ import annotations
@@ -148,7 +146,7 @@ COMMANDS: dict[str, _Command] = {
     ),
     "watch": _Command(
         "watch",
-        "check the same rules while events are written, until interrupted",
+        "check the invariants while events are written, until interrupted",
         spark=False,
         formats=("table", "json"),
         has_at=False,

@@ -130,6 +130,7 @@ class Reports:
         self._decisions = decisions
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Write a log line for each decision, and count answers and failed rules."""
         rules: Rules = {}
         out: list[bytes] = []
         for record in records:

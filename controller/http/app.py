@@ -34,7 +34,6 @@ from controller.http.errors import PROBLEM, Connection, HttpRequest, answer_earl
 from controller.http.following import Followers
 from controller.http.gate import Authenticated, Hosts, Logins, host_check
 from controller.http.metrics import OPEN_PATHS, Metrics
-from controller.http.pages import cluster as cluster_pages
 from controller.http.pages import frame
 from controller.http.pages import handlers as page_handlers
 from controller.http.pages import rules as rules_page
@@ -43,6 +42,7 @@ from controller.http.permissions import Reader, SealedCursors
 from controller.http.query_threads import remember_accepted
 from controller.http.reads import NewestHead
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters, schemas_of
+from controller.http.scans import Scans
 from controller.http.writes import ChangesBody
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
@@ -224,6 +224,7 @@ def build_routes(
         "followers": followers,
         "cursors": SealedCursors(),
         "trials": asyncio.Lock(),
+        "scans": Scans(is_patient=not with_pages),
         "sign": sign,
         "newest_head": newest_head or (lambda part, _: sign(head_of(part, reader.api.controller.now_ms()))),
     }
@@ -272,12 +273,12 @@ async def _refuse_future(connection: Connection, _: BaseRouteHandler) -> None:
     """Raise InvalidPointInTime for a time in the future. (The CLI refuses it for the folder of a stopped service, whose
     clock is its newest event.)"""
     parts, given = cast(dict[str, Any], connection.scope)[PARTS], connection.query_params
-    for text in [given[name] for name in ("at", "from", "to") if name in given] if "site" in parts else ():
+    for name in [one for one in ("at", "from", "to") if one in given] if "site" in parts else ():
         try:
-            point_in_time = parse_point_in_time(text)
+            point_in_time = parse_point_in_time(given[name])
         except InvalidPointInTime:  # its handler refuses it, or takes something else
             continue
-        refuse_future(text, point_in_time, parts["reader"].api.controller.now_ms())
+        refuse_future(given[name], point_in_time, parts["reader"].api.controller.now_ms(), f"{name}: ")
 
 
 def _answer_error(request: HttpRequest, error: Exception) -> Response[Any]:
@@ -291,7 +292,7 @@ def _litestar(versioned: Sequence[HTTPRouteHandler], names: tuple[str, ...], tit
     """The routes, given the names of the objects that `_with_parts` provides."""
     routes: list[HTTPRouteHandler | Router] = [describe, *_handlers(health), Router("/v1", route_handlers=versioned)]
     if "site" in names:
-        pages = _handlers(frame, page_handlers, cluster_pages, rules_page)
+        pages = _handlers(frame, page_handlers, rules_page)
         routes.append(Router("/", route_handlers=pages, include_in_schema=False))
     return Litestar(
         route_handlers=routes,

@@ -23,10 +23,13 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken
+from litestar.connection import ASGIConnection
 from litestar.types import Scope, Send
 
+from controller.access.login_threads import FairTurns, network_of
 from controller.access.tokens import JwksError, Tokens, fetch
 from controller.http.errors import redirect
+from controller.http.requests import other_sites
 from controller.kafka.sasl import AuthenticationFailed, Bearer
 
 _T = TypeVar("_T")
@@ -76,7 +79,7 @@ class BrowserLogin:
         self._sessions: dict[str, Bearer] = {}
         self._endpoints: tuple[float, _Endpoints] | None = None
         self._asking = asyncio.Lock()
-        self._exchanges = asyncio.Semaphore(EXCHANGES_MAX)
+        self._exchanges = FairTurns(EXCHANGES_MAX)
 
     def session(self, scope: Scope) -> Bearer | None:
         """The user of the request's session cookie; None without a valid one."""
@@ -92,11 +95,11 @@ class BrowserLogin:
             case "GET", "/login/callback":
                 await self._finish(scope, {name: values[0] for name, values in query.items()}, send, address)
                 return True
-            case "POST", "/logout":
+            case "POST", "/logout" if not other_sites(ASGIConnection(scope)):
                 ended = self._sessions.pop(_digest(self._cookie(scope, "session")), None)
                 await redirect(send, "/", *([] if ended is None else [self._set("session", "", 0)]))
             case _:
-                raise AuthenticationFailed("", "log in with GET /login, log out with POST /logout")
+                raise AuthenticationFailed("", "log in with GET /login, log out with POST /logout on this page")
         return False
 
     async def _start(self, after: str, send: Send) -> None:
@@ -136,8 +139,11 @@ class BrowserLogin:
         }
         login = None if self._client.secret is None else (quote(self._client.client_id), quote(self._client.secret))
         endpoint = (await self._discovered()).token_endpoint
-        async with self._exchanges:
+        await self._exchanges.take(network_of(address))
+        try:
             answer = await _fetched(_TokenAnswer, endpoint, form, login)
+        finally:
+            self._exchanges.leave()
         bearer = await self._tokens.bearer(answer.id_token, address)
         while len(self._sessions) >= SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
@@ -161,10 +167,9 @@ class BrowserLogin:
 
     def _cookie(self, scope: Scope, kind: str) -> str:
         """The value of a cookie of the request; empty without one."""
-        pairs = [pair for name, value in scope["headers"] if name == b"cookie" for pair in value.split(b";")]
-        wanted = f"{self._name}-{kind}=".encode()
-        found = next((pair.strip() for pair in pairs if pair.strip().startswith(wanted)), wanted)
-        return found.removeprefix(wanted).decode("latin-1")
+        cookies = b";".join(value for name, value in scope["headers"] if name == b"cookie")
+        found = re.search(rf"(?:^|;) *{self._name}-{kind}=([^;]*)".encode(), cookies)  # Litestar's parser takes 120 ms
+        return "" if found is None else found[1].strip().decode("latin-1")
 
     def _set(self, kind: str, value: str, lifetime_s: int) -> tuple[bytes, bytes]:
         attributes = f"Path=/; Max-Age={lifetime_s}; HttpOnly; SameSite=Lax" + ("; Secure" if self._secure else "")

@@ -130,7 +130,7 @@ def _error_view(code: ErrorCode, message: str) -> ErrorView:
 
 
 KNOWN: Final[tuple[tuple[type[Exception], int, ErrorCode, str], ...]] = (
-    (InvalidPointInTime, 400, ErrorCode.INVALID_REQUEST, "at: {}"),
+    (InvalidPointInTime, 400, ErrorCode.INVALID_REQUEST, "{}"),
     (InvalidChange, 400, ErrorCode.INVALID_REQUEST, "change: {}"),
     (BadPlace, 400, ErrorCode.INVALID_REQUEST, "{}"),
     (NoTopic, 404, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "{}"),

@@ -2,7 +2,8 @@
 
 A page of evil.example can make a browser send requests here if that name resolves to our address (DNS rebinding). Such
 requests carry the name in their Host header. IP addresses and `localhost` cannot be rebound, so they are always
-allowed; other names must be configured. `X-Forwarded-For` is used only if a trusted proxy sent it.
+allowed; other names must be configured. `X-Forwarded-For` is used only if a trusted proxy sent it: the client is the
+last hop that is not a trusted proxy.
 
 A login is a bearer token, or a user name and password, as on the Kafka listeners with the same principals. Health paths
 need no login, because a supervisor has no password. Credentials that a client sends are always checked, even if no
@@ -14,14 +15,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Callable, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from collections.abc import Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
 import structlog
 from litestar.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from controller.http.errors import answer_early
 from controller.http.metrics import OPEN_PATHS
@@ -37,10 +39,8 @@ if TYPE_CHECKING:
     from controller.access.users import Users
     from controller.http.browser_login import BrowserLogin
 
-MISDIRECTED: Final = 421
 BROWSER_PATHS: Final = ("/login", "/login/callback", "/logout")
 CREDENTIALS_BYTES_MAX: Final = TOKEN_BYTES_MAX + 100  # of the header, before anything is decoded
-_NAME_SHOWN_MAX: Final = 100
 _CHALLENGES: Final = (
     (b"www-authenticate", b'Basic realm="topicwright", charset="UTF-8"'),
     (b"www-authenticate", b'Bearer realm="topicwright"'),
@@ -55,19 +55,18 @@ def host_check(app: ASGIApp, hosts: Hosts) -> ASGIApp:
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
-        host = _header(scope, b"host")
+        host = [value.decode("latin-1") for each, value in scope["headers"] if each == b"host"]
         if scope.get("path") not in OPEN_PATHS and not all(map(hosts.allows, host)):
-            shown = host[0][:_NAME_SHOWN_MAX]
-            message = f"Host {shown!r} is not a name of this service; allow it with http.allowed.hosts"
-            await answer_early(send, MISDIRECTED, ErrorCode.INVALID_REQUEST, message)
+            message = f"Host {host[0][:100]!r} is not a name of this service; allow it with http.allowed.hosts"
+            await answer_early(send, 421, ErrorCode.INVALID_REQUEST, message)
             return
         if client is not None:
-            behind = hosts.client_behind(client[0], _header(scope, b"x-forwarded-for"))
-            cast(dict[str, Any], scope)["client"] = (behind, client[1])
-            client_host.set(behind)
+            address = normal_host(client[0]) if _is_address(client[0]) else ""
+            cast(dict[str, Any], scope)["client"] = (address, client[1])
+            client_host.set(address)
         await app(scope, receive, send)
 
-    return checked
+    return cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, checked), list(hosts.proxies)))
 
 
 class Authenticated:
@@ -157,21 +156,15 @@ class Authenticated:
         await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)
 
 
-def _header(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for each, value in scope["headers"] if each == name]
-
-
 ANY_NAME: Final = "*"
 _WITH_PORT: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
-
-Network = IPv4Network | IPv6Network
 
 
 class Hosts(msgspec.Struct, frozen=True):
     """The allowed host names (`*` for any), and the proxies whose X-Forwarded-For header is trusted."""
 
     names: frozenset[str] = frozenset()
-    proxies: tuple[Network, ...] = ()
+    proxies: tuple[str, ...] = ()
 
     def named(self, host: str) -> Hosts:
         """A copy that also allows `host`, the address on which the service listens."""
@@ -181,17 +174,6 @@ class Hosts(msgspec.Struct, frozen=True):
         """True if a Host header names this service."""
         name = _without_port(host_header).lower().rstrip(".")
         return ANY_NAME in self.names or name in self.names or name in {"", "localhost"} or _is_address(name)
-
-    def client_behind(self, peer: str, forwarded: Sequence[str]) -> str:
-        """The client's address, given the address of the connection and the X-Forwarded-For headers: the last one that
-        is not a trusted proxy's."""
-        hops = [hop.strip() for line in forwarded for hop in line.split(",")]
-        while hops and _is_address(peer) and any(ip_address(peer) in network for network in self.proxies):
-            hop = normal_host(_without_port(hops.pop()))
-            if not _is_address(hop):
-                break
-            peer = hop
-        return peer
 
 
 class Logins(msgspec.Struct, frozen=True):

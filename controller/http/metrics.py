@@ -31,8 +31,7 @@ from controller.controller_api import ControllerApi
 from controller.release import RELEASE
 from projections.queries.health import issue, kind_of
 from projections.text.names import error_name
-from projections.views.overviews import IssueView
-from projections.views.view import HealthView
+from projections.views.view import HealthView, IssueView
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
@@ -200,6 +199,8 @@ async def metrics(metrics: NamedDependency[Metrics]) -> Response[bytes]:
 
 
 def process_issues(api: ControllerApi) -> Iterator[IssueView]:
+    """The problems of this process alone, which no event tells: a failure, a full disk, an unreachable cluster or
+    archive."""
     status, brokers_error, archive_error = api.controller.status(), api.brokers_error(), api.archive_error()
     if status.failure is not None:
         text = "this process has failed and decides nothing"

@@ -25,6 +25,7 @@ from controller.http.following import Followers, ndjson, server_sent
 from controller.http.metrics import process_issues
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import OFFSET_MAX
+from controller.http.scans import Scans
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews, proving
@@ -36,7 +37,7 @@ from projections.queries.explain import explain_request, explain_topic, nothing_
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
 from projections.queries.topics import Counted
-from projections.queries.whatif import ALLOWED, whatif_view
+from projections.queries.whatif import ALLOWED, WhatIf
 from projections.text.names import Outcome, is_pattern
 from projections.views import overviews as cluster_views
 from projections.views.brokers import BrokersView
@@ -205,14 +206,16 @@ async def cluster_health(reader: _Reader, at: parameters.At = None) -> Response[
 @get("/whatif")
 async def whatif(
     reader: _Reader,
+    scans: NamedDependency[Scans],
     change: Annotated[
         str, QueryParameter(max_length=CHANGE_CHARACTERS_MAX, description=f"One change or several, in order: {ALLOWED}")
     ],
 ) -> Response[cluster_views.WhatIfView]:
-    """The health that the present state would have after a change. Nothing is changed."""
+    """The health that the present state would have after a change. Nothing is changed. Until `is_complete`, only
+    `topics_read` topics are counted: repeat the request."""
     reader.require()
-    api = reader.api
-    return await reader.answer(whatif_view, change, api.cluster, api.store.durable_tallies, api.controller.now_ms())
+    given = change, reader.api.cluster, reader.api.store.durable_tallies, reader.api.controller.now_ms()
+    return await scans.answer(reader, change, lambda queries: WhatIf(queries, *given))
 
 
 @get("/policies")

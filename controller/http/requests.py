@@ -65,10 +65,15 @@ async def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> Non
     """Raise Refused if the Origin header of a state-changing request names another site."""
     if connection.scope.get("method") in {"GET", "HEAD"}:
         return
-    for origin in connection.headers.getall("origin", []):
-        if _site_of(origin) != connection.headers.get("host"):
-            message = f"requests from pages of {origin} may not change anything here"
-            raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
+    for origin in other_sites(connection):
+        message = f"requests from pages of {origin} may not change anything here"
+        raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
+
+
+def other_sites(connection: Connection) -> list[str]:
+    """The Origin headers of a request that name another site."""
+    origins: list[str] = connection.headers.getall("origin", [])
+    return [origin for origin in origins if _site_of(origin) != connection.headers.get("host")]
 
 
 def _site_of(origin: str) -> str:
@@ -113,7 +118,7 @@ async def read_body(request: HttpRequest, kind: type[_T]) -> _T:
         if place:
             message = f"{field}[{_wrong_key(body, kind, field)}]{why}"
         raise invalid(message) from None
-    json.loads(body, object_pairs_hook=_refuse_repeated_keys, parse_int=str, parse_float=str)
+    json.loads(body, object_pairs_hook=_refuse_repeated_keys, parse_int=bool, parse_float=bool)
     return read
 
 
@@ -131,7 +136,10 @@ def _wrong_key(body: bytes, kind: type[_T], field: str) -> str:
     type_ = get_type_hints(kind).get(field)
     if type_ is None:
         return "..."
-    values = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[field]
+    try:
+        values = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[field]
+    except RecursionError:
+        return "..."
     for key, value in msgspec.json.decode(values, type=dict[str, msgspec.Raw]).items():
         try:
             msgspec.json.decode(msgspec.json.encode({key: value}), type=type_)
@@ -180,7 +188,7 @@ def _problem(message: str, kind: type[msgspec.Struct]) -> str:
     if what.startswith("Object contains unknown field"):
         unknown, within = what.split("`")[1], path.rstrip("`").removeprefix("$.")
         known = "" if within else f"; allowed are {', '.join(kind.__struct_fields__)}"
-        return f"{within}{'.' if within else ''}{unknown}: unknown field{known}"
+        return f"{within}{'.' if within else ''}{unknown[:KEY_CHARACTERS_MAX]}: unknown field{known}"
     field = path.rstrip("`").replace("key` in `", "key of ").replace("$.", "")
     return f"{field or 'body'}: {what}"
 

@@ -173,13 +173,13 @@ async def _task(reader: Reader, text: str | None, since: str) -> Task:
     try:
         past = await reader.threads.run(_past, reader.queries, since)
     except InvalidPointInTime as error:
-        raise invalid(f"since: a number of days ago (30d), or {error}") from None
+        raise invalid(f"{error}, or a number of days ago (30d)") from None
     return Task(text, now_ms, past)
 
 
 def _past(queries: Queries, since: str) -> Past:
     """The requests since a point in time. Raises Refused, InvalidPointInTime."""
-    begins, ends = starts(queries, since), queries.end()
+    begins, ends = starts(queries, since, "since"), queries.end()
     logs = []
     for part, start, end in zip(queries.parts, begins, ends, strict=True):
         if not isinstance(part.log, RocksDbLog):
@@ -251,7 +251,7 @@ def _held(reader: Reader, request_id: str, verb: str) -> list[ApprovalRequested]
     is_own, code = found[0].principal == caller.principal, ErrorCode.POLICY_VIOLATION
     decidable = [one for one in found if (verb == "deny" if is_own else is_approver(caller, one))]
     if not decidable:
-        message = f"{caller.principal} may not {verb} this request: that may {approvers(found[0])}."
+        message = f"{caller.principal} may not {verb} this request, but {approvers(found[0])} may."
         reader.api.controller.refusals.record_denial(caller, "", f"Topic:{found[0].name}", int(code), "approval")
         raise refused(403, code, own(caller.principal) if is_own else message)
     return decidable

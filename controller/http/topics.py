@@ -1,4 +1,4 @@
-"""GET handlers of the JSON API for topics: lists, one topic, its configs and events, now or at any point in time.
+"""GET handlers of the JSON API for topics: lists, one topic, its configs, now or at any point in time.
 
 A page of a list examines a bounded number of topics. If the caller may not describe the last examined topic, the cursor
 is encrypted, so that it does not reveal the name (`controller.http.permissions`).
@@ -16,12 +16,11 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
-from controller.http.requests import At, Cursor, EventOrder, EventType, FromOffset, Glob, Limit
+from controller.http.requests import At, Cursor, Glob, Limit
+from controller.http.scans import Scans
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
-from controller.store.store import topic_slices
 from events.names import shard_key
-from projections.queries.events import EventFilter, topic_events_page
 from projections.queries.query import Ends
 from projections.queries.risks import Risks, RisksView
 from projections.queries.topics import (
@@ -29,20 +28,23 @@ from projections.queries.topics import (
     by_name,
     configs_of,
     configs_of_topic_at,
+    full_view,
     glob,
     summaries,
     topic_at,
     topics_at,
 )
 from projections.text.names import WantedStatus
-from projections.views.events import EventsView
-from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView, topic_view
+from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView
 
 TOPICS_PER_SLICE = 100
 """Topics read from the live store before other tasks of the event loop run."""
 SLICES_MAX = 40
 """Slices per page: a page examines some thousand topics, or some ten thousand partitions."""
+MINUTE_MS = 60_000
 _Reader = NamedDependency[Reader]
+_LABEL = QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
+_Label = Annotated[str | None, _LABEL]
 
 
 @get("/topics")
@@ -55,9 +57,7 @@ async def topics(
         bool | None, QueryParameter(description="Only topics with placeholders (`true`) or without (`false`), KIP-409")
     ] = None,
     principal: Glob = None,
-    label: Annotated[
-        str | None, QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
-    ] = None,
+    label: _Label = None,
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
@@ -79,15 +79,15 @@ async def topics(
 
 
 @get("/risks")
-async def risks(reader: _Reader, limit: Limit = 100) -> Response[RisksView]:
+async def risks(
+    reader: _Reader, scans: NamedDependency[Scans], label: _Label = None, limit: Limit = 100
+) -> Response[RisksView]:
     """Topics that would lose records or stop producers, or that have no owner: those with the most risks first, and the
-    number of topics with each risk."""
+    number of topics with each risk. Until `is_complete`, only `topics_read` topics are counted: repeat the request."""
     reader.require()
-    found, end = Risks(reader.api.cluster, reader.api.controller.now_ms(), limit), reader.queries.end()
-    for part in reader.queries.parts:
-        for each in topic_slices(part.live):
-            await reader.threads.run(found.add, each)
-    return await reader.answer(lambda queries: found.view(queries.as_of(end)))
+    cluster, now_ms = reader.api.cluster, reader.api.controller.now_ms()
+    key = (limit, label, now_ms // MINUTE_MS)
+    return await scans.answer(reader, key, lambda _: Risks(cluster, now_ms, limit, label))
 
 
 @get("/topics/{name:str}")
@@ -98,7 +98,7 @@ async def topic(name: FromPath[str], reader: _Reader, at: At = None) -> Response
     newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
         return await reader.threads.answer(topic_at, part, name, at)
-    return await reader.threads.answer(lambda: topic_view(part.row(newest), live, part.as_of(end)))
+    return await reader.threads.answer(lambda: full_view(part, part.row(newest), live, end))
 
 
 @get("/topics/{name:str}/configs")
@@ -110,23 +110,6 @@ async def topic_configs(name: FromPath[str], reader: _Reader, at: At = None) -> 
     if at is not None or newest is None:
         return await reader.threads.answer(configs_of_topic_at, part, name, at)
     return await reader.threads.answer(configs_of, part, newest.configs, settings, end)
-
-
-@get("/topics/{name:str}/events")
-async def topic_events(
-    name: FromPath[str],
-    reader: _Reader,
-    start: FromOffset = 0,
-    limit: Limit = 100,
-    kind: EventType = None,
-    order: EventOrder = "oldest",
-    cursor: Cursor = None,
-    at: At = None,
-) -> Response[EventsView]:
-    """The events of a topic name: of every topic that ever had it, and of refused requests."""
-    reader.require(name)
-    which = EventFilter(name, None, () if kind is None else (kind,))
-    return await reader.answer(topic_events_page, which, start, limit, cursor, newest=order == "newest", at=at)
 
 
 class _Page:

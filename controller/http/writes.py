@@ -6,6 +6,7 @@ controller reacts.
 from __future__ import annotations
 
 import asyncio
+from itertools import starmap
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -45,11 +46,12 @@ INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
 _Factor = Annotated[int, msgspec.Meta(ge=-1, le=INT16_MAX)]
 _Id = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
+_BrokerId = Annotated[BrokerId, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 Timeout = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 _DryRun = Annotated[bool, QueryParameter(description="Dry run: validate, and change nothing")]
 _Reader = NamedDependency[Reader]
 _Changes = NamedDependency[Changes]
-_Replicas = tuple[_Id, ...]
+_Replicas = tuple[_BrokerId, ...]
 PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
 """Limits of one request: Kafka's limit on partitions, and far more configs than exist."""
 CHANGES_MAX = 100
@@ -91,7 +93,7 @@ async def create_topic(
         topic_id=api.new_topic_ids(1)[0],
         num_partitions=content.num_partitions,
         replication_factor=content.replication_factor,
-        assignments=tuple(Assignment(partition, tuple(map(BrokerId, given))) for partition, given in by_id),
+        assignments=tuple(starmap(Assignment, by_id)),
         configs=tuple((name, config_text(value)) for name, value in content.configs.items()),
         timeout_ms=content.timeout_ms,
         validate_only=validate_only,
@@ -181,9 +183,8 @@ def _command(
         return AlterTopicConfigs(
             topic=topic, denied=controller_api.denial(caller, "AlterConfigs", topic), ops=ops, **given
         )
-    assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
     denied, count = controller_api.denial(caller, "Alter", topic), body.num_partitions
-    return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
+    return CreatePartitions(topic=topic, denied=denied, count=count, assignments=body.assignments or None, **given)
 
 
 class Creation(CreateBody, frozen=True, forbid_unknown_fields=True, tag="create"):

@@ -1,7 +1,8 @@
 """The supported Kafka APIs, and the message classes whose names differ from Kafka's.
 
 The codec, `controller.kafka.generate` and the listeners read this table. A family of APIs (`access`, `topics`, …) is a
-group whose message classes are in one module of `controller/kafka/messages`.
+group whose message classes are in one module of `controller/kafka/messages`. The family `records` has the records of
+the metadata log.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-Family = Literal["access", "clients", "cluster", "configs", "quorum", "topics"]
+Family = Literal["access", "clients", "cluster", "configs", "quorum", "topics", "records"]
 FAMILIES: Final[tuple[Family, ...]] = typing.get_args(Family)
 GENERATED: Final = [Path(__file__).with_name("messages") / f"{family}.py" for family in FAMILIES]
-"""The modules of message classes, one for each family of APIs; `controller.kafka.generate` writes them."""
+"""The modules of message classes, one for each family; `controller.kafka.generate` writes them."""
 
 
 class ApiKey(enum.IntEnum):
@@ -158,6 +159,10 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
         "DescribeTopicPartitionsResponseTopic": "MetadataResponseTopic",
         "DescribeTopicPartitionsResponsePartition": "MetadataResponsePartition",
     },
+    "RegisterBrokerRecord": {"BrokerEndpoint": "Listener", "BrokerFeature": "Feature"},
+    "RegisterControllerRecord": {"ControllerEndpoint": "Listener", "ControllerFeature": "Feature"},
+    "LeaderChangeMessage": {"Voter": "GrantingVoter"},
+    "VotersRecord": {"Endpoint": "VoterEndpoint"},
 }
-"""For each message, its entities that need another name: the name in kio (PyPI, classes generated from Kafka's schema),
-and the name of the class here. Needed where several entities have one name in kio, or share one class here."""
+"""For each message, its entities that need another name: the name in Kafka's schema, and the name of the class here.
+Needed where several entities have one name there, or share one class here."""

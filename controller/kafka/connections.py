@@ -140,6 +140,8 @@ class ClusterUnreachable(UserError):
 
 
 class BrokerConnection:
+    """A connection to a broker or controller, for one request at a time, authenticated by TLS or SASL."""
+
     def __init__(
         self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, response_bytes_max: int
     ) -> None:

@@ -42,7 +42,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     expires_at_s: float | None = None
     """The deadline for re-authentication (KIP-368), in seconds of the connection's clock; None without a deadline."""
     at_cluster: ClientsConnection | None = None
-    """Carries the client's forwarded requests if the target cluster has verified its login. It closes with the client's
+    """Carries the client's forwarded requests if the target cluster checks its login. It closes with the client's
     connection."""
 
 

@@ -50,7 +50,7 @@ class AuthenticationFailed(Exception):
 class Step(msgspec.Struct, frozen=True):
     """The server's answer to a SASL token: the next challenge; `user` is set if the login succeeded. `expires_at_s` is
     the end of the client's credential in seconds since 1970; None if it has none. `roles` are those of its token;
-    `at_cluster` is set if the target cluster has verified the login."""
+    `at_cluster` is set if the target cluster checks the login."""
 
     challenge: bytes = b""
     user: str | None = None
@@ -186,6 +186,8 @@ CHARACTERS_SHOWN: Final = 200  # of a broker's message
 
 
 class ScramConversation:
+    """The server's side of one SCRAM login (RFC 5802): two messages of the client, each with an answer."""
+
     def __init__(self, users: Users, mechanism: str, nonce: Callable[[], str] = lambda: secrets.token_hex(16)) -> None:
         self._users = users
         self._mechanism = mechanism

@@ -211,6 +211,11 @@ class SaslGate:
             step = await self._conversation(token)
         finally:
             self.busy = False
+        session = self._client.session
+        if step.at_cluster is not session.at_cluster:  # from the first step, so that it closes with the client's
+            if session.at_cluster is not None:
+                session.at_cluster.close()
+            self._client.session = replace(session, at_cluster=step.at_cluster)
         if step.user is not None:
             self._open(step.user, step)
         return step
@@ -220,8 +225,6 @@ class SaslGate:
         if self._reauthenticating and principal != session.principal:
             was, now = session.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
             message = f"Cannot change principals during re-authentication from {was}: {now}"
-            if step.at_cluster is not None:
-                step.at_cluster.close()
             raise AuthenticationFailed("another principal than before", message, user)
         limits_ms = [self._rules.session_ms_max] if self._rules.session_ms_max > 0 else []
         if step.expires_at_s is not None:
@@ -229,10 +232,7 @@ class SaslGate:
             limits_ms.append(max(SESSION_MS_MIN, left_ms))
         self._session_ms = min(limits_ms, default=0)
         expires = self._clock() + self._session_ms / 1000 if limits_ms else None
-        if session.at_cluster is not None:
-            session.at_cluster.close()
-        named = {"principal": principal, "roles": step.roles, "at_cluster": step.at_cluster}
-        self._client.session = replace(session, **named, expires_at_s=expires)
+        self._client.session = replace(session, principal=principal, roles=step.roles, expires_at_s=expires)
         self._state, self._reauthenticating, self.raw, self._conversation = "open", False, False, None
         self._on_login(session.listener, self._mechanism, "succeeded")
         _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._log_fields())
@@ -246,7 +246,6 @@ class SaslGate:
         return answer
 
     async def _record(self, failure: AuthenticationFailed) -> None:
-        """Count and log the failure, and wait."""
         self.busy = True
         self._on_login(self._client.session.listener, self._mechanism or "none", "failed")
         user = failure.user[:USER_CHARACTERS_LOGGED]

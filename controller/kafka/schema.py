@@ -1,8 +1,9 @@
-"""The layout of each version of a message on the wire, from kio's entity classes.
+"""The layout of each version of a message on the wire, and of a record of the metadata log.
 
 kio (PyPI) generates one dataclass for each entity and version from Kafka's own schema. This module turns such a class
 into a `Layout`: the fields in the order of the wire, each with its kind. `OWN` has the versions that kio lacks, each as
-the changes to a version that kio has.
+the changes to a version that kio has. kio has the control records of a quorum, but not the records of metadata: their
+schemas are in metadata_records.json, one record a line, in the notation of `common/metadata/*.json` in Kafka's jars.
 
 A message class of Topicwright covers all versions of an entity. It has kio's name, unless `RENAMED` of `api_keys` has
 another. `generate` writes the classes; `codec` compiles layouts to readers and writers.
@@ -14,17 +15,19 @@ import dataclasses
 import enum
 import functools
 import importlib
+import re
 import struct
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, Literal
+from importlib.resources import files
+from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 
-from controller.kafka.api_keys import RENAMED, ApiKey
+from controller.kafka.api_keys import RENAMED, ApiKey, Family
 
 Direction = Literal["request", "response"]
 
@@ -179,10 +182,13 @@ def read_schema(api_key: int, version: int, direction: Direction, class_of: Clas
 def load_entity(api_key: int, version: int, direction: Direction) -> Any:
     """kio's class of a message, for one version."""
     api = _APIS[api_key]
+    return _kio_class(f"{api.name.lower()}.v{version}.{direction}", api.api_name + direction.capitalize())
+
+
+def _kio_class(module: str, name: str) -> Any:
     _import_kio()
     # By path, not through kio.index, which takes 0.2 s to import.
-    module = importlib.import_module(f"kio.schema.{api.name.lower()}.v{version}.{direction}")
-    return getattr(module, api.api_name + direction.capitalize())
+    return getattr(importlib.import_module(f"kio.schema.{module}"), name)
 
 
 @functools.cache
@@ -203,12 +209,12 @@ def _layout(entity: Any, class_of: ClassOf, changes: Changes) -> Layout:
         is_time = kio_field.metadata.get("kafka_type", "").startswith(_MILLISECONDS)
         name = kio_field.name + "_ms" if is_time else kio_field.name
         fields += changes[name] if name in changes else (_field(name, kio_field, class_of, changes),)
-    return Layout(
-        message=class_of(entity.__name__),
-        flexible=entity.__flexible__,
-        fields=tuple(field for field in fields if field.tag is None),
-        tagged=tuple(sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)),
-    )
+    return _layout_of(class_of(entity.__name__), entity.__flexible__, fields)
+
+
+def _layout_of(message: Any, flexible: bool, fields: Sequence[Field]) -> Layout:
+    tagged = sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)
+    return Layout(message, flexible, tuple(field for field in fields if field.tag is None), tuple(tagged))
 
 
 def _field(name: str, kio_field: dataclasses.Field[Any], class_of: ClassOf, changes: Changes) -> Field:
@@ -242,6 +248,85 @@ _ZEROS: Final[Mapping[Kind | None, Any]] = {
     "bool": False,
     "float64": 0.0,
 }
+
+
+class RecordField(msgspec.Struct, frozen=True, rename="camel"):
+    """A field of a record, as in Kafka's schema. `versions` begin with the first one that has the field."""
+
+    name: str
+    type: str
+    versions: str
+    nullable_versions: str = ""
+    tag: int | None = None
+    default: str | None = None
+    fields: tuple[RecordField, ...] = ()
+
+
+class Record(msgspec.Struct, frozen=True, rename="camel"):
+    """A record of the metadata log. The schema of one without a key, a control record, is in kio."""
+
+    name: str
+    api_key: int | None = None
+    valid_versions: str = "0"
+    about: str = ""
+    fields: tuple[RecordField, ...] = ()
+    family: ClassVar[Family] = "records"
+    min_version: ClassVar[int] = 0
+
+    @property
+    def max_version(self) -> int:
+        return int(self.valid_versions.rpartition("-")[2])
+
+
+_OF_KIO: Final = (
+    "LeaderChangeMessage",
+    "SnapshotHeaderRecord",
+    "SnapshotFooterRecord",
+    "KRaftVersionRecord",
+    "VotersRecord",
+    "DefaultPrincipalData",
+)
+_TEXT: Final = files(__package__).joinpath("metadata_records.json").read_bytes()
+RECORDS: Final[Mapping[str, Record]] = {
+    each.name: each for each in (*msgspec.json.decode(_TEXT, type=tuple[Record, ...]), *map(Record, _OF_KIO))
+}
+"""The records of the metadata log by name; also the principal in Envelope, which is encoded like a control record."""
+
+
+def record_layout(name: str, version: int, class_of: ClassOf) -> Layout:
+    """The layout of a record, which is always flexible, in one version."""
+    record, names = RECORDS[name], RENAMED.get(name, {})
+
+    def class_of_entity(entity: str) -> Any:
+        return class_of(names.get(entity, entity))
+
+    if record.api_key is None:
+        return _layout(_kio_class(f"{_snake_case(name)}.v{version}.data", name), class_of_entity, {})
+    return _record_layout(name, record.fields, version, class_of_entity)
+
+
+def _record_layout(name: str, fields: Sequence[RecordField], version: int, class_of: ClassOf) -> Layout:
+    there = (each for each in fields if int(each.versions.removesuffix("+")) <= version)
+    return _layout_of(class_of(name), True, [_record_field(each, version, class_of) for each in there])
+
+
+def _record_field(field: RecordField, version: int, class_of: ClassOf) -> Field:
+    type_ = field.type.removeprefix("[]")
+    is_array, kind = type_ != field.type, _KINDS.get(type_)
+    empty = () if is_array else _ZEROS.get(kind, 0)
+    return Field(
+        name=_snake_case(field.name),
+        kind=kind,
+        entity=_record_layout(type_, field.fields, version, class_of) if kind is None else None,
+        is_array=is_array,
+        nullable=bool(field.nullable_versions),
+        tag=field.tag,
+        default=empty if field.default is None else msgspec.json.decode(field.default),
+    )
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def _written(default: Any, none: Any) -> Any:

@@ -67,7 +67,7 @@ def protected(topic: Topic | None, after: Configs | None, defaults: Configs) -> 
         old, new = (topic_config(name, configs, defaults) for configs in (topic.configs, after or ()))
         if isinstance(old, int) and isinstance(new, int):
             if new != -1 and (old == -1 or new < old):
-                lost.append(f"{name} may not become less than {old}")
+                lost.append(f"{name} may not be lowered from {'unlimited' if old == -1 else old}")
         elif old != new and set(cast(Sequence[str], old)) != set(cast(Sequence[str], new)):
             lost.append(f"{name} may not change from '{','.join(cast(Sequence[str], old))}'")
     if not lost:

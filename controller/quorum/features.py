@@ -17,13 +17,12 @@ from typing import Final
 
 import msgspec
 
-from controller.kafka.messages.cluster import ControllerRegistrationRequest, SupportedFeatureKey
-from controller.kafka.messages.message import Feature
+from controller.kafka.messages.cluster import ControllerRegistrationRequest, Feature, SupportedFeatureKey
+from controller.kafka.messages.records import RegisterControllerRecord
 from controller.machine.state import Broker
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log.batches import RecordBatch
 from controller.quorum.log.metadata_codec import decode_record
-from controller.quorum.log.metadata_records import RegisterControllerRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.log_files import batches_of
 
@@ -41,6 +40,8 @@ Features = tuple[tuple[str, int], ...]
 
 
 class FeatureRange(msgspec.Struct, frozen=True):
+    """The lowest and highest supported level of a feature (KIP-584)."""
+
     lowest: int
     highest: int
     since: tuple[tuple[int, int], ...] = ()

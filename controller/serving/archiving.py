@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -25,14 +25,11 @@ from msgspec.structs import replace
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import RecordHead
 from controller.settings.load import ServeSettings, SettingsError
-from controller.store.request_index import requests_between
 from controller.store.snapshotting import Snapshotting
 from controller.store.store import TopicStore
-from controller.store.tree import range_root
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError
 from events.logs.archive.manifest import (
-    SEGMENT,
     ManifestWriter,
     Segment,
     Writer,
@@ -43,14 +40,11 @@ from events.logs.archive.manifest import (
     status_changes,
 )
 from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_store, within
-from events.logs.log import Commit, EventLog, LogClosed, LogError
+from events.logs.log import Commit, LogClosed, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import BadKey, HeadSigner
 from projections.queries.proving import head_of
 from projections.queries.query import Query
-
-if TYPE_CHECKING:
-    from events.logs.archive.writing import Archiver
 
 POLL_S = 1.0
 """Interval of polling for a closed segment."""
@@ -80,12 +74,19 @@ class Archiving:
     ) -> None:
         """Without a `writer` another process archives the same log: its segments are adopted, and nothing is written to
         the store. The newest `retained_events` stay in the log, whatever the settings' limits of time and size are."""
+        from controller.serving.archiver import Archiver  # imports pyarrow
+
         self._log, self._settings, self._clock_ms, self._store = log, settings, clock_ms, store
         self._retained_events = retained_events
         self._follows, self._work = writer is None, "dropping archived events" if writer is None else "archiving"
         segment_events = 1 << (settings.log_archive_interval_events.bit_length() - 1)
-        self._archiver = archiver_of(
-            log, store, writer, partial(range_root, log), lambda: list(segments_of(log)), segment_events, self._pause
+        self._archiver = Archiver(
+            log,
+            store,
+            writer,
+            known=lambda: list(segments_of(log)),
+            segment_events=segment_events,
+            pause=self._pause,
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
         self._stopping = threading.Event()
@@ -186,23 +187,6 @@ class Archiving:
     def _pause(self) -> None:
         if self._stopping.wait(PAUSE_S):
             raise _Stopped
-
-
-def archiver_of(
-    log: EventLog,
-    store: ArchiveStore,
-    writer: ManifestWriter | None,
-    root: Callable[[int, int], bytes],
-    known: Callable[[], list[Segment]] = list,
-    segment_events: int = SEGMENT,
-    pause: Callable[[], None] = lambda: None,
-) -> Archiver:
-    """Returns the archiver of a log, with the columns of an export; without a `writer`, another process archives it."""
-    from events.logs.archive.writing import Archiver  # imports pyarrow
-    from projections.replay.log.columns import COLUMNS, Columns
-
-    columns, requests = (lambda: Columns(tuple(COLUMNS))), partial(requests_between, log)
-    return Archiver(log, store, root, writer, columns, requests, known, segment_events, pause)
 
 
 def archiving(

@@ -88,15 +88,15 @@ def _planned(settings: ServeSettings, endpoint: Endpoint) -> Listener:
     if protocol.startswith("SASL_"):
         mechanisms = settings.of_listener(name, "sasl_enabled_mechanisms")
         at_cluster = settings.authorizer_class_name == CLUSTER_ACLS
-        if "PLAIN" in mechanisms and settings.users_file is None and not at_cluster:
-            raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has PLAIN, which needs users.file")
-        if "OAUTHBEARER" in mechanisms and settings.sasl_oauthbearer_jwks_endpoint_url is None and not at_cluster:
-            needed = "needs sasl.oauthbearer.jwks.endpoint.url"
-            raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has OAUTHBEARER, which {needed}")
-        if "PLAIN" in mechanisms and protocol == "SASL_PLAINTEXT":
-            _logger.warning("passwords are sent unencrypted: PLAIN without TLS", listener=name)
-        if "OAUTHBEARER" in mechanisms and protocol == "SASL_PLAINTEXT":
-            _logger.warning("tokens are sent unencrypted: OAUTHBEARER without TLS", listener=name)
+        url = settings.sasl_oauthbearer_jwks_endpoint_url
+        for mechanism, what, needed, given in (
+            ("PLAIN", "passwords", "users.file", settings.users_file),
+            ("OAUTHBEARER", "tokens", "sasl.oauthbearer.jwks.endpoint.url", url),
+        ):
+            if mechanism in mechanisms and given is None and not at_cluster:
+                raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has {mechanism}, which needs {needed}")
+            if mechanism in mechanisms and protocol == "SASL_PLAINTEXT":
+                _logger.warning(f"{what} are sent unencrypted: {mechanism} without TLS", listener=name)
     return Listener(endpoint, protocol, _tls(settings, name, protocol) if protocol.endswith("SSL") else None)
 
 
@@ -152,15 +152,10 @@ def tokens(settings: ServeSettings) -> Tokens | None:
     if url is None:
         return None
     issuer, audiences = settings.sasl_oauthbearer_expected_issuer, settings.sasl_oauthbearer_expected_audience
-    for expected, what, is_unverified in (
-        (issuer, "issuer", settings.sasl_oauthbearer_allow_unverified_issuer),
-        (audiences, "audience", settings.sasl_oauthbearer_allow_unverified_audience),
-    ):
-        keys = f"sasl.oauthbearer.expected.{what}", f"sasl.oauthbearer.allow.unverified.{what}=true"
-        if expected and is_unverified:
-            raise SettingsError(f"{' and '.join(keys)} exclude each other")
-        if not expected and not is_unverified:
-            raise SettingsError(f"sasl.oauthbearer.jwks.endpoint.url needs {' or '.join(keys)}")
+    for expected, what in ((issuer, "issuer"), (audiences, "audience")):
+        if not expected:
+            needed = f"needs sasl.oauthbearer.expected.{what}; * accepts every {what}"
+            raise SettingsError(f"sasl.oauthbearer.jwks.endpoint.url {needed}")
     if settings.sasl_oauthbearer_scope_roles and not settings.authorizer_class_name:
         raise SettingsError("sasl.oauthbearer.scope.roles needs authorizer.class.name")
     from controller.access.tokens import Jwks, TokenRules, Tokens
@@ -174,8 +169,8 @@ def tokens(settings: ServeSettings) -> Tokens | None:
         backoff_max_s=settings.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms / 1000,
     )
     rules = TokenRules(
-        issuer=issuer,
-        audiences=audiences or None,
+        issuer=None if issuer == "*" else issuer,
+        audiences=None if audiences == ("*",) else audiences,
         clock_skew_s=settings.sasl_oauthbearer_clock_skew_seconds,
         sub_claim=settings.sasl_oauthbearer_sub_claim_name,
         scope_claim=settings.sasl_oauthbearer_scope_claim_name,
@@ -213,7 +208,8 @@ def connection_counts(settings: ServeSettings) -> ConnectionCounts:
             "max.connections is more than open files allow", max_connections=settings.max_connections, allowed=room,
             open_files=limit,
         )  # fmt: skip
-    return ConnectionCounts(settings.max_connections_per_ip, settings.max_connections_per_ip_overrides, room)
+    per_ip, overrides = settings.max_connections_per_ip, settings.max_connections_per_ip_overrides
+    return ConnectionCounts(per_ip, overrides, room, settings.max_connection_creation_rate)
 
 
 class KafkaListeners:

@@ -26,8 +26,7 @@ from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.connections import PROTOCOLS, Security
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.cluster import ControllerRegistrationRequest
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import ControllerRegistrationRequest, Listener
 from controller.quorum.client import QuorumClient, QuorumError
 from controller.quorum.features import unsupported_feature, without_limits
 from controller.quorum.files import LogCorrupted, QuorumFiles
@@ -56,6 +55,8 @@ HAND_OVER_S: Final = 5.0
 
 
 class Joining(msgspec.Struct, frozen=True):
+    """How a node finds the quorum that it joins."""
+
     controllers: Sequence[Address]
     """Addresses of some controllers of the quorum."""
     security: Security

@@ -179,19 +179,17 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         10_000, "The longest wait between two fetches.", Between(1, 60_000)
     )
     sasl_oauthbearer_expected_issuer: str | None = setting(
-        None, "The only accepted issuer (claim iss), compared exactly.", form="the issuer's URL"
-    )
-    sasl_oauthbearer_allow_unverified_issuer: bool = setting(
-        False, "With true, tokens of any issuer are accepted, if a key of the provider signed them."
+        None,
+        "The only accepted issuer (claim iss), compared exactly; * accepts tokens of any, if a key of the provider "
+        "signed them.",
+        form="the issuer's URL, or *",
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
         "",
-        "The accepted audiences; the claim aud of a token must have one of them.",
-        form="names, several separated by commas",
+        "The accepted audiences; the claim aud of a token must have one of them. * accepts tokens for any, also those "
+        "for other services.",
+        form="names, several separated by commas, or *",
         parse=forms.several(str),
-    )
-    sasl_oauthbearer_allow_unverified_audience: bool = setting(
-        False, "With true, tokens for any audience are accepted, also those for other services."
     )
     sasl_oauthbearer_clock_skew_seconds: int = setting(
         30, "Tolerated difference between the clocks of the identity provider and this process.", Between(0, 3600)

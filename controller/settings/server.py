@@ -165,6 +165,12 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "limit (ulimit -n), of which 2048, or half if that is less, are reserved for the log.",
         AtLeast(0),
     )
+    max_connection_creation_rate: int = setting(
+        INT_MAX,
+        "Most new Kafka connections a second, over all listeners (KIP-612). Ten times as many may come at once. "
+        "The requests of as many more wait, after their TLS handshake, and other connections are closed.",
+        AtLeast(1),
+    )
     max_connections_per_ip: int = setting(
         INT_MAX, "Most connections from one address, over all listeners and HTTP.", AtLeast(0)
     )

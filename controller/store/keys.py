@@ -39,7 +39,7 @@ from controller.machine.access.bucket_map import differing
 from controller.machine.state import Cluster, RulesVersion, ScramCredential
 from events.access import Acl, QuotaEntity
 from events.catalog import ApprovalRequested
-from events.logs.log import EventLog, StateKeys
+from events.logs.log import StateKeys
 from events.names import ShardKey
 
 Puts = dict[bytes, bytes | None]
@@ -101,7 +101,7 @@ def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
         _put_values(puts, lambda request: HELD + "\0".join(request).encode(), before.held, after.held)
 
 
-def stored_access(log: EventLog, cluster: Cluster) -> Cluster:
+def stored_access(log: StateKeys, cluster: Cluster) -> Cluster:
     """The cluster with the stored rules, held requests, credentials, ACLs and quotas."""
     rules = log.get(RULES)
     return replace(

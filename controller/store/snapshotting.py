@@ -30,8 +30,7 @@ from controller.store.store import CLUSTER, WAITING, TopicStore
 from controller.store.stored_topics import TOPIC, is_creation_key
 from events.catalog import Cause
 from events.codec import decode_event
-from events.logs.log import Commit, Entry, EventLog, StateKeys
-from events.logs.memory_log import InMemoryLog
+from events.logs.log import EventLog, MemoryKeys, StateKeys
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import (
     SnapshotDamaged,
@@ -253,7 +252,7 @@ class StateRebuild:
                 self._load(dict(state_keys(snapshot)), snapshot.offset)
 
     def _load(self, keys: Puts, offset: int) -> None:
-        self._keys = InMemoryLog("")
+        self._keys = MemoryKeys()
         self._put(keys)
         self._store = TopicStore(self._keys, PARTITIONS_CACHED)
         self._state = self._store.state()
@@ -265,8 +264,7 @@ class StateRebuild:
         self._pause()
 
     def _put(self, changes: Puts) -> None:
-        self._keys.write(Commit([Entry(b"")], {key: changes[key] for key in changes if key[:1] in SNAPSHOT_KINDS}))
-        self._keys.flush()
+        self._keys.put({key: changes[key] for key in changes if key[:1] in SNAPSHOT_KINDS})
 
 
 def state_keys(snapshot: StateKeys) -> Iterator[tuple[bytes, bytes]]:

@@ -25,7 +25,7 @@ from controller.store.keys import Puts, put_access, put_entries, shard_keys, sto
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
 from controller.store.topic_indexes import UNHEALTHY, HealthIndex, blocks_with, placeholders, put_replicas
 from events.catalog import Configs, Partition
-from events.logs.log import EventLog, grouped
+from events.logs.log import StateKeys, grouped
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 
 TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
@@ -58,7 +58,7 @@ _SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum
 class TopicStore:
     """The state of a log, for the machine (`get`, `put`) and for readers (`durable…`)."""
 
-    def __init__(self, log: EventLog, partitions_cached: int = 100_000) -> None:
+    def __init__(self, log: StateKeys, partitions_cached: int = 100_000) -> None:
         self._log = log
         self._cache = TopicCache(partitions_cached)
         self._fresh: dict[ShardKey, Topic | None] = {}
@@ -213,13 +213,18 @@ class TopicStore:
 
         return _parts(topics(), some)
 
-    def durable_topics(self, brokers: Iterable[BrokerId], *keys: Iterable[ShardKey]) -> Iterator[list[Topic]]:
-        """Slices of the topics with a replica on one of these brokers, and of those under `keys`, each of which is
-        ordered. Each slice is read when the iterator gets there, in any thread. The cache stays as it is. Topics may
-        have the changes of a commit in progress."""
-        named = merge(*((key for key, _ in blocks_with(self._log, each)) for each in brokers), *keys)
-        read = (self._cache.get(key) or self._stored(key) for key, _ in groupby(named))
-        topics = (topic for topic in read if topic is not None)
+    def durable_topics(
+        self, brokers: Iterable[BrokerId] | None = None, *keys: Iterable[ShardKey]
+    ) -> Iterator[list[Topic]]:
+        """Slices of the topics with a replica on one of these brokers (None: all topics), and of those under `keys`,
+        each of which is ordered. Each slice is read when the iterator gets there, in any thread. The cache stays as it
+        is. Topics may have the changes of a commit in progress."""
+        if brokers is None:
+            topics: Iterator[Topic] = (decode_topic(values) for _, values in each_stored(self._log.scan(TOPIC)))
+        else:
+            named = merge(*((key for key, _ in blocks_with(self._log, each)) for each in brokers), *keys)
+            read = (self._cache.get(key) or self._stored(key) for key, _ in groupby(named))
+            topics = (topic for topic in read if topic is not None)
         return grouped(topics, PARTITIONS_PER_SLICE, lambda topic: len(topic.partitions), TOPICS_PER_SLICE)
 
     def durable_placeholders(self) -> list[BrokerId]:

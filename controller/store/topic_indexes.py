@@ -26,7 +26,7 @@ from controller.machine.state import Topic
 from controller.store.keys import Puts, shard_keys
 from events import catalog
 from events.catalog import Partition
-from events.logs.log import EventLog, StateKeys
+from events.logs.log import StateKeys
 from events.names import NO_LEADER, BrokerId, ShardKey, TopicName, is_placeholder
 
 UNHEALTHY, TALLIES, REPLICAS, CREATED_IN = b"x", b"y", b"r", b"b"
@@ -73,7 +73,7 @@ def blocks_with(log: StateKeys, broker_id: BrokerId) -> Iterator[tuple[ShardKey,
     return ((ShardKey(key[len(prefix) :].decode()), int.from_bytes(value, "little")) for key, value in pairs)
 
 
-def placeholders(log: EventLog) -> Iterator[BrokerId]:
+def placeholders(log: StateKeys) -> Iterator[BrokerId]:
     """The ids of placeholders that topics have, in order (KIP-409)."""
     last = b""
     while found := next(log.scan(REPLICAS, last), None):
@@ -104,7 +104,7 @@ def put_creation(puts: Puts, offset: int, key: ShardKey) -> None:
     puts[_created_in(offset // RANGE_SIZE) + key.encode()] = b""
 
 
-def created_keys(log: EventLog, start: int, end: int, after: str = "") -> Iterator[ShardKey]:
+def created_keys(log: StateKeys, start: int, end: int, after: str = "") -> Iterator[ShardKey]:
     """The shard keys, in order, whose topics may have been created at offsets from `start` to below `end`.
 
     With `after`, only those after that shard key.
@@ -212,7 +212,7 @@ _decode_tallies = msgspec.msgpack.Decoder(Tallies).decode
 class HealthIndex:
     """Maintains the index by health and the sums of a log. After a failed commit the caller must create a new one."""
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: StateKeys) -> None:
         self._log = log
         stored = log.get(TALLIES)
         self.tallies = Tallies() if stored is None else _decode_tallies(stored)
@@ -271,7 +271,7 @@ def situations(topic: Topic | None, among: Iterable[Partition] | None = None) ->
     return Counter(_situation(one, min_isr, unclean) for one in unhealthy)
 
 
-def unhealthy(log: EventLog) -> Iterator[Unhealthy]:
+def unhealthy(log: StateKeys) -> Iterator[Unhealthy]:
     """The topics with unhealthy partitions, by shard key. They may have the changes of a commit in progress."""
     return (_decode_unhealthy(value) for _, value in log.scan(UNHEALTHY))
 

@@ -1,1 +1,1 @@
-"""Logs of events: in memory, in RocksDB, in a Kafka topic."""
+"""Logs of events: in RocksDB, in a Kafka topic, in an archive."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -123,6 +124,38 @@ class StateKeys(Protocol):
         a value from during the scan, or not at all.
         """
         ...
+
+
+class MemoryKeys:
+    """State keys in memory, which may change during a scan."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+        self._keys: list[bytes] = []
+        """In order."""
+
+    def put(self, changes: Mapping[bytes, bytes | None]) -> None:
+        for key, value in changes.items():
+            if value is None:
+                if self._values.pop(key, None) is not None:
+                    del self._keys[bisect_left(self._keys, key)]
+            else:
+                if key not in self._values:
+                    insort(self._keys, key)
+                self._values[key] = value
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._values.get(key)
+
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        lower, upper = key_range(prefix, start_after)
+        index = bisect_left(self._keys, lower)
+        while index < len(self._keys):
+            key = self._keys[index]
+            if upper is not None and key >= upper:
+                return
+            yield key, self._values[key]
+            index = bisect_right(self._keys, key)
 
 
 SHARD, REQUEST = b"t", b"r"

@@ -60,6 +60,8 @@ class SnapshotDamaged(Exception):
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a snapshot's file: its first key, place, size in bytes, and CRC-32."""
+
     first_key: bytes
     position: int
     size: int

@@ -82,6 +82,8 @@ def log_name(cluster_id: str, partition: int | None = None) -> str:
 
 
 class HeadSigner:
+    """Signs tree heads with an Ed25519 key."""
+
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         self.public_key = key.public_key().public_bytes_raw()

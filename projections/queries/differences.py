@@ -32,8 +32,8 @@ from projections.views.overviews import (
 )
 from projections.views.rows import TopicRow
 
-CHANGES_SHOWN_MAX = 5
-SCANNED_KEYS_MAX, FOLDED_MAX = 10_000, 1000
+CHANGES_SHOWN_MAX, CLUSTER_EVENTS_MAX = 5, 5000
+SCANNED_KEYS_MAX, FOLDED_MAX = 5_000, 200
 """Limits of a page: the shard keys that it scans, and those whose topics it rebuilds at both points in time."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
@@ -125,7 +125,7 @@ def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
     others: list[Recorded] = []
     more = False
     for count, record in enumerate(part.cluster_events(low, max(low, high))):
-        if more := count == SCANNED_MAX:
+        if more := count == CLUSTER_EVENTS_MAX:
             break
         match record.event:
             case access.AclsCreated():
@@ -168,7 +168,7 @@ def difference(
 ) -> DifferenceView:
     """A page of the differences between two points in time (`until` None: now). `place` encodes the shard key after
     which the next page starts. Raises InvalidPointInTime."""
-    start, end = query.end(since), query.end(until)
+    start, end = query.end(since, "from"), query.end(until, "to")
     topics, reached = topic_differences(query, start, end, after or "", limit, may_show)
     cluster = _cluster(query, start, end) if with_cluster and after is None else None
     cursor = None if reached is None else place(reached)

@@ -54,7 +54,7 @@ class Window(msgspec.Struct, frozen=True):
     def ends(self, query: Queries) -> tuple[Ends, Ends]:
         """The point in time, and the end of the range, which is not after it. Raises InvalidPointInTime, BadPlace."""
         end = query.end(self.at)
-        until = end if self.until is None else tuple(map(min, end, query.end(self.until)))
+        until = end if self.until is None else tuple(map(min, end, query.end(self.until, "to")))
         if self.cursor is not None:
             until = tuple(map(min, until, Listing(query.parts).place(0, self.cursor)))
         return end, until
@@ -193,16 +193,6 @@ def events_page(
     return EventsView(views, sum(end), next_cursor(page.next_place))
 
 
-def topic_events_page(
-    query: Queries, which: EventFilter, start: int, limit: int, cursor: str | None, *, newest: bool, at: str | None
-) -> EventsView:
-    """A page of the events of a topic. Raises NoTopic if there never was one, BadPlace, InvalidPointInTime."""
-    page = events_page(query, which, start, limit, None, cursor, newest=newest, at=at)
-    if not page.events and which.topic is not None:
-        query.of_topic(which.topic).check_known(which.topic)
-    return page
-
-
 # --- the newest first
 
 READ_FIRST = 20
@@ -232,6 +222,8 @@ def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
 
 
 def backwards(number: int, part: Query, which: EventFilter, before: int, since: int) -> Iterator[tuple[int, Recorded]]:
+    """The events of a log partition that a filter may select, the newest first, with offsets from `since` to below
+    `before`."""
     offsets: Iterator[int]
     if which.request_id is not None:
         offsets = reversed([offset for offset in request_offsets(part.log, which.request_id) if offset < before])
@@ -255,16 +247,16 @@ def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
 # --- timelines
 
 
-def starts(query: Queries, since: str | None) -> Ends:
-    """For each log the offset of the first event at or after a point in time (None: the start). Raises
-    InvalidPointInTime."""
+def starts(query: Queries, since: str | None, name: str = "from") -> Ends:
+    """For each log the offset of the first event at or after a point in time (None: the start), given as the parameter
+    `name`. Raises InvalidPointInTime."""
     if since is None:
         return (0,) * len(query.parts)
+    query.end(since, name)  # raises InvalidPointInTime
     point_in_time = parse_point_in_time(since)
     if isinstance(point_in_time, datetime):
         at_ms = round(max(point_in_time, _EPOCH).timestamp() * 1000)
         return tuple(end_before(part.log, at_ms) for part in query.parts)
-    query.end(since)  # raises InvalidPointInTime if the log has not reached it, or is partitioned
     return (point_in_time,)
 
 

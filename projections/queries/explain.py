@@ -16,22 +16,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from heapq import merge
 from itertools import islice
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from controller.store.topic_indexes import tallied
 from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
 from projections.queries.events import newest_of_cluster
-from projections.queries.health import partition_issues, waiting_text, waits_for
-from projections.queries.query import NotFound, NoTopic, Queries, Query
-from projections.queries.topics import settings_at
+from projections.queries.health import waiting_text, waits_for
+from projections.queries.query import NotFound, Queries, Query
+from projections.queries.topics import issues_of
 from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
 from projections.text.wording import client_text, event_text, many, recorded_text
@@ -43,19 +41,6 @@ from projections.views.view import view_of
 
 STEPS_AFTER_GAP = 400
 """A longer chain has the first STEPS_BEFORE_GAP and the last STEPS_AFTER_GAP steps."""
-
-
-def explain(query: Queries, subject: str, at: str | None = None) -> ExplanationView:
-    """The chain of the topic of this name or, if there is no event of that name, of the request with this id.
-
-    Raises NotFound, InvalidPointInTime.
-    """
-    with suppress(NoTopic):
-        return explain_topic(query, subject, at)
-    try:
-        return explain_request(query, subject, at)
-    except NotFound:
-        raise nothing_to_explain(subject) from None
 
 
 def nothing_to_explain(subject: str) -> NotFound:
@@ -123,16 +108,14 @@ def _topic_summary(part: Query, name: str, past: TopicPast, end: int) -> str:
         by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
         cluster = part.cluster_at(end)
         now = health(row, cluster.live).status
-        facts = f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
-        tallies, settings = tallied((row,)), settings_at(part, end)
-        issues = partition_issues(tallies, (), cluster.brokers, settings, of=name)
-        conclusions = [f"{one.text}: {one.cause}; to do: {one.resolution}" for one in issues]
+        facts = f"Topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
+        conclusions = [f"{one.text}: {one.cause}. To do: {one.resolution}" for one in issues_of(part, row, end)]
         if now == "pending":
             kind, brokers = waits_for(row, cluster.live)
             conclusions += [f"{name} is not ready: it waits for {waiting_text(kind, brokers)}"] if brokers else []
         return ". ".join((*conclusions, facts))
     if past.deletion is not None:
-        return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
+        return f"Topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
     return str(part.no_topic(name, end))
 
 

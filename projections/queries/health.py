@@ -25,8 +25,7 @@ from projections.queries.events import newest_of_topic
 from projections.queries.query import Ends, Queries
 from projections.text.wording import many
 from projections.views.brokers import BrokerView
-from projections.views.overviews import IssueKind, IssueView, Severity
-from projections.views.view import maybe_iso
+from projections.views.view import IssueKind, IssueView, Severity, maybe_iso
 
 ISSUES_MAX = 20
 EXAMPLES_MAX = 3

@@ -25,12 +25,12 @@ from projections.text.wording import acl_text, entity_text
 from projections.views import overviews
 from projections.views.brokers import BrokersView, ClusterRow, rule_views
 from projections.views.events import event_view
-from projections.views.view import AsOfView
+from projections.views.view import AsOfView, IssueView
 
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10
-REFUSALS_SCANNED_MAX = 3000
-"""The maximum number of refusals to scan, divided among the rules: a few tens of milliseconds for all rules."""
+REFUSALS_SCANNED_MAX = 1000
+"""The maximum number of refusals to scan, divided among the rules: some tens of milliseconds for all rules."""
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
 ACCESS_SHOWN_MAX = 1000
@@ -51,7 +51,7 @@ class Present(msgspec.Struct, frozen=True):
     now_ms: int
     requests_open: int
     waiting: Sequence[Topic] = ()
-    issues: tuple[overviews.IssueView, ...] = ()
+    issues: tuple[IssueView, ...] = ()
 
 
 def health(query: Queries, at: str | None, present: Present | None = None) -> overviews.ClusterHealthView:
@@ -84,8 +84,8 @@ def health(query: Queries, at: str | None, present: Present | None = None) -> ov
 
 def _issues(
     query: Queries, end: Ends, cluster: ClusterRow, counted: Counted | None, present: Present | None
-) -> tuple[overviews.IssueView, ...]:
-    found: tuple[overviews.IssueView, ...] = ()
+) -> tuple[IssueView, ...]:
+    found: tuple[IssueView, ...] = ()
     if counted is not None:
         settings = settings_at(query.parts[0], end[0]) if present is None else present.cluster.settings
         some = counted.unhealthy if present is None else chain.from_iterable(unhealthy(one.log) for one in query.parts)
@@ -97,11 +97,17 @@ def _issues(
     return tuple(sorted(found, key=lambda one: one.severity))  # "critical" is before "warning"
 
 
-def _state(issues: Sequence[overviews.IssueView], counted: Counted | None) -> tuple[overviews.ClusterState, str]:
+def _state(issues: Sequence[IssueView], counted: Counted | None) -> tuple[overviews.ClusterState, str]:
     """The state of the cluster in one word, and in one sentence."""
     if issues:
         worst = issues[0]
         sentence = f"{worst.text}: {worst.cause}." if worst.cause else f"{worst.text}."
+        offline = 0 if counted is None else counted.tallies.health.offline
+        if counted is not None and worst.kind == "offline" and worst.partitions < offline:
+            awaited = worst.cause.partition(" for ")[2]
+            sentence = (
+                f"{offline} of {counted.partitions} partitions are offline; {worst.partitions} wait for {awaited}."
+            )
         return "critical" if worst.severity == "critical" else "degraded", sentence[0].upper() + sentence[1:]
     if counted is None:
         return "unknown", "The partitions at this time are too many to count."
@@ -111,7 +117,7 @@ def _state(issues: Sequence[overviews.IssueView], counted: Counted | None) -> tu
 def _counts(counted: Counted | None) -> dict[str, Any]:
     if counted is None:
         return {}
-    health, loads = counted.tallies.health, counted.tallies.brokers
+    health = counted.tallies.health
     return {
         "topics": counted.topics,
         "partitions": counted.partitions,
@@ -119,7 +125,6 @@ def _counts(counted: Counted | None) -> dict[str, Any]:
         "under_replicated_partitions": health.under_replicated,
         "offline_partitions": health.offline,
         "placeholders": health.placeholders,
-        "loads": tuple(overviews.LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
     }
 
 

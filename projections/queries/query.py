@@ -90,10 +90,13 @@ class Query:
 
     # --- points in time
 
-    def end(self, at: str | None = None) -> int:
+    def end(self, at: str | None = None, name: str = "at") -> int:
         """The end of the state at a point in time (see `projections.text.points_in_time`; None: now). Raises
-        InvalidPointInTime."""
-        return self.log.durable_offset if at is None else end_at(self.log, parse_point_in_time(at))
+        InvalidPointInTime, which begins with the `name` of the parameter."""
+        try:
+            return self.log.durable_offset if at is None else end_at(self.log, parse_point_in_time(at))
+        except InvalidPointInTime as error:
+            raise InvalidPointInTime(f"{name}: {error}") from None
 
     def as_of(self, end: int) -> AsOfView:
         at_ms = time_at(self.log, end)
@@ -228,15 +231,15 @@ class Queries:
         """The log with the events of a name."""
         return self.parts[self._partition_of(shard_key(name))]
 
-    def end(self, at: str | None = None) -> Ends:
-        """The ends of all logs at a point in time (None: now). Raises InvalidPointInTime, also for an offset if there
-        are partitions."""
-        if at is not None and self._has_partitions and isinstance(parse_point_in_time(at), int):
+    def end(self, at: str | None = None, name: str = "at") -> Ends:
+        """The ends of all logs at a point in time (None: now), given as the parameter `name`. Raises
+        InvalidPointInTime, also for an offset if there are partitions."""
+        if at is not None and self._has_partitions and at.strip().isdecimal():
             raise InvalidPointInTime(
-                f"{at!r} is an offset, and each of the {len(self.parts)} partitions has its own: give a time, "
+                f"{name}: {at!r} is an offset, and each of the {len(self.parts)} partitions has its own: give a time, "
                 "or query one topic"
             )
-        return tuple(part.end(at) for part in self.parts)
+        return tuple(part.end(at, name) for part in self.parts)
 
     def as_of(self, end: Ends) -> AsOfView:
         """The view of a point in time. With several partitions its offset is the number of all events less one, and its

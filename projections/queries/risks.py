@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from typing import Any, Final
 
 import msgspec
 
-from controller.machine.configs.topic_configs import labels_of, min_insync_replicas, topic_config
+from controller.machine.configs.topic_configs import has_label, labels_of, min_insync_replicas, topic_config
 from controller.machine.rules.judging import rules_of
 from controller.machine.rules.rule import ALL, Exemption
 from controller.machine.state import Cluster, Topic
+from controller.store.store import TopicStore
 from projections.views.view import AsOfView
 
 RISKS: Final = {
@@ -37,34 +38,42 @@ class RiskyTopicView(msgspec.Struct, frozen=True):
 
 
 class RisksView(msgspec.Struct, frozen=True):
-    """The number of topics with each risk, and the topics with the most of them; `more` are not listed."""
+    """The number of topics with each risk, and the topics with the most of them; `more` are not listed. If not
+    `is_complete`, only `topics_read` topics are counted so far."""
 
     counts: dict[str, int]
     topics: tuple[RiskyTopicView, ...]
     more: int
     as_of: AsOfView
+    topics_read: int
+    is_complete: bool = True
 
 
 class Risks:
-    """Collects the risks of the topics in slices; lists at most `limit` topics."""
+    """Collects the risks of the topics with a label in slices; lists at most `limit` topics."""
 
-    def __init__(self, cluster: Cluster, now_ms: int, limit: int) -> None:
-        self._settings, self._limit, self._risky = cluster.settings, limit, 0
+    def __init__(self, cluster: Cluster, now_ms: int, limit: int, label: str | None = None) -> None:
+        self._settings, self._limit, self._label = cluster.settings, limit, label
+        self._risky = self._topics_read = 0
         self._excepted, self._counts = _exceptions(cluster, now_ms), Counter[str]()
         self._found: list[RiskyTopicView] = []
 
+    def slices(self, store: TopicStore) -> Iterator[list[Topic]]:
+        return store.durable_topics()
+
     def add(self, topics: Sequence[Topic]) -> None:
+        self._topics_read += len(topics)
         for topic in topics:
-            if risks := self._of(topic):
+            if (self._label is None or has_label(topic.configs, self._label)) and (risks := self._of(topic)):
                 self._counts.update(risks)
                 self._risky += 1
                 owner = labels_of(topic.configs).get("owner", "")
                 self._found.append(RiskyTopicView(topic.name, risks, owner, topic.principal))
         self._found = nsmallest(self._limit, self._found, key=lambda one: (-len(one.risks), one.name))
 
-    def view(self, as_of: AsOfView) -> RisksView:
-        counts = {name: self._counts[name] for name in RISKS}
-        return RisksView(counts, tuple(self._found), self._risky - len(self._found), as_of)
+    def view(self, as_of: AsOfView, *, is_complete: bool = True) -> RisksView:
+        counts, more = {name: self._counts[name] for name in RISKS}, self._risky - len(self._found)
+        return RisksView(counts, tuple(self._found), more, as_of, self._topics_read, is_complete)
 
     def _of(self, topic: Topic) -> tuple[str, ...]:
         configs, defaults = topic.configs, self._settings.effective_defaults

@@ -15,6 +15,7 @@ from heapq import merge
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.configs.topic_configs import has_label
 from controller.machine.configs.views import described_configs
 from controller.machine.state import Settings, Topic, settings_from_pairs
 from controller.patterns import Pattern
@@ -23,13 +24,14 @@ from controller.store.topic_indexes import Tallies, Unhealthy, situations, talli
 from events.catalog import Configs
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from events.names import shard_key
+from projections.queries.health import partition_issues
 from projections.queries.past import KEYS_AT_ONCE, SCANNED_MAX, MayShow, TopicPage, everything
 from projections.queries.query import PARTITIONS_PER_SLICE, Ends, Queries, Query
 from projections.queries.snapshot_rows import has_more_topics
 from projections.text.names import WantedStatus
 from projections.views import topics as topic_views
 from projections.views.rows import TopicRow
-from projections.views.view import view_of
+from projections.views.view import IssueView, view_of
 
 
 class TopicFilter(msgspec.Struct, frozen=True):
@@ -59,7 +61,7 @@ class TopicFilter(msgspec.Struct, frozen=True):
             (self.status in (None, one.status) or (self.status == "not-ready" and one.status != "ready"))
             and self.placeholders in (None, one.placeholders > 0)
             and (self.principal is None or self.principal.is_found_in(by))
-            and (self.label is None or one.has_label(self.label))
+            and (self.label is None or has_label(one.configs.items(), self.label))
         )
 
 
@@ -115,7 +117,17 @@ def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:
 def topic_at(query: Query, name: str, at: str | None) -> topic_views.TopicView:
     """A topic at a point in time. Raises NoTopic, InvalidPointInTime."""
     end = query.end(at)
-    return topic_views.topic_view(query.topic_at(name, end), query.cluster_at(end).live, query.as_of(end))
+    return full_view(query, query.topic_at(name, end), query.cluster_at(end).live, end)
+
+
+def full_view(part: Query, row: TopicRow, live: topic_views.Live, end: int) -> topic_views.TopicView:
+    return topic_views.topic_view(row, live, issues_of(part, row, end), part.as_of(end))
+
+
+def issues_of(part: Query, row: TopicRow, end: int) -> tuple[IssueView, ...]:
+    """The problems of the partitions of a topic, with their causes."""
+    brokers, settings = part.cluster_at(end).brokers, settings_at(part, end)
+    return tuple(partition_issues(tallied((row,)), (), brokers, settings, of=row.name))
 
 
 def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> topic_views.TopicConfigsView:

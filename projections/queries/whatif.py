@@ -22,7 +22,7 @@ from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.partitions.blocks import is_one_block
 from controller.machine.state import BROKERS, Broker, Cluster, DictTopics, State, Topic
-from controller.store.store import parts_of
+from controller.store.store import TopicStore, parts_of
 from controller.store.topic_indexes import Moves, Situations, Tallies, Unhealthy, add_move, situations
 from events.catalog import BrokerDetails, Cause, ConfigOp, Recorded, Verdict
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
@@ -30,9 +30,9 @@ from projections.queries.health import SEVERITY_ORDER, broker_issues, kind_of, p
 from projections.queries.query import Queries
 from projections.text.names import error_name
 from projections.text.wording import event_text, many
-from projections.views.brokers import ClusterRow, fold_cluster
-from projections.views.overviews import IssueKind, RefusedCreateView, TopicsWhatIfView, WhatIfView
-from projections.views.view import AsOfView
+from projections.views.brokers import fold_cluster
+from projections.views.overviews import RefusedCreateView, TopicsWhatIfView, WhatIfView
+from projections.views.view import AsOfView, IssueKind
 
 OUTCOMES_MAX = 10_000
 STEPS_MAX, NAMES_MAX, TOPICS_NAMED_MAX, FACTORS_MAX = 10, 20, 100, 10
@@ -53,14 +53,14 @@ _Outcome = tuple[Situations, Situations, IssueKind | None, IssueKind | None, int
 
 
 class WhatIf:
-    """A change of the present cluster, such as `lose-broker 3 min.insync.replicas=2`, and the topics that it concerns.
-    Raises InvalidChange."""
+    """A change of the present `cluster`, such as `lose-broker 3 min.insync.replicas=2`, and the topics that it
+    concerns. Raises InvalidChange."""
 
-    def __init__(self, change: str, cluster: Cluster, row: ClusterRow, tallies: Tallies, now_ms: int) -> None:
+    def __init__(self, queries: Queries, change: str, cluster: Cluster, tallies: Tallies, now_ms: int) -> None:
         settings = replace(cluster.settings, has_target_cluster=False)
         self._before = replace(cluster, settings=settings, rules=None)
         self._state = State(DictTopics(), self._before)
-        self._row, self._tallies, self._now_ms = row, tallies, now_ms
+        self._row, self._tallies, self._now_ms = queries.cluster_at(queries.end()), tallies, now_ms
         self._stamp: dict[str, Any] = {"request_id": _REQUEST, "at_ms": now_ms}
         self._situation_moves: Moves = {}
         self._texts: list[str] = []
@@ -69,8 +69,8 @@ class WhatIf:
         """By the worst problem before and after: the numbers of topics and partitions, and the first names."""
         self._outcomes: dict[_Likeness, _Outcome] = {}
         self._unhealthy: list[Unhealthy] = []
-        self.lost: set[BrokerId] = set()
-        """The brokers whose topics the change concerns, besides the unhealthy topics."""
+        self._lost: set[BrokerId] = set()
+        self._topics_read = 0
         words = iter(change.split())
         for number, step in enumerate(words):
             if number == STEPS_MAX:
@@ -93,7 +93,7 @@ class WhatIf:
                     known = ", ".join(list(dict.fromkeys(filter(None, names.values())))[:NAMES_MAX]) or "none"
                     kind = "rack of a broker" if is_rack else "registered broker"
                     raise InvalidChange(f"{step}: {text!r} is not a {kind}; allowed: {known}")
-                self.lost.update(lost)
+                self._lost.update(lost)
                 for one in lost:
                     if step == "drain":
                         yield commands.BeginShutdown(**stamp, broker_id=one)
@@ -143,8 +143,13 @@ class WhatIf:
             self._state.cluster = replace(self._state.cluster, settings=settings)
         return records
 
+    def slices(self, store: TopicStore) -> Iterator[list[Topic]]:
+        """The topics that the change concerns: those with a replica on a lost broker, and the unhealthy ones."""
+        return store.durable_topics(self._lost, store.durable_keys_unhealthy())
+
     def add(self, topics: Sequence[Topic]) -> None:
         """Count the topics of a slice. Of topics that are alike, one is reconciled."""
+        self._topics_read += len(topics)
         if len(self._outcomes) > OUTCOMES_MAX:
             self._outcomes.clear()
         alike = [(topic, _likeness(topic)) for topic in topics]
@@ -152,7 +157,7 @@ class WhatIf:
         if new:
             self._reconcile(new)
         for topic, likeness in alike:
-            self._count(topic, *self._outcomes[likeness])
+            self._count(topic, self._outcomes[likeness])
 
     def _reconcile(self, new: dict[_Likeness, Topic]) -> None:
         topics = list(new.values())
@@ -177,15 +182,8 @@ class WhatIf:
             self._outcomes[likeness] = was, now, *worst
         self._state.waiting.clear()
 
-    def _count(
-        self,
-        topic: Topic,
-        was: Situations,
-        now: Situations,
-        before_kind: IssueKind | None,
-        kind: IssueKind | None,
-        count: int,
-    ) -> None:
+    def _count(self, topic: Topic, outcome: _Outcome) -> None:
+        was, now, before_kind, kind, count = outcome
         if was is not now:
             add_move(self._situation_moves, was, now)
         if now and len(self._unhealthy) < TOPICS_NAMED_MAX:
@@ -195,8 +193,8 @@ class WhatIf:
             named = (*named, topic.name) if topics < TOPICS_NAMED_MAX else named
             self._moves[before_kind, kind] = topics + 1, partitions + count, named
 
-    def view(self, as_of: AsOfView) -> WhatIfView:
-        """The answer, once all slices were added."""
+    def view(self, as_of: AsOfView, *, is_complete: bool = True) -> WhatIfView:
+        """The answer for the slices that were added."""
         cluster, brokers = self._state.cluster, self._row.brokers
         tallies = self._tallies.plus(Tallies({}, self._situation_moves))
         issues = tuple(partition_issues(tallies, self._unhealthy, brokers, cluster.settings))
@@ -213,12 +211,18 @@ class WhatIf:
             factors = ", ".join(str(one.replication_factor) for one in creates)
             parts.append(f"topics with replication factor {factors} could not be created")
         summary = "; ".join(parts) or "no topic would have a worse problem than now, and topics could be created as now"
+        if not self._texts:
+            summary = "the change has no effect: this is the present state"
+        if not is_complete:
+            summary = f"so far, after {many(self._topics_read, 'topic')}: {summary}"
         return WhatIfView(
             summary=f"{summary[0].upper()}{summary[1:]}.",
             changes=tuple(self._texts),
             topics=tuple(topics),
             creates=creates,
             issues=(*issues, *broker_issues(brokers, issues)),
+            topics_read=self._topics_read,
+            is_complete=is_complete,
             as_of=as_of,
         )
 
@@ -235,18 +239,6 @@ class WhatIf:
             (then,) = decide(self._state, create).answers
             if then.code and not now.code:
                 yield RefusedCreateView(default if factor == -1 else factor, error_name(then.code), then.message)
-
-
-def whatif_view(query: Queries, change: str, cluster: Cluster, tallies: Tallies, now_ms: int) -> WhatIfView:
-    """The answer for a change of the present `cluster`. Raises InvalidChange."""
-    end = query.end()
-    question = WhatIf(change, cluster, query.cluster_at(end), tallies, now_ms)
-    for part in query.parts:
-        store = part.live()
-        for topics in store.durable_topics(question.lost, store.durable_keys_unhealthy()):
-            question.add(topics)
-            part.pause()
-    return question.view(query.as_of(end))
 
 
 def _likeness(topic: Topic) -> _Likeness:

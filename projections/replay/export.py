@@ -200,7 +200,7 @@ def _add_events(runner: Runner, ref: Ref, place: str, ends: Ends) -> tuple[int, 
 class _Part(NamedTuple):
     """The events in some files of an export, each with its folder; of one bucket, or of all (None)."""
 
-    files: list[tuple[str, str]]
+    files: tuple[tuple[str, str], ...]
     bucket: int | None = None
 
 
@@ -212,22 +212,24 @@ def exported(folder: str, ends: Ends, columns: Sequence[str], starts: Ends | Non
     )
     schema, names = arrow_schema(columns), ", ".join(f'"{name}"' for name in columns)
 
-    def query(part: _Part, copies: str = "") -> str:
-        bucket = "" if part.bucket is None else f"and bucket = {part.bucket}"
-        paths = ", ".join("'" + _path(*file, copies).replace("'", "''") + "'" for file in part.files)
-        return f"select {names} from read_parquet([{paths}]) where ({ranges}) {bucket}"
+    def query(some: Sequence[_Part], copies: str = "") -> str:
+        wanted = ", ".join(str(part.bucket) for part in some if part.bucket is not None)
+        files = dict.fromkeys(file for part in some for file in part.files)
+        paths = ", ".join("'" + _path(*file, copies).replace("'", "''") + "'" for file in files)
+        buckets = f"and bucket in ({wanted})" if wanted else ""
+        return f"select {names} from read_parquet([{paths}]) where ({ranges}) {buckets}"
 
     def read(part: _Part) -> Batches:
         with TemporaryDirectory(prefix="topicwright-export-") as copies, duckdb.connect() as database:
             database.execute("set threads = 1")  # pyarrow takes twice as long for nested columns
-            found = database.sql(query(part, copies)).to_arrow_reader(_BATCH_ROWS)
+            found = database.sql(query([part], copies)).to_arrow_reader(_BATCH_ROWS)
             yield from (batch.cast(schema) for batch in found)
 
-    files = exported_files(folder, ends, starts or {})
-    parts, buckets = [_Part([file]) for file in files], [_Part(files, number) for number in range(BUCKETS)]
+    files = tuple(exported_files(folder, ends, starts or {}))
+    parts, buckets = [_Part((file,)) for file in files], [_Part(files, number) for number in range(BUCKETS)]
     if not isinstance(open_store(folder), Folder):
         return Source(parts, read, schema)
-    return Source(parts, read, schema, buckets, query(_Part(files)))
+    return Source(parts, read, schema, buckets, query)
 
 
 def _path(place: str, name: str, copies: str) -> str:

@@ -174,7 +174,7 @@ def gather(ref: Ref, at: str | None) -> Report:
     """The report of a log as of a point in time. Raises ReplayError."""
     ends = ends_of(ref, at)
     source = events_of(ref, ends, _COLUMNS)
-    with history_of(source.query or source.batches(), source.schema) as history:
+    with history_of(source.rows(), source.schema) as history:
         rows = check(history, limit=EXAMPLES_MAX).rows
         found = {one.check: one for one in together(rows, invariants(), EXAMPLES_MAX)}
         ((first_ms, last_ms),) = history.execute("select min(at_ms), max(at_ms) from events").fetchall()

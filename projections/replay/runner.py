@@ -21,24 +21,31 @@ from projections.replay.log.log_ref import RANGE_EVENTS, Ends, Ref, log_of, rang
 from projections.replay.outcome import Options, ReplayError
 
 Batches = Iterator[pa.RecordBatch]
-Function = Callable[[Batches], Batches]
+Rows = Batches | str
+"""Rows as Arrow batches, or as a DuckDB query."""
+Function = Callable[[Any], Batches]
+"""Gets `Rows`; always batches if they are ordered, or if the source has no query."""
 
 
 class Source(NamedTuple):
     """Parts of a log: `read` returns the Arrow batches of one part, with `schema`. Spark runs a task for each part.
 
-    If the log is stored in buckets of shards, these are other parts of the same events, one for each bucket. `query` is
-    a DuckDB query of all events, if they are in files ("": they are not)."""
+    If the log is stored in buckets of shards, these are other parts of the same events, one for each bucket. `query`
+    returns a DuckDB query of some parts, if the events are in files."""
 
     parts: Sequence[Any]
     read: Callable[[Any], Batches]
     schema: pa.Schema
     buckets: Sequence[Any] = ()
-    query: str = ""
+    query: Callable[[Sequence[Any]], str] | None = None
 
-    def batches(self) -> Batches:
-        """The batches of all parts, read in this process."""
-        return (batch for part in self.parts for batch in self.read(part))
+    def batches(self, parts: Sequence[Any] | None = None) -> Batches:
+        """The batches of these parts (None: all)."""
+        return (batch for part in (self.parts if parts is None else parts) for batch in self.read(part))
+
+    def rows(self, parts: Sequence[Any] | None = None) -> Rows:
+        """The query of these parts (None: all), or else their batches."""
+        return self.batches(parts) if self.query is None else self.query(self.parts if parts is None else parts)
 
 
 SHARD = ("log_partition", "shard")
@@ -55,7 +62,7 @@ class Runner(Protocol):
     ) -> pa.Table:
         """Run `function` on a source, and return its rows, which have `schema`.
 
-        Each task calls the function with its batches. With `buckets`, all rows of a shard go to the same bucket, which
+        Each task calls the function with its rows. With `buckets`, all rows of a shard go to the same bucket, which
         is a task, sorted by PLACE if `ordered`. Without `buckets`, a task reads one or more parts of the source.
         """
         ...
@@ -85,11 +92,11 @@ class InProcess:
     def fold(
         self, source: Source, function: Function, schema: pa.Schema, buckets: int = 0, ordered: bool = False
     ) -> pa.Table:
-        batches = source.batches()
+        rows = source.rows()
         if ordered:
-            whole = pa.Table.from_batches(batches, source.schema)
-            batches = iter(whole.sort_by([(name, "ascending") for name in PLACE]).to_batches())
-        return pa.Table.from_batches(function(batches), schema)
+            whole = pa.Table.from_batches(source.batches(), source.schema)
+            rows = iter(whole.sort_by([(name, "ascending") for name in PLACE]).to_batches())
+        return pa.Table.from_batches(function(rows), schema)
 
     def ship(self, modules: Iterable[str]) -> None:
         """Nothing to do: this process has loaded the modules."""

@@ -58,10 +58,10 @@ def parse_point_in_time(text: str, *, is_local: bool = False) -> PointInTime:
     return point_in_time if point_in_time.tzinfo is not None else point_in_time.replace(tzinfo=UTC)
 
 
-def refuse_future(text: str, point_in_time: PointInTime, now_ms: int) -> None:
-    """Raise InvalidPointInTime for a time in the future."""
+def refuse_future(text: str, point_in_time: PointInTime, now_ms: int, prefix: str = "") -> None:
+    """Raise InvalidPointInTime for a time in the future; its message begins with the prefix."""
     if isinstance(point_in_time, datetime) and point_in_time.timestamp() * 1000 > now_ms + CLOCK_SKEW_MS:
-        raise InvalidPointInTime(f"{text[:TEXT_SHOWN_MAX]!r} is in the future: it is {iso(now_ms)} now")
+        raise InvalidPointInTime(f"{prefix}{text[:TEXT_SHOWN_MAX]!r} is in the future: it is {iso(now_ms)} now")
 
 
 def end_at(log: EventLog, point_in_time: PointInTime) -> int:

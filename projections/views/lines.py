@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from textwrap import wrap
 
@@ -125,18 +125,19 @@ def place(partition: int | None, offset: int) -> str:
     return str(offset) if partition is None else f"{partition}:{offset}"
 
 
-def explanation(chain: ExplanationView, terminal: int | None = None) -> Iterator[str]:
-    """An explanation as a table, wrapped at the width of a terminal if one is given."""
+def explanation(chain: ExplanationView, terminal: int | None = None, age: Callable[[str], str] = str) -> Iterator[str]:
+    """An explanation as a table, wrapped at the width of a terminal if one is given. `age` is the text of a time."""
     yield from wrapped("", chain.summary, terminal)
     yield ""
     width = max(len("OFFSET"), *(len(place(step.partition, step.offset)) for step in chain.steps))
-    indent = " " * (width + 2 + 24 + 2 + 8 + 2)
-    yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
+    ages = max(len("TIME"), *(len(age(step.at)) for step in chain.steps))
+    indent = " " * (width + 2 + ages + 2 + 8 + 2)
+    yield f"{'OFFSET':>{width}}  {'TIME':<{ages}}  {'AFTER':>8}  WHAT"
     for number, fold in folds(chain):
         if chain.omitted and number == STEPS_BEFORE_GAP:
             yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
         step = fold[0]
-        start = f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  "
+        start = f"{place(step.partition, step.offset):>{width}}  {age(step.at):<{ages}}  {span(step.after_ms):>8}  "
         yield from wrapped(start, step.text, terminal)
         for other in fold[1:FOLD_SHOWN_MAX]:
             yield from wrapped(indent, other.text, terminal)
@@ -159,6 +160,22 @@ def folds(chain: ExplanationView) -> Iterator[tuple[int, Sequence[StepView]]]:
     for _, some in groupby(enumerate(chain.steps), key):
         fold = tuple(some)
         yield fold[0][0], tuple(step for _, step in fold)
+
+
+_SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+def value(name: str, given: str | None) -> str | None:
+    """The value of a config, with its size in a readable unit."""
+    if given == "-1" and name.startswith("retention."):
+        return "-1 (unlimited)"
+    if given is not None and given.isdecimal() and len(given) in range(4, 19):
+        number = int(given)
+        if name.endswith(".ms"):
+            return f"{given} ({span(number)})"
+        if name.endswith(".bytes"):
+            return next((f"{given} ({number / size:.3g} {unit})" for unit, size in _SIZES if number >= size), given)
+    return given
 
 
 TEXT_MIN = 30

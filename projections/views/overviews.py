@@ -9,49 +9,7 @@ import msgspec
 from projections.views.brokers import BrokerView, RulesVersionView, RuleView
 from projections.views.events import EventView, RecordedChangeView, ValueView
 from projections.views.requests import RequestSummary
-from projections.views.view import AsOfView
-
-IssueKind = Literal[
-    "offline",
-    "under-min-isr",
-    "unclean-risk",
-    "at-min-isr",
-    "placeholders",
-    "under-replicated",
-    "waiting-creates",
-    "slow-propagation",
-    "no-live-broker",
-    "broker-away",
-    "log-not-writable",
-    "controller-failed",
-    "quorum-without-majority",
-    "cluster-unreachable",
-    "archive-lost",
-    "stale-gateway",
-    "starting",
-]
-Severity = Literal["critical", "warning"]
-
-
-class IssueView(msgspec.Struct, frozen=True):
-    """A problem of the cluster with its cause, as sentences.
-
-    Each unhealthy partition counts in one problem, its worst. `waits_for` are the brokers that end it, `began_at` is
-    null if unknown, `examples` are some of its topics, and `evidence` are paths of pages, and below `/v1` of the API.
-    """
-
-    kind: IssueKind
-    severity: Severity
-    text: str
-    cause: str
-    resolution: str
-    began_at: str | None = None
-    began_at_ms: int | None = None
-    partitions: int = 0
-    topics: int = 0
-    waits_for: tuple[int, ...] = ()
-    examples: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()
+from projections.views.view import AsOfView, IssueKind, IssueView
 
 
 class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,14 +20,6 @@ class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     more: bool
     latest: RequestSummary
-
-
-class LoadView(msgspec.Struct, frozen=True):
-    """The number of partitions that a broker leads, and the number of its replicas."""
-
-    broker_id: int
-    leaders: int
-    replicas: int
 
 
 ClusterState = Literal["healthy", "degraded", "critical", "unknown"]
@@ -93,7 +43,6 @@ class ClusterHealthView(msgspec.Struct, frozen=True, kw_only=True):
     under_replicated_partitions: int | None = None
     offline_partitions: int | None = None
     placeholders: int | None = None
-    loads: tuple[LoadView, ...] = ()
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]
@@ -124,13 +73,16 @@ class RefusedCreateView(msgspec.Struct, frozen=True):
 
 
 class WhatIfView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state that a change would lead to: `changes` are its events as sentences, `issues` all problems then."""
+    """The state that a change would lead to: `changes` are its events as sentences, `issues` all problems then. If not
+    `is_complete`, only `topics_read` topics are counted so far."""
 
     summary: str
     changes: tuple[str, ...]
     topics: tuple[TopicsWhatIfView, ...]
     creates: tuple[RefusedCreateView, ...]
     issues: tuple[IssueView, ...]
+    topics_read: int
+    is_complete: bool
     as_of: AsOfView
 
 

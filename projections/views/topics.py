@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from controller.machine.configs.topic_configs import LABEL, labels_of
+from controller.machine.configs.topic_configs import labels_of
 from controller.machine.decision import Answer
 from controller.machine.state import Topic
 from events.catalog import Partition, Verdict
 from events.names import BrokerId, is_placeholder
 from projections.text.names import TopicStatus, error_name, topic_id_text
 from projections.views.rows import CreatedBy, TopicRow
-from projections.views.view import AsOfView, ErrorView, view_of
+from projections.views.view import AsOfView, ErrorView, IssueView, view_of
 
 Live = Collection[BrokerId]
 WELL_KNOWN = ("owner", "description", "contact")
@@ -105,20 +105,15 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
         found = labels_of(self.configs.items())
         return {name: found[name] for name in (*(one for one in WELL_KNOWN if one in found), *sorted(found))}
 
-    def has_label(self, wanted: str) -> bool:
-        """True if the topic has a label `NAME=VALUE`, or `NAME` with any value."""
-        name, is_given, value = wanted.partition("=")
-        found = self.configs.get(LABEL + name)
-        return found is not None and (not is_given or found == value)
-
 
 class TopicView(TopicSummary, frozen=True, kw_only=True):
     """A topic with its partitions. `policy` is null if no policy was configured at its creation; `placed_on` lists the
-    brokers that were live then."""
+    brokers that were live then. `issues` are its problems with their causes."""
 
     partitions: tuple[PartitionView, ...]
     policy: PolicyView | None
     placed_on: tuple[int, ...]
+    issues: tuple[IssueView, ...]
     as_of: AsOfView
 
 
@@ -230,11 +225,9 @@ def topic_summary(row: TopicRow, live: Live) -> TopicSummary:
     return view_of(TopicSummary, row, **_of_topic(row, live))
 
 
-def topic_view(row: TopicRow, live: Live, as_of: AsOfView) -> TopicView:
-    parts = partitions(row.partitions, live)
-    return view_of(
-        TopicView, row, **_of_topic(row, live), partitions=parts, policy=policy_view(row.verdict), as_of=as_of
-    )
+def topic_view(row: TopicRow, live: Live, issues: tuple[IssueView, ...], as_of: AsOfView) -> TopicView:
+    parts, policy = partitions(row.partitions, live), policy_view(row.verdict)
+    return view_of(TopicView, row, **_of_topic(row, live), partitions=parts, policy=policy, issues=issues, as_of=as_of)
 
 
 def _of_topic(row: TopicRow, live: Live) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Base of the views: points in time, errors, health, and a function that creates a view from a row.
+"""Base of the views: points in time, errors, problems, and a function that creates a view from a row.
 
 A view is a msgspec struct whose encoding is the JSON of the HTTP API and the command line. The OpenAPI document
 describes the views, and the command line decodes them. Topic ids are Kafka's base64url text. A time appears twice:
@@ -7,7 +7,7 @@ ISO-8601 in UTC, and under `…_ms` in ms since the epoch.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -93,3 +93,46 @@ def problem(error: ErrorView, status: int) -> ProblemView:
         detail=error.message,
         instance=f"/v1/requests/{error.request_id}" if error.request_id else "",
     )
+
+
+IssueKind = Literal[
+    "offline",
+    "under-min-isr",
+    "unclean-risk",
+    "at-min-isr",
+    "placeholders",
+    "under-replicated",
+    "waiting-creates",
+    "slow-propagation",
+    "no-live-broker",
+    "broker-away",
+    "log-not-writable",
+    "controller-failed",
+    "quorum-without-majority",
+    "cluster-unreachable",
+    "archive-lost",
+    "stale-gateway",
+    "starting",
+]
+Severity = Literal["critical", "warning"]
+
+
+class IssueView(msgspec.Struct, frozen=True):
+    """A problem of the cluster with its cause, as sentences.
+
+    Each unhealthy partition counts in one problem, its worst. `waits_for` are the brokers that end it, `began_at` is
+    null if unknown, `examples` are some of its topics, and `evidence` are paths of pages, and below `/v1` of the API.
+    """
+
+    kind: IssueKind
+    severity: Severity
+    text: str
+    cause: str
+    resolution: str
+    began_at: str | None = None
+    began_at_ms: int | None = None
+    partitions: int = 0
+    topics: int = 0
+    waits_for: tuple[int, ...] = ()
+    examples: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()

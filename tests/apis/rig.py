@@ -29,7 +29,7 @@ from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from controller.machine.configs.changes import OpType
 from events.catalog import Endpoint
 from events.codec import decode_event
-from events.logs.memory_log import InMemoryLog
+from tests.support.memory_log import InMemoryLog
 
 ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
 _clock = itertools.count(1_700_000_000_000)

@@ -16,8 +16,7 @@ from controller.apis.records import PRODUCE_REJECTED, PRODUCE_ROW, reject_produc
 from controller.apis.tables import HandlerTable
 from controller.kafka.handling import ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, cluster, topics
-from controller.kafka.messages.clients import PartitionProduceData, ProduceRequest, TopicProduceData
-from controller.kafka.messages.message import NodeEndpoint
+from controller.kafka.messages.clients import NodeEndpoint, PartitionProduceData, ProduceRequest, TopicProduceData
 from controller.kafka.server.server import KafkaServer
 from tests.apis.rig import ENDPOINT, Rig, rig
 

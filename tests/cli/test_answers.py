@@ -138,7 +138,7 @@ topic grow t                            | the following arguments are required: 
 topic shrink t                          | unknown value 'shrink'; allowed: create, delete, recreate, alter, grow, label
 topics --at tomorrow                    | argument --at: 'tomorrow' is not a valid point in time: use an offset (1234)
 topics --at 25:00                       | argument --at: hour must be in 0..23
-topics t --status ready                 | --status, --principal and --label filter a list
+topics t --status ready                 | a filter of a list, such as --status, cannot
 topics --statsu ready                   | unknown flag --statsu; did you mean --status?
 topics --stat ready                     | unknown flag --stat; did you mean --status?
 topics a b                              | unexpected argument 'b'

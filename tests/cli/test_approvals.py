@@ -90,7 +90,7 @@ def test_a_request_is_held_listed_approved_and_denied(
         assert done.startswith(
             f"User:carol (topicwright) approves request {first} for a, done as {as_request}; at first a rejected"
         ), done
-        assert "it was approved or denied" in carol("approve", first, code=1)
+        assert "`topicwright explain` has its outcome" in carol("approve", first, code=1)
         assert carol("deny", second, "--because", "too big").endswith(" is denied\n")
         denied = " ".join(alice("explain", second).split())
         assert denied.startswith(

@@ -240,7 +240,7 @@ def test_explain_prints_a_topic_and_a_request(offline: Run) -> None:
     outcome = offline("explain", "u")
     assert outcome.code == 0
     first, blank, header, *steps = outcome.out.splitlines()
-    assert first.startswith("topic u: ready, 2 partitions, created 20")
+    assert first.startswith("Topic u: ready, 2 partitions, created 20")
     assert (blank, header.split()) == ("", ["OFFSET", "TIME", "AFTER", "WHAT"])
     assert "requests by HTTP to create u with 2 partitions, the default factor" in steps[0]
     assert "is rejected with TOPIC_ALREADY_EXISTS (36) by validation:exists" in outcome.out

@@ -27,12 +27,12 @@ from controller.machine.recorded_command import approved_command
 from events.catalog import ApprovalRequested, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.logs.log import LogDiskFull
-from events.logs.memory_log import InMemoryLog
 from events.names import TopicName
 from tests.brokers.kraft.desks import FIRST
 from tests.engine.stage import Heard, codes, topic_id
 from tests.kafka.server.listener import until
 from tests.quorum.seats import PATIENCE_S, Seat, led, quorum
+from tests.support.memory_log import InMemoryLog
 
 
 class Process:

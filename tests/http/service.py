@@ -22,9 +22,9 @@ from controller.policy import RequestMetadata
 from controller.policy.interface import Request
 from events.catalog import Endpoint, Observation, Verdict
 from events.logs.log import EventLog
-from events.logs.memory_log import InMemoryLog
 from projections.queries.query import Queries, Query
 from tests.apis.rig import Unheard
+from tests.support.memory_log import InMemoryLog
 
 SETTINGS = {"default.replication.factor": "3", "num.partitions": "2"}
 POLICY = {"create.topic.policy.class.name": "tests.Owned"}

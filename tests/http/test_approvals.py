@@ -107,11 +107,11 @@ async def test_an_approval_of_what_was_deleted_meanwhile_is_refused_and_waits_on
         await one.request("POST", "/v1/topics", 201, json={"name": "a"}, headers=ALICE)
         await apply(one)
         problem = await one.request("DELETE", "/v1/topics/a", 403, headers=ALICE)
-        assert "for 1.5 hours: ask User:c* or the role approver" in problem["message"]
+        assert "for 90 minutes: ask User:c* or the role approver" in problem["message"]
         await apply(one, RULES.partition('[[rule]]\nname = "kept"')[0])
         await one.request("DELETE", "/v1/topics/a", headers=ALICE)
         refused = await decide(one, problem["request_id"], "approve", CAROL, 404)
-        assert refused["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert refused["error"] == "UNKNOWN_TOPIC_ID"
         assert len(await pending(one, CAROL)) == 1
         at_ms = (await pending(one, CAROL))[0]["expires_at_ms"]
         command = EndApprovals(request_id=one.controller.new_request_id(), at_ms=at_ms, principal="")
@@ -129,9 +129,9 @@ async def test_only_listed_approvers_decide_and_others_see_nothing(users: Users)
         assert (await decide(one, held, "approve", CAROL, 404))["error"] == "RESOURCE_NOT_FOUND"
         seen = await one.request("POST", "/v1/topics", 403, json={**body, "name": "open.topic"}, headers=ALICE)
         refused = await decide(one, seen["request_id"], "approve", CAROL, 403)
-        assert refused["message"] == "User:carol may not approve this request: that may User:dora."
+        assert refused["message"] == "User:carol may not approve this request, but User:dora may."
         refused = await decide(one, seen["request_id"], "deny", {}, 403, "no")
-        assert refused["message"] == "User:ANONYMOUS may not deny this request: that may User:dora."
+        assert refused["message"] == "User:ANONYMOUS may not deny this request, but User:dora may."
         assert len(one.api.cluster.held) == 2
 
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from controller.http.changes import request_id_of
-from events.logs.memory_log import InMemoryLog
 from tests.http.service import POLICY, Judge, Service, owned, service
+from tests.support.memory_log import InMemoryLog
 
 
 def _key(key: str) -> dict[str, str]:

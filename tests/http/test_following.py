@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
-from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -77,7 +76,7 @@ async def test_the_number_of_follow_streams_is_limited(monkeypatch: pytest.Monke
 async def test_follow_streams_are_limited_per_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FOLLOWERS_PER_HOST_MAX", 1)
     async with service() as one, AsyncExitStack() as held:
-        hosts = Hosts(proxies=(ip_network("127.0.0.1"),))
+        hosts = Hosts(proxies=("127.0.0.1",))
         other, port = await held.enter_async_context(one.another(hosts=hosts))
         base, listening = f"http://127.0.0.1:{port}", other.followers
         for number in (1, 2):

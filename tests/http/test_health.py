@@ -36,6 +36,18 @@ async def test_when_all_brokers_stopped_status_names_the_last_in_sync_replica(on
     assert f"fenced since {since[:19]}Z (stopped)" in offline["cause"]
     assert offline["examples"] == ["pay.t0", "pay.t1", "pay.t2"]
     assert (down["kind"], down["waits_for"]) == ("no-live-broker", [1, 2, 3])
+    (of_topic,) = (await one.get("/v1/topics/pay.t0"))["issues"]
+    assert (of_topic["text"], of_topic["cause"]) == ("3 partitions of pay.t0 are offline", offline["cause"])
+    past = (await one.get("/v1/topics/pay.t0", at=str((await one.get("/v1/health"))["as_of"]["offset"])))["issues"]
+    assert past == [of_topic]
+
+
+async def test_with_several_causes_the_summary_counts_all_offline_partitions(one: Service) -> None:
+    await one.create("pay.three", num_partitions=3)
+    await one.create("pay.single", assignments=[[2]])
+    await _stopped(one, 2, 3, 1)
+    summary = (await one.get("/v1/health"))["summary"]
+    assert summary.startswith("4 of 4 partitions are offline; 3 wait for broker 1, the last in-sync replica, fenced")
 
 
 async def test_what_if_a_broker_is_lost(one: Service) -> None:
@@ -57,6 +69,7 @@ drain 2                              | pay.single offline, pay.safe at-min-isr
 lose-broker 2 lose-broker 3          | pay.single offline, pay.safe under-min-isr
 lose-broker 2 add-broker             | pay.single offline, pay.safe at-min-isr
 add-broker                           |
+lose-broker 2 lose-broker 2          | pay.single offline, pay.safe at-min-isr
 min.insync.replicas=3                |
 min.insync.replicas=3 lose-broker 2  | pay.single offline, pay.safe at-min-isr
 unclean.leader.election.enable=true lose-broker 2 | pay.single offline, pay.safe at-min-isr

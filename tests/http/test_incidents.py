@@ -14,7 +14,8 @@ from controller.engine.group_commit import Controller
 from controller.machine.commands import commands
 from events.names import BrokerId
 from projections.queries import health as module
-from projections.views.overviews import IssueKind, QuorumView, VoterView
+from projections.views.overviews import QuorumView, VoterView
+from projections.views.view import IssueKind
 from tests.http.pages.story import page, text_of
 from tests.http.pages.test_same_answers import Command
 from tests.http.service import Service, service

@@ -14,9 +14,9 @@ from controller.http import permissions, topics
 from controller.http.requests import Caller
 from events.codec import decode_event
 from events.logs.log import read_one
-from events.logs.memory_log import InMemoryLog
 from projections.queries import query
 from tests.http.service import Half, Rules, Service, service
+from tests.support.memory_log import InMemoryLog
 
 
 def settings_request(one: Service) -> str:
@@ -30,7 +30,6 @@ async def test_topic_without_describe_looks_missing(half: Service) -> None:
     await half.create("secret")
     for path in (
         "/v1/topics/{}",
-        "/v1/topics/{}/events",
         "/v1/changes?topic={}",
         "/v1/explain/{}",
         "/v1/events?topic={}",

@@ -148,6 +148,11 @@ async def test_limits_of_a_body(one: Service) -> None:
         content = b'{"name":"t","%s":%s}' % (field.encode(), value)
         reply = await one.request("POST", "/v1/topics", 400, content=content)
         assert reply["message"].startswith(f"{field}: Expected"), reply
+    deep = b'{"name":"t","configs":' + b'{"a":' * 100_000
+    reply = await one.request("POST", "/v1/topics", 400, content=deep)
+    assert reply["message"].startswith("configs[...]: Expected"), reply
+    reply = await one.request("POST", "/v1/topics", 400, content=b'{"%s":1}' % (b"x" * 900_000))
+    assert reply["message"].startswith(f"{'x' * 100}: unknown field"), "a truncated name"
     assert one.log.durable_offset == end
 
 
@@ -186,7 +191,7 @@ async def test_a_deleted_topic_retains_its_history(one: Service) -> None:
     assert (gone["error"], gone["topic_id"]) == ("NONE", made["topic_id"])
     reply = await one.get("/v1/topics/t", 404)
     assert "it was deleted at offset" in reply["message"]
-    events = (await one.get("/v1/topics/t/events"))["events"]
+    events = (await one.get("/v1/events?topic=t"))["events"]
     assert [event["type"] for event in events][-1] == "TopicDeleted"
     assert events[-1]["fields"]["request"] == {
         "api": "HTTP",

@@ -26,7 +26,6 @@ from events.names import RequestId, TopicName
 from projections.queries import explain as module
 from projections.queries import overviews
 from projections.queries.events import EventFilter, events_page
-from projections.queries.explain import explain
 from projections.queries.query import NotFound, Queries
 from projections.queries.topics import topic_at, topics_at
 from projections.text.wording import event_text
@@ -37,7 +36,7 @@ from tests.events import golden
 from tests.events.golden import HISTORIES, REAL, history
 from tests.machine.tables import command
 from tests.machine.walks import Walk, walked, walks
-from tests.projections.logs import kept, questions_of, story
+from tests.projections.logs import explain, kept, questions_of, story
 
 LIFE = """
 1 2 3 fewer
@@ -58,7 +57,7 @@ unregister 4
 """
 
 EXPLAINED = """
-topic t: deleted 2023-11-14T22:13:20.020Z by User:bob
+Topic t: deleted 2023-11-14T22:13:20.020Z by User:bob
 7 +0 CreateTopic ask: User:alice (table) requests by CreateTopics v7 to create t with 1 partition, factor 4, \
 retention.ms=5, waiting up to 1000 ms
 8 +0 CreateTopic ask: t is created, 1 partition with factor 4, placed on live brokers 1, 2, 3; replicas 0: [3,1,2,-1]; \
@@ -132,7 +131,7 @@ def test_explain_prefers_a_topic_over_a_request_of_the_same_name() -> None:
     assert chain.kind == "topic"
     conclusion, facts = chain.summary.split(". ")
     assert conclusion == "both is not ready: it waits for the metadata to be applied by brokers 1, 2, 3"
-    assert facts.startswith("topic both: pending, 1 partition, created 2023-11-14T22:13:20.008Z by User:alice")
+    assert facts.startswith("Topic both: pending, 1 partition, created 2023-11-14T22:13:20.008Z by User:alice")
 
 
 def test_explain_covers_a_rejected_topic_name() -> None:

@@ -17,15 +17,14 @@ from events.external_decision import FOLLOW, ExternalDecision, external_decision
 from events.logs.log import EventLog
 from events.names import RequestId, shard_key
 from projections.queries import past
-from projections.queries.explain import explain
 from projections.queries.past import ABANDONED_AFTER_PAGES
 from projections.queries.query import Queries, Query
 from projections.views.events import event_view as shown_event
 from projections.views.lines import explanation
 from tests.events.golden import FOLLOWED, history
 from tests.machine.walks import Walk, walked, walks
+from tests.projections.logs import explain, listed
 from tests.projections.logs import kept as in_memory
-from tests.projections.logs import listed
 from tests.store.test_snapshotting import commits_of, kept, story
 
 
@@ -38,7 +37,7 @@ def questions() -> Queries:
 
 EXPLAINED = {
     "orders": """
-topic orders: offline, 4 partitions, created 1970-01-01T00:00:01.009Z
+Topic orders: offline, 4 partitions, created 1970-01-01T00:00:01.009Z
 
 OFFSET  TIME                         AFTER  WHAT
      8  1970-01-01T00:00:01.009Z      0 ms  the cluster has orders with 2 partitions, replicas 0: [1,2,3], 1: [2,3,1], retention.ms=60000 (decided by Kafka's controller 3002, which led epoch 7)
@@ -79,7 +78,7 @@ def test_explain_covers_decisions_of_another_controller(subject: str) -> None:
 
 def test_explain_names_the_controller_that_deleted_a_topic() -> None:
     summary = explain(questions(), "pay.eu").summary
-    assert summary == "topic pay.eu: deleted 1970-01-01T00:00:01.027Z by Kafka's controller 3002"
+    assert summary == "Topic pay.eu: deleted 1970-01-01T00:00:01.027Z by Kafka's controller 3002"
 
 
 def test_events_of_an_external_decision_are_found_by_request_id() -> None:

@@ -16,7 +16,6 @@ from controller.machine.state import DictTopics, State, Topic
 from events.catalog import Cause, CreateAnswered, Event, Recorded, SettingsChanged
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
-from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId, TopicName
 from projections.queries import differences
 from projections.queries.differences import TopicDifference, change_of, topic_differences
@@ -32,6 +31,7 @@ from tests.machine.rig import Rig, topics_of
 from tests.machine.tables import command
 from tests.machine.walks import NAMES, Walk, walked, walks
 from tests.projections.logs import kept, query_of, questions_of, story
+from tests.support.memory_log import InMemoryLog
 
 LIMIT = 1000
 

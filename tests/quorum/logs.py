@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.machine.state import QuorumLeader
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import PARTITION

@@ -13,7 +13,7 @@ from controller.brokers.kraft.catch_up import EventPages
 from controller.kafka.connections import Security
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ZERO_UUID, ApiKey, Message
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.kafka.server.server import KafkaServer
 from controller.quorum.files import QuorumFiles
 from controller.quorum.node import QuorumNode

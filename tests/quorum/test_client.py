@@ -18,16 +18,17 @@ from controller.kafka.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    Feature,
     FinalizedFeatureKey,
+    Listener,
 )
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.records import RegisterControllerRecord
 from controller.machine.errors import ErrorCode
 from controller.quorum import client as client_module
 from controller.quorum.client import QuorumClient, QuorumError
 from controller.quorum.features import without_limits
 from controller.quorum.log.batches import Pair, encode_batch
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import RegisterControllerRecord
 from controller.quorum.raft.role import topics_of
 from controller.quorum.raft.voters import Voter
 from controller.serving.quorum_member import Joining, Member

@@ -20,10 +20,10 @@ from controller.quorum.raft.role import ToUnattached, discovered, topics_of
 from controller.serving.quorum_member import Member
 from controller.settings.load import load_settings
 from events.catalog import Endpoint
-from events.logs.memory_log import InMemoryLog
 from tests.quorum.logs import opened, some
 from tests.quorum.worlds import leader_of, others, quorum_of, settled
 from tests.simulation.quorum.world import Replica
+from tests.support.memory_log import InMemoryLog
 
 STRANGER = 66
 
@@ -120,6 +120,6 @@ async def test_a_malformed_control_record_is_reported_with_advice(tmp_path: Path
     opened(tmp_path).close()
     batch = encode_batch(0, 1, 0, [(KRAFT_VOTERS.to_bytes(4, "big"), b"\0\0")], is_control=True)
     (tmp_path / PARTITION / f"{0:020d}.log").write_bytes(batch)
-    why = r"0\.log, byte 0: invalid control record at offset 0: VotersV0.* Restore the folder from a copy"
+    why = r"0\.log, byte 0: invalid control record at offset 0: VotersRecordV0.* Restore the folder from a copy"
     with pytest.raises(LogCorrupted, match=why):
         opened_member(tmp_path)

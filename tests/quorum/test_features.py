@@ -20,14 +20,17 @@ from controller.brokers.kraft.membership import controller_record, controller_re
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
+from controller.kafka.messages import records as kinds
 from controller.kafka.messages.cluster import (
     ControllerRegistrationRequest,
+    Feature,
     FeatureUpdateKey,
+    Listener,
     UnregisterControllerRequest,
     UnregisterControllerResponse,
     UpdateFeaturesRequest,
 )
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.records import NoOpRecord
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
@@ -41,11 +44,9 @@ from controller.quorum.features import (
     limits,
     without_limits,
 )
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import decode_record, encode_record
-from controller.quorum.log.metadata_records import NoOpRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.voters import Voter

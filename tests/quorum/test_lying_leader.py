@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from controller.kafka.messages import ZERO_UUID, Message, quorum
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.cluster import Listener
 from controller.quorum.files import QuorumFiles
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
@@ -48,7 +48,7 @@ def control(kind: int, value: bytes) -> Pair:
 def voters(*ids: int, places: int = 1) -> Pair:
     place = kinds.VoterEndpoint(name="CONTROLLER", host="node", port=1)
     each = tuple(kinds.Voter(voter_id=node_id, endpoints=(place,) * places) for node_id in ids)
-    return control_record(KRAFT_VOTERS, kinds.Voters(voters=each))
+    return control_record(KRAFT_VOTERS, kinds.VotersRecord(voters=each))
 
 
 IMPOSSIBLE: dict[str, Pair] = {
@@ -62,7 +62,7 @@ IMPOSSIBLE: dict[str, Pair] = {
     "a negative leader": control_record(LEADER_CHANGE, kinds.LeaderChangeMessage(leader_id=-7)),
     "an empty leader change": control(LEADER_CHANGE, b""),
     "half a version": control(KRAFT_VERSION, b"\0"),
-    "a negative version": control_record(KRAFT_VERSION, kinds.KRaftVersion(k_raft_version=-1)),
+    "a negative version": control_record(KRAFT_VERSION, kinds.KRaftVersionRecord(k_raft_version=-1)),
 }
 
 

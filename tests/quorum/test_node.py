@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.kafka.messages.quorum import KRaftVersionFeature, UpdateRaftVoterRequest
 from controller.quorum.raft.effects import NotLeader
 from tests.kafka.server.listener import until

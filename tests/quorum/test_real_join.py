@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.kafka.messages import records as kinds
 from controller.quorum.folder import PARTITION
-from controller.quorum.log import metadata_records as kinds
 from tests.support import tools
 from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
 from tests.support.kafka_tools import kafka_tools

@@ -13,11 +13,13 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from controller import quorum
 from controller.brokers import kraft
 from controller.brokers.kraft.adopting import read_folder
+from controller.kafka.messages import CLASSES
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import MetadataRecord
+from controller.kafka.schema import RECORDS
 from controller.quorum.files import QuorumFiles
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import encode_batch
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log_files import CHECKPOINT
 from tests.brokers.kraft.guarded import GUARDED, grant, revoke, set_quota
 from tests.support.churn import QUIET
@@ -78,7 +80,7 @@ def _kafkas_live(cluster: QuorumCluster) -> None:
 def written_kinds() -> set[type[MetadataRecord]]:
     """The record types that the source of `controller.brokers.kraft` and `controller.quorum` creates, except in READS;
     and NoOpRecord, which embeds the events of each batch."""
-    known = {each.__name__: each for each in kinds.RECORDS.values()}
+    known = {name: each for name, each in CLASSES.items() if name in RECORDS and issubclass(each, MetadataRecord)}
     found: set[type[MetadataRecord]] = {kinds.NoOpRecord}
     paths = [path for package in (kraft, quorum) for path in Path(package.__path__[0]).rglob("*.py")]
     for path in paths:

@@ -27,8 +27,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.cluster import BrokerHeartbeatRequest, BrokerRegistrationRequest
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.cluster import BrokerHeartbeatRequest, BrokerRegistrationRequest, Feature, Listener
 from controller.machine.errors import ErrorCode
 from events.catalog import RulesApplied
 from events.codec import decode_event

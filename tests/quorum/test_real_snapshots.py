@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from controller.brokers.kraft.adopting import read_folder
+from controller.kafka.messages.records import ClientQuotaRecord
 from controller.quorum.folder import PARTITION
-from controller.quorum.log.metadata_records import ClientQuotaRecord
 from controller.quorum.log_files import CHECKPOINT
 from controller.quorum.raft.log import SnapshotId
 from tests.quorum.test_real_join import leader_of, shown

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.cluster import Listener
 from controller.quorum import snapshotting
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import PARTITION
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import Pair, decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import encode_record

@@ -27,7 +27,7 @@ import msgspec
 import pytest
 
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.kafka.messages.quorum import DescribeQuorumRequest
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import decode_batches

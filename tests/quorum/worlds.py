@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.kafka.messages import quorum as quorum_messages
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import Reply, Send
 from controller.quorum.raft.follower import Follower

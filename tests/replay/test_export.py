@@ -5,6 +5,7 @@ Files of failed or duplicate tasks do not count.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from events.logs.archive.store import ArchiveAway
 from events.logs.log import Commit, Entry, read_one
 from projections.replay import export as export_module
 from projections.replay.checks.checking import check_in_buckets
+from projections.replay.checks.history import history_of
 from projections.replay.checks.invariants import run_invariants
 from projections.replay.checks.sql import run_sql
 from projections.replay.export import (
@@ -101,7 +103,13 @@ def test_each_bucket_of_an_export_contains_all_events_of_its_shards(history: Log
 def test_spark_folds_each_bucket_of_an_export_once(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
     added_to(tmp_path / "out", history)
     source = exported(str(tmp_path / "out"), ends_of(history), ("shard", "offset"))
-    folded = OnSpark(spark).fold(source, lambda batches: batches, source.schema, buckets=3)
+    schema = source.schema
+
+    def loaded(query: str) -> Iterator[pa.RecordBatch]:
+        with history_of(query, schema) as database:
+            yield from database.sql("from log.events").to_arrow_table().cast(schema).to_batches()
+
+    folded = OnSpark(spark).fold(source, loaded, schema, buckets=3)
     assert folded.sort_by("offset").combine_chunks() == table(source)
 
 

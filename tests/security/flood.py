@@ -29,6 +29,7 @@ from controller.kafka.sasl import bearer_message
 from controller.kafka.sasl_gate import SaslRules
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts
 from controller.serving.log_lines import configure_logs
+from controller.serving.process import tune_interpreter
 
 FLOODING, RIGHT = "127.0.0.2", "127.0.0.3"
 DELAY_MS = 100
@@ -119,6 +120,7 @@ async def measured(seconds: float, width: int, per_ip_max: int) -> dict[str, Any
             users.bearer = tokens.bearer  # type: ignore[method-assign]
             rules = SaslRules(mechanisms=MECHANISMS, users=users, now=time.time, failed_delay_ms=DELAY_MS)
             async with serving({}, sasl=rules, counts=ConnectionCounts(per_ip_max)) as server:
+                tune_interpreter()
                 watch = asyncio.create_task(_held(late_ms, cpu_ms))
                 flood = asyncio.create_task(_client("flood", server.port, seconds, width, wrong))
                 refused, logins = await asyncio.gather(flood, _client("right", server.port, seconds, width, right))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.access.users import add_token, set_password
-from controller.cli.work.users import offline_users
+from controller.cli.work.users import credential, offline_users
 from controller.settings.load import load_settings
 from tests.security.certificates import Authority, Files
 from tests.support.processes import Process
@@ -87,7 +87,7 @@ class Secured:
 
     def creator_of(self, topic: str) -> str:
         """The principal that created a topic, from the log."""
-        events = self.get(f"/v1/topics/{topic}/events", self.bearer)["events"]
+        events = self.get(f"/v1/events?topic={topic}", self.bearer)["events"]
         return next(str(each["fields"]["principal"]) for each in events if each["type"] == "CreateRequested")
 
 
@@ -101,7 +101,7 @@ def secured(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
     with offline_users(data, load_settings()) as offline:
         for name, password in PASSWORDS.items():
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-                assert offline.add(name, mechanism, password, 4096).code == 0
+                assert offline.alter(credential(name, mechanism, password, 4096)).error_code == 0
     for name, password in PLAIN_PASSWORDS.items():
         set_password(users_file, name, password)
     token = add_token(users_file, "carol")

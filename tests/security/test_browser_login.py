@@ -139,6 +139,7 @@ def test_another_site_can_neither_log_out_nor_change_anything(page: Page, user: 
         evil = {"Origin": "http://evil.example"}
         assert client.post(f"{page.url}/v1/topics", json={"name": "x"}, headers=evil).status_code == 403
         assert client.get(f"{page.url}/logout").status_code == 401
+        assert client.post(f"{page.url}/logout", headers=evil).status_code == 401
         assert client.get(f"{page.url}/v1/topics").status_code == 200
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -89,10 +88,9 @@ def test_ssl_client_auth_on_sasl_ssl_requires_the_listener_prefix(files: dict[st
 
 
 UNVERIFIED = """
-                                                       | needs sasl.oauthbearer.expected.issuer or
-sasl.oauthbearer.expected.issuer=a                     | needs sasl.oauthbearer.expected.audience or
-sasl.oauthbearer.allow.unverified.issuer=true          | needs sasl.oauthbearer.expected.audience or
-sasl.oauthbearer.expected.issuer=a sasl.oauthbearer.allow.unverified.issuer=true | exclude each other
+                                   | needs sasl.oauthbearer.expected.issuer; * accepts every issuer
+sasl.oauthbearer.expected.issuer=a | needs sasl.oauthbearer.expected.audience; * accepts every audience
+sasl.oauthbearer.expected.issuer=* | needs sasl.oauthbearer.expected.audience; * accepts every audience
 """
 
 
@@ -101,6 +99,13 @@ def test_tokens_need_an_issuer_and_an_audience(line: str) -> None:
     text, message = (cell.strip() for cell in line.split("|"))
     with pytest.raises(SettingsError, match=re.escape(message)):
         tokens(loaded(f"sasl.oauthbearer.jwks.endpoint.url=file:///a {text}", {}))
+
+
+def test_an_issuer_or_audience_of_asterisk_is_any() -> None:
+    any_of = " ".join(f"sasl.oauthbearer.expected.{what}=*" for what in ("issuer", "audience"))
+    found = tokens(loaded(f"sasl.oauthbearer.jwks.endpoint.url=file:///a {any_of}", {}))
+    assert found is not None
+    assert (found._rules.issuer, found._rules.audiences) == (None, None)
 
 
 HTTP = """
@@ -204,7 +209,7 @@ def test_http_allowed_hosts_and_trusted_proxies_settings() -> None:
     said = ["advertised.listeners=PLAINTEXT://Kafka.example:9092", "http.allowed.hosts=A.example, b"]
     hosts = hosts_of(load_settings(overrides=[*said, "http.trusted.proxies=::ffff:10.0.0.1,10.1.0.0/16"]))
     assert hosts.names == {"kafka.example", "a.example", "b"}
-    assert hosts.proxies == (ip_network("10.0.0.1"), ip_network("10.1.0.0/16"))
+    assert hosts.proxies == ("10.0.0.1/32", "10.1.0.0/16")
 
 
 def _serve(folder: Path, *more: str) -> list[str | Path]:

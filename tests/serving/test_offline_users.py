@@ -9,13 +9,14 @@ import pytest
 
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.cli.main import main
-from controller.cli.work.users import mechanisms, offline_users
-from controller.kafka.messages.message import Listener
+from controller.cli.work.users import credential, mechanisms, offline_users
+from controller.kafka.messages.access import ScramCredentialDeletion
+from controller.kafka.messages.cluster import Listener
+from controller.kafka.messages.records import NoOpRecord, UserScramCredentialRecord
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import PARTITION, FolderError
 from controller.quorum.log.batches import Pair, RecordBatch, embed_events, embedded_events, encode_batch
 from controller.quorum.log.metadata_codec import decode_record, encode_record
-from controller.quorum.log.metadata_records import NoOpRecord, UserScramCredentialRecord
 from controller.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
 from controller.settings.load import load_settings
 from events.logs.rocksdb_log import RocksDbLog
@@ -53,8 +54,8 @@ def kept(data: Path) -> tuple[list[RecordBatch], list[bytes], int]:
 def test_offline_user_changes_are_committed_by_the_only_voter(data: Path) -> None:
     before, events, _ = kept(data)
     with offline_users(data, ALONE) as users:
-        assert users.add("zoe", "SCRAM-SHA-256", "secret", 4096).code == 0
-        assert users.remove("nobody", "SCRAM-SHA-256").code != 0
+        assert users.alter(credential("zoe", "SCRAM-SHA-256", "secret", 4096)).error_code == 0
+        assert users.alter(ScramCredentialDeletion(name="nobody", mechanism=1)).error_code != 0
         assert ("zoe", "SCRAM-SHA-256", 4096) in mechanisms(users._recorder.state.cluster)
     batches, after, applied = kept(data)
     (batch,) = batches[len(before) :]
@@ -65,14 +66,14 @@ def test_offline_user_changes_are_committed_by_the_only_voter(data: Path) -> Non
     assert isinstance(record, UserScramCredentialRecord)
     assert (record.name, applied) == ("zoe", batch.last_offset + 1)
     with offline_users(data, ALONE) as users:
-        assert users.remove("zoe", "SCRAM-SHA-256").code == 0
+        assert users.alter(ScramCredentialDeletion(name="zoe", mechanism=1)).error_code == 0
     assert len(kept(data)[0]) == len(batches) + 1
 
 
 def test_offline_user_changes_accept_a_longer_metadata_log(data: Path) -> None:
     append(data, [(None, encode_record(NoOpRecord()))])
     with offline_users(data, ALONE) as users:
-        assert users.add("zoe", "SCRAM-SHA-256", "secret", 4096).code == 0
+        assert users.alter(credential("zoe", "SCRAM-SHA-256", "secret", 4096)).error_code == 0
 
 
 def _three(data: Path) -> None:

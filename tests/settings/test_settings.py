@@ -54,6 +54,7 @@ super.users                            |                             | ()
 advertised.listeners                   | ssl://[::1]:2               | (Endpoint(name='SSL', host='::1', port=2),)
 advertised.listeners                   |                             | ()
 max.connections                        | 0                           | 0
+max.connection.creation.rate           | 5                           | 5
 max.connections.per.ip.overrides       | 10.0.0.1:5, [::01]:0        | {'10.0.0.1': 5, '::1': 0}
 topic.rules.file                       | rules.json                  | 'rules.json'
 log.level                              | debug                       | 'debug'

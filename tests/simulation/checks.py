@@ -9,7 +9,6 @@ from controller.machine.state import Counts, DictTopics, State, Topic, groups_of
 from controller.store.store import TOPIC_ID, WAITING, TopicStore
 from controller.store.stored_topics import TOPIC
 from events.catalog import Recorded
-from events.logs.memory_log import InMemoryLog
 from events.names import shard_key
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
@@ -17,6 +16,7 @@ from tests.machine.rig import fold, topics_of
 from tests.simulation.virtual_time import virtual_loop
 from tests.simulation.witness import Witness
 from tests.simulation.world import World
+from tests.support.memory_log import InMemoryLog
 from tests.support.partition_limits import wrong_verdicts
 
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError
-from events.logs.memory_log import InMemoryLog
+from tests.support.memory_log import InMemoryLog
 
 
 class Disk:

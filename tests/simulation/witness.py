@@ -16,7 +16,7 @@ from events.catalog import (
     TopicReady,
 )
 from events.codec import decode_event
-from events.logs.memory_log import InMemoryLog
+from tests.support.memory_log import InMemoryLog
 
 
 class Witness:

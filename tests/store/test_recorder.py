@@ -27,10 +27,10 @@ from events.catalog import (
 from events.codec import decode_event
 from events.external_decision import FOLLOW
 from events.logs.log import request_offsets, shard_offsets
-from events.logs.memory_log import InMemoryLog
 from events.names import BrokerId, RequestId, TopicName, shard_key
 from tests.brokers.kraft.logs import access_history, real_history
 from tests.events.golden import history
+from tests.support.memory_log import InMemoryLog
 
 CAUSE = Cause("ChangeSettings", RequestId("r"))
 

@@ -17,7 +17,6 @@ from controller.store.request_index import API, OUTCOME, PRINCIPAL, RULE, Indexe
 from controller.store.store import TopicStore
 from events.access import RequestsRefused
 from events.catalog import Cause, Recorded
-from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
 from projections.queries.query import Queries, Query
 from projections.queries.requests import RequestFilter, scan_requests
@@ -25,6 +24,7 @@ from projections.views.requests import request_view
 from tests.events.golden import HISTORIES, history
 from tests.machine.tables import command, given
 from tests.projections.logs import kept, query_of, questions_of, story
+from tests.support.memory_log import InMemoryLog
 
 
 def questions(*logs: InMemoryLog) -> Queries:

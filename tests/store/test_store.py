@@ -16,10 +16,10 @@ from controller.store.stored_topics import TopicCache
 from events.access import QuotaEntity
 from events.catalog import Endpoint, Partition
 from events.logs.log import Commit, Entry
-from events.logs.memory_log import InMemoryLog
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName, shard_key
 from tests.machine.access.tables import acl
 from tests.projections.logs import kept, story
+from tests.support.memory_log import InMemoryLog
 
 NAMES = ("a", "b", "c.d", "c_d", "e")
 

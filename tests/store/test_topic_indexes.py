@@ -30,10 +30,10 @@ from events.catalog import Partition
 from events.codec import encode_event
 from events.logs.archive import manifest
 from events.logs.log import Commit, Entry
-from events.logs.memory_log import InMemoryLog
 from events.names import NO_LEADER, BrokerId, Offset, ShardKey, TopicId, TopicName
 from tests.events.golden import HISTORIES, REAL, history
 from tests.projections.logs import kept, story
+from tests.support.memory_log import InMemoryLog
 
 
 def counted(store: TopicStore) -> tuple[dict[BrokerId, tuple[int, int]], Health, dict[str, int]]:

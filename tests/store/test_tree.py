@@ -15,10 +15,10 @@ from controller.store.tree import HEAD, TreeReader, head_of, stored_head
 from events.catalog import Cause, SettingsChanged
 from events.codec import encode_event
 from events.logs.log import Commit, Entry, EventLog, LogCorrupted, read_one
-from events.logs.memory_log import InMemoryLog
 from events.logs.merkle import EMPTY_ROOT, Frontier, leaf_hash, root_from_inclusion
 from events.names import RequestId
 from tests.events.logs.rocksdb_folders import open_log
+from tests.support.memory_log import InMemoryLog
 
 
 @pytest.fixture(params=["memory", "disk"])

@@ -8,16 +8,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from controller.brokers.kraft.adopting import KafkaFolder, read_folder
-from controller.quorum.log.batches import decode_batches
-from controller.quorum.log.image import MetadataImage
-from controller.quorum.log.metadata_codec import decode_record, encode_record
-from controller.quorum.log.metadata_records import (
+from controller.kafka.messages.records import (
     ConfigRecord,
     MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     TopicRecord,
 )
+from controller.quorum.log.batches import decode_batches
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import decode_record, encode_record
 from controller.quorum.log.record_kinds import TOPICS
 from controller.quorum.log_files import CHECKPOINT
 from events.logs.rocksdb_log import RocksDbLog

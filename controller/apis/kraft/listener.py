@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from controller.access.authorizer import Operation
+from controller.apis import checked, guarded
 from controller.apis.cluster import describe_controllers, supported_features, with_api_versions
 from controller.apis.kraft.broker_requests import (
     allocate_producer_ids,
@@ -49,13 +49,13 @@ from controller.kafka.handling import (
     Session,
     normal_host,
 )
-from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
+from controller.kafka.messages.records import DefaultPrincipalData
 from controller.kafka.sasl_gate import UNEXPECTED_SASL
 from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX
 from controller.machine.errors import ErrorCode
 from controller.quorum.features import PRIORITY, SUPPORTED, FeatureRange
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_control
 
 PRINCIPAL_DESERIALIZATION_FAILURE = 97
@@ -70,14 +70,6 @@ FORWARDABLE = frozenset({
 })  # fmt: skip
 """The APIs that a broker may forward, as in Kafka, without delegation tokens. Brokers describe ACLs, users and quotas
 themselves."""
-
-
-class Principal(Message, frozen=True):
-    """A principal as Kafka's default builder encodes it, after its version."""
-
-    kind: kinds.String = ""
-    name: kinds.String = ""
-    token_authenticated: kinds.Bool = False
 
 
 async def forward(
@@ -131,11 +123,11 @@ async def _answer(api: ApiHandler, context: RequestContext, request: Message) ->
 
 
 def read_principal(data: bytes | None) -> str:
-    """Decode a principal in version 0. Raises MalformedRecord."""
+    """Decode a principal, in version 0, as Kafka's default builder encodes it. Raises MalformedRecord."""
     if data is None or not data.startswith(_VERSION_0):
         raise MalformedRecord("no principal, or one in an unsupported version")
-    principal = decode_control(Principal, data[len(_VERSION_0) :])
-    return f"{principal.kind}:{principal.name}"
+    principal = decode_control(DefaultPrincipalData, data[len(_VERSION_0) :])
+    return f"{principal.type_}:{principal.name}"
 
 
 def _address(raw: bytes) -> str:
@@ -146,18 +138,11 @@ WAIT_MS_MAX = 25_000
 """The longest timeout of CreateTopics: a broker forwards one request at a time, and gives up after 30 s."""
 
 
-_OF_QUORUM: Final[Mapping[int, Operation]] = {
-    ApiKey.VOTE: "ClusterAction",
-    ApiKey.BEGIN_QUORUM_EPOCH: "ClusterAction",
-    ApiKey.END_QUORUM_EPOCH: "ClusterAction",
-    ApiKey.FETCH: "ClusterAction",
-    ApiKey.FETCH_SNAPSHOT: "ClusterAction",
-    ApiKey.UPDATE_RAFT_VOTER: "ClusterAction",
-    ApiKey.DESCRIBE_QUORUM: "Describe",
-    ApiKey.ADD_RAFT_VOTER: "Alter",
-    ApiKey.REMOVE_RAFT_VOTER: "Alter",
-}
-"""The quorum's own APIs, which every voter answers, and the required operations on the cluster."""
+_OF_QUORUM: Final = (
+    ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT,
+    ApiKey.UPDATE_RAFT_VOTER, ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
+)  # fmt: skip
+"""The quorum's own APIs, which every voter answers."""
 
 
 def kraft_listener(
@@ -166,67 +151,38 @@ def kraft_listener(
     """Handlers by API key: for brokers and controllers on the listener `of_brokers_name`, for clients on any other.
     `priority` is the leader priority that this voter reports."""
     members, node, registered = brokers.membership, brokers.node, brokers.replication.registered
-    of_leader: dict[Operation | None, dict[int, Handler]] = {
-        None: {  # handlers that check permissions themselves
-            **administration(api, WAIT_MS_MAX),
-            **descriptions(api),
-            ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
-        },
-        "ClusterAction": {
-            ApiKey.BROKER_REGISTRATION: partial(register_broker, api, members),
-            ApiKey.BROKER_HEARTBEAT: partial(heartbeat, api, members, brokers.confirmations),
-            ApiKey.CONTROLLER_REGISTRATION: partial(register_controller, node, registered),
-            ApiKey.ALTER_PARTITION: partial(alter_partition, api, members),
-            ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(assign_replicas_to_dirs, api, members),
-            ApiKey.ALLOCATE_PRODUCER_IDS: partial(allocate_producer_ids, api, members),
-        },
-        "Alter": {
-            ApiKey.UNREGISTER_BROKER: partial(unregister_broker, api),
-            ApiKey.UNREGISTER_CONTROLLER: partial(unregister_controller, api, node, registered, asyncio.Lock()),
-            ApiKey.UPDATE_FEATURES: partial(update_features, api, node, registered),
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, api),
-        },
-        "Describe": {ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api)},
+    of_nodes: dict[int, Handler] = {
+        ApiKey.BROKER_REGISTRATION: partial(register_broker, api, members),
+        ApiKey.BROKER_HEARTBEAT: partial(heartbeat, api, members, brokers.confirmations),
+        ApiKey.CONTROLLER_REGISTRATION: partial(register_controller, node, registered),
+        ApiKey.ALTER_PARTITION: partial(alter_partition, api, members),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(assign_replicas_to_dirs, api, members),
+        ApiKey.ALLOCATE_PRODUCER_IDS: partial(allocate_producer_ids, api, members),
     }
-    of_quorum = quorum_handler(api, node, brokers.replication)
-
-    def led(key: int, operation: Operation | None, handle: Handler) -> Handler:
-        return _guarded(api, key, operation, handle, lambda: brokers.replication.leads)
-
-    handlers: dict[int, Handler] = {
-        **{key: led(key, operation, each) for operation, some in of_leader.items() for key, each in some.items()},
-        **{key: _guarded(api, key, operation, of_quorum) for key, operation in _OF_QUORUM.items()},
-        ApiKey.DESCRIBE_CLUSTER: partial(describe_controllers, api, node.quorum),
-        **UNEXPECTED_SASL,
+    of_clients: dict[int, Handler] = {
+        ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
+        ApiKey.UNREGISTER_BROKER: partial(unregister_broker, api),
+        ApiKey.UNREGISTER_CONTROLLER: partial(unregister_controller, api, node, registered, asyncio.Lock()),
+        ApiKey.UPDATE_FEATURES: partial(update_features, api, node, registered),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, api),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api),
     }
-    table = rows(handlers)
-    table |= rows({ApiKey.ENVELOPE: led(ApiKey.ENVELOPE, "ClusterAction", partial(forward, table))})
+
+    def led(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Wraps handlers: while another controller leads, the answer is NOT_CONTROLLER."""
+        return checked(handlers, lambda _: ErrorCode.NONE if brokers.replication.leads else ErrorCode.NOT_CONTROLLER)
+
+    table = rows(
+        {
+            **led({**administration(api, WAIT_MS_MAX), **descriptions(api), **guarded(api, of_nodes | of_clients)}),
+            **guarded(api, dict.fromkeys(_OF_QUORUM, quorum_handler(api, node, brokers.replication))),
+            ApiKey.DESCRIBE_CLUSTER: partial(describe_controllers, api, node.quorum),
+            **UNEXPECTED_SASL,
+        }
+    )
+    table |= rows(led(guarded(api, {ApiKey.ENVELOPE: partial(forward, table)})))
     if api.advertised.name != of_brokers_name:
-        of_nodes = {*of_leader["ClusterAction"], *_OF_QUORUM, ApiKey.ENVELOPE} - {ApiKey.DESCRIBE_QUORUM}
-        table = {key: handler for key, handler in table.items() if key not in of_nodes}
+        hidden = {*of_nodes, *_OF_QUORUM, ApiKey.ENVELOPE} - {ApiKey.DESCRIBE_QUORUM}
+        table = {key: handler for key, handler in table.items() if key not in hidden}
     features = supported_features({**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)})
     return with_api_versions(table, supported_features=features, finalized=partial(finalized_features, brokers))
-
-
-def _guarded(
-    api: ControllerApi,
-    key: int,
-    operation: Operation | None,
-    handle: Handler,
-    leads: Callable[[], bool] = lambda: True,
-) -> Handler:
-    """Wraps a handler: answers NOT_CONTROLLER unless this controller leads, and an authorization error without the
-    operation on the cluster, as Kafka's ControllerApis does. For APIs without a top-level error code the handler checks
-    both itself."""
-    response: Any = APIS[key].response
-    if "error_code" not in response.__struct_fields__:
-        return handle
-
-    def answer(context: RequestContext, request: Any) -> Any:
-        if not leads():
-            return response(error_code=ErrorCode.NOT_CONTROLLER)
-        if operation is not None and not api.grants(context, operation):
-            return response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return handle(context, request)
-
-    return answer

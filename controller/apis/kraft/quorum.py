@@ -20,6 +20,7 @@ from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import Message, cluster
+from controller.kafka.messages import records as kinds
 from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse, FetchRequest, FetchResponse
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
@@ -31,7 +32,6 @@ from controller.quorum.features import (
     why_unsupported,
 )
 from controller.quorum.files import QuorumFiles
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import KRAFT_VERSION_MAX, METADATA_TOPIC, BrokenBatch
 from controller.quorum.log.metadata_codec import MalformedRecord, encode_record
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE

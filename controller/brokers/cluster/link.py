@@ -40,8 +40,8 @@ from controller.kafka.connections import (
 )
 from controller.kafka.messages import ApiKey, Message, clients, configs
 from controller.kafka.messages import topics as topics_messages
+from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
-from controller.kafka.messages.message import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
 from controller.machine.errors import ErrorCode

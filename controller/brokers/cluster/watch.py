@@ -20,7 +20,7 @@ from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenTo
 from controller.brokers.cluster.reconciliation import differs
 from controller.brokers.port import CommandSink, stamp
 from controller.kafka.connections import Address, ClusterUnreachable
-from controller.kafka.messages.message import NodeEndpoint
+from controller.kafka.messages.clients import NodeEndpoint
 from controller.machine.commands.commands import (
     ChangeLogDirs,
     ConfirmMetadata,

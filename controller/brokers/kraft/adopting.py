@@ -27,6 +27,7 @@ from controller.brokers.kraft.importing import import_all
 from controller.brokers.kraft.importing_cluster import EventCollector
 from controller.brokers.kraft.membership import controller_record
 from controller.brokers.kraft.projector import MARK, MetadataMark, ProtocolIds, acl_keys
+from controller.kafka.messages import records as kinds
 from controller.machine.state import QuorumLeader
 from controller.quorum.features import fold, limits, unsupported_feature, without_limits
 from controller.quorum.files import SEGMENT, QuorumFiles
@@ -44,7 +45,6 @@ from controller.quorum.folder import (
     uuid_of,
     write_quorum_state,
 )
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import (
     CONTROLLER_LISTENER,
     KRAFT_VERSION,
@@ -227,14 +227,14 @@ def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpoch
     """The newest known epoch and the only voter. Raises FolderError for more than one voter."""
     epoch = max(folder.epoch, folder.quorum_state.epoch)
     pair = image.quorum.get(KRAFT_VERSION)
-    kraft_version = 0 if pair is None else decode_control(kinds.KRaftVersion, pair[1]).k_raft_version
+    kraft_version = 0 if pair is None else decode_control(kinds.KRaftVersionRecord, pair[1]).k_raft_version
     if kraft_version == 0:
         leader = _leader(folder)
         return catalog.QuorumEpochBegun(
             epoch, leader, 0, "", 0, folder.directory_id if leader == folder.node_id else bytes(16)
         )
     record = image.quorum.get(KRAFT_VOTERS)
-    voters = () if record is None else decode_control(kinds.Voters, record[1]).voters
+    voters = () if record is None else decode_control(kinds.VotersRecord, record[1]).voters
     _check_one_voter(folder, [each.voter_id for each in voters])
     voter = voters[0]
     places = {each.name: each for each in voter.endpoints}

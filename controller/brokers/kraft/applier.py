@@ -26,9 +26,10 @@ from controller.brokers.kraft.importing import import_batch, import_snapshot
 from controller.brokers.kraft.importing_cluster import Imported
 from controller.brokers.kraft.projector import MetadataProjector, ProtocolIds
 from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import MetadataRecord
 from controller.machine.state import Cluster, QuorumLeader
 from controller.quorum.files import QuorumFiles
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import (
     LEADER_CHANGE,
     EmbeddedEvents,
@@ -39,7 +40,6 @@ from controller.quorum.log.batches import (
 )
 from controller.quorum.log.image import MetadataImage, Transactions
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, decode_record, encode_record
-from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log.record_kinds import acl_of
 from controller.quorum.log_files import batches_of
 from controller.quorum.node import QuorumNode

@@ -25,14 +25,14 @@ from itertools import chain
 from controller.brokers.kraft.importing_cluster import ClusterImport, EventCollector, Imported
 from controller.brokers.kraft.projection import is_one_record, partition_of, partition_record, partitions_of
 from controller.brokers.kraft.projector import ProtocolIds
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import MetadataRecord, PartitionRecord
 from controller.machine.configs.changes import OpType
 from controller.machine.configs.topic_configs import with_labels_of, without_labels
 from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.target_cluster import vanish
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.image import MetadataImage, RecordMismatch
-from controller.quorum.log.metadata_records import MetadataRecord, PartitionRecord
 from controller.quorum.log.record_kinds import CONFIGS, ELR_SINCE, TOPICS, Author, key_records
 from events import catalog
 from events.catalog import ConfigOp, Configs, Partition

@@ -14,13 +14,13 @@ from controller.brokers.kraft.projection import details_of, endpoints_of, is_kra
 from controller.brokers.kraft.projector import ProtocolIdChanges, ProtocolIds
 from controller.kafka.codec.primitives import read_uvarint
 from controller.kafka.codec.reader import READ_FAILURES
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import MetadataRecord, RegisterBrokerRecord
 from controller.machine.access.requests import MECHANISMS
 from controller.machine.partitions.requests import PRODUCER_IDS_PER_BLOCK
 from controller.machine.state import Cluster
 from controller.quorum.features import unsupported_feature
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.image import MetadataImage
-from controller.quorum.log.metadata_records import MetadataRecord, RegisterBrokerRecord
 from controller.quorum.log.record_kinds import (
     ACLS,
     CONFIGS,

@@ -269,6 +269,8 @@ class KraftBrokers(Brokers):
         return True
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Follow committed events: sessions of brokers, what each broker has confirmed, and topics whose leaders are
+        awaited. `end` is the offset after them."""
         log_end = self.replication.applied
         self.confirmations.record(log_end, end)
         for record in records:

@@ -26,12 +26,11 @@ from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.port import CommandSink
 from controller.kafka.messages import cluster as cluster_messages
-from controller.kafka.messages.cluster import BrokerRegistrationRequest
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.cluster import BrokerRegistrationRequest, Feature, Listener
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
 from controller.quorum.features import SUPPORTED
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.raft.voters import Voter
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.cluster import Feature, Listener
+from controller.kafka.messages.records import MetadataRecord
 from controller.machine.access.bucket_map import differing as differing_keys
 from controller.machine.configs.topic_configs import without_labels
 from controller.machine.partitions.blocks import differing
 from controller.machine.partitions.placement import UNASSIGNED, replica_metadata_of
 from controller.machine.state import Broker, Cluster, Topic
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.image import partition_change
-from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log.record_kinds import (
     CONFIGS,
     CORDONED_SINCE,
@@ -68,6 +68,7 @@ def topic_records(
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
+    """The whole state of a partition, in the record version of a metadata.version."""
     known = replica_metadata_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
@@ -163,6 +164,7 @@ def broker_records(
 
 
 def registration_record(broker: Broker, epoch: int, level: int) -> kinds.RegisterBrokerRecord:
+    """The registration of a broker, in the record version of a metadata.version."""
     endpoints = zip(broker.endpoints, broker.security_protocols, strict=True)
     return kinds.RegisterBrokerRecord(
         version=broker_record_version(level),

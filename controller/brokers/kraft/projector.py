@@ -27,6 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.brokers.kraft import projection
+from controller.kafka.messages.records import MetadataRecord, ProducerIdsRecord
 from controller.machine.access.acls import acl_changes
 from controller.machine.access.bucket_map import BucketMap, changed, differing
 from controller.machine.apply import apply, concerns_topic
@@ -34,7 +35,6 @@ from controller.machine.state import Cluster, State, Topic
 from controller.quorum.log import record_kinds
 from controller.quorum.log.batches import Pair, embed_events
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import MetadataRecord, ProducerIdsRecord
 from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.store.recorder import Projector
 from controller.store.tree import stored_head

@@ -19,10 +19,10 @@ from controller.brokers.kraft.applier import BatchApplier
 from controller.brokers.kraft.catch_up import EventPages
 from controller.brokers.kraft.projector import MARK, MetadataProjector
 from controller.brokers.port import LeadLost
+from controller.kafka.messages import records as kinds
 from controller.machine.state import QuorumLeader as Known
 from controller.quorum.features import RegisteredControllers
 from controller.quorum.files import QuorumFiles
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.consensus import Consensus

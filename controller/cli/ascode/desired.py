@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.cli.ascode.nodes import FileError, Node, documents, files_of
+from controller.cli.ascode.nodes import INT16_MAX, INT32_MAX, FileError, Node, documents, files_of
 from controller.cli.context import NAME
 from controller.machine.configs.topic_configs import LABEL
 from events.names import ShardKey, shard_key
@@ -50,10 +50,10 @@ class FileSet:
         """Read files, and all YAML files in folders. Raises FileError, whose lines are the first errors."""
         self.name: str | None = None
         self.templates: list[Wanted] = []
+        """The defaults are the first, for all names."""
         self.config_maps: dict[str, Configs] = {}
         """jikkou's, to which topics refer by name."""
-        self._named_in: Node | None = None
-        self._defaults: Wanted | None = None
+        self._of_set: dict[str, Node] = {}
         self._by_key: dict[ShardKey, Wanted] = {}
         self._errors: list[str] = []
         for path in files_of(paths):
@@ -83,27 +83,21 @@ class FileSet:
         if len(self._by_key) > TOPICS_MAX:
             raise topic.node.error(f"the files describe more than {TOPICS_MAX} topics")
 
-    def set_defaults(self, defaults: Wanted) -> None:
-        if self._defaults is not None:
-            raise defaults.node.error(f"defaults: {self._defaults.node} has some already")
-        self._defaults = defaults
-
-    def set_name(self, node: Node) -> None:
-        name = node.text("set")
-        if not NAME.fullmatch(name):
-            raise node.error("set: allowed are 1 to 100 letters, digits, '.', '_' and '-'")
-        if self.name not in (None, name):
-            raise node.error(f"set: {self._named_in} names the set '{self.name}'")
-        self.name, self._named_in = name, node
+    def of_set(self, key: str, node: Node) -> Node:
+        """The value of a key that the whole set has once. Raises FileError if another document has another value."""
+        first = self._of_set.setdefault(key, node)
+        if first.value != node.value:
+            raise node.error(f"{key}: {first} has another")
+        return node
 
     def _completed(self, topic: Wanted) -> Wanted:
-        """The topic completed by the templates that match it: later ones first, the defaults last."""
+        """The topic completed by the templates that match it, the last one first."""
         for reference in topic.config_maps:
             name = str(reference.value)
             if name not in self.config_maps:
                 self._errors.append(str(reference.error(f"no file has the ConfigMap '{name}'")))
             topic = replace(topic, configs={**self.config_maps.get(name, {}), **topic.configs})
-        for template in (*reversed(self.templates), *([self._defaults] if self._defaults is not None else ())):
+        for template in reversed(self.templates):
             if fnmatchcase(topic.name, template.name):
                 topic = replace(
                     topic,
@@ -127,9 +121,11 @@ def check(errors: list[str]) -> None:
 def _topicwright(files: FileSet, document: Node) -> None:
     keys = document.keys("a file of topics", _OWN)
     if "set" in keys:
-        files.set_name(keys["set"])
+        files.name = files.of_set("set", keys["set"]).text("set")
+        if not NAME.fullmatch(files.name):
+            raise keys["set"].error("set: allowed are 1 to 100 letters, digits, '.', '_' and '-'")
     if "defaults" in keys:
-        files.set_defaults(_own("*", keys["defaults"], "defaults"))
+        files.templates.insert(0, _own("*", files.of_set("defaults", keys["defaults"]), "defaults"))
     for pattern, node in _mapping(keys, "templates").items():
         files.templates.append(_own(pattern, node, f"template '{pattern}'"))
     for name, node in _mapping(keys, "topics").items():
@@ -147,6 +143,8 @@ def _own(name: str, node: Node, what: str, *more: str) -> Wanted:
 def _topicctl(files: FileSet, document: Node) -> None:
     keys = document.keys("a topic of topicctl", ("meta", "spec"))
     meta = keys["meta"].keys("meta", ("name", *_TOPICCTL_META))
+    if not _TOPICCTL_OTHER.isdisjoint(_mapping(keys, "spec")):
+        return
     spec = _required(document, keys, "spec").keys("spec", _TOPICCTL_SPEC)
     name = _required(keys["meta"], meta, "name")
     replicas = (
@@ -169,38 +167,29 @@ def _topicctl_replicas(placement: Node, factor: int | None) -> Replicas | None:
     raise strategy.error(f"placement strategy '{name}' is not supported; allowed: static, {', '.join(_PLACED_SO)}")
 
 
-def _strimzi(files: FileSet, document: Node) -> None:
-    keys = document.keys("a KafkaTopic", (*_RESOURCE, "status"))
-    name, spec = _resource(document, keys, ("topicName", "partitions", "replicas", "config"))
-    name = spec.get("topicName", name)
-    files.add(_wanted(name.text("the topic's name"), name, spec, "replicas", "config"))
-
-
-def _jikkou(files: FileSet, document: Node) -> None:
-    kind = document.mapping("a resource").get("kind")
-    if kind is not None and kind.value == "ConfigMap":
-        keys = document.keys("a ConfigMap", (*_RESOURCE, "data"))
-        name, _ = _resource(document, keys, ())
-        files.config_maps[name.text("name")] = _configs(_mapping(keys, "data", "configs"))
-        return
-    items = [document]
-    if kind is not None and kind.value == "KafkaTopicList":
-        items = _items(document.keys("a KafkaTopicList", (*_RESOURCE[:3], "items")), "items")
-    for item in items:
-        keys = item.keys("a KafkaTopic", _RESOURCE)
-        name, spec = _resource(item, keys, ("partitions", "replicas", "configs", "configMapRefs"))
-        maps = tuple(_items(spec, "configMapRefs"))
-        files.add(_wanted(name.text("name"), name, spec, "replicas", "configs", config_maps=maps))
-
-
-def _resource(node: Node, keys: Keys, allowed: tuple[str, ...]) -> tuple[Node, Keys]:
-    """The name and the spec of a resource, in the form of Kubernetes."""
-    if "kind" in keys and keys["kind"].value not in _KINDS:
-        kind = keys["kind"].text("kind")
+def _resource(files: FileSet, document: Node) -> None:
+    """A resource of Strimzi or jikkou, in the form of Kubernetes."""
+    keys = document.keys("a resource", _RESOURCE)
+    kind = keys["kind"].text("kind") if "kind" in keys else "KafkaTopic"
+    if kind not in _KINDS:
         raise keys["kind"].error(f"kind '{kind}' does not describe topics; allowed: {', '.join(_KINDS)}")
-    metadata = _required(node, keys, "metadata")
+    for item in _items(keys, "items"):
+        _resource(files, item)
+    if kind == "KafkaTopicList":
+        return
+    metadata = _required(document, keys, "metadata")
     name = _required(metadata, metadata.mapping("metadata"), "name")
-    return name, keys["spec"].keys("spec", allowed) if "spec" in keys else {}
+    for key, node in _mapping(metadata.mapping("metadata"), "annotations").items():
+        if key in _NOT_KEPT:
+            raise node.error(f"annotation {key} is not supported: take the topic out of the file")
+    if kind == "ConfigMap":
+        files.config_maps[name.text("name")] = _configs(_mapping(keys, "data"))
+        return
+    allowed = _STRIMZI if _is_of("kafka.strimzi.io")(keys) else _JIKKOU
+    spec = keys["spec"].keys("spec", allowed) if "spec" in keys else {}
+    name, configs = spec.get("topicName", name), "config" if "config" in spec else "configs"
+    maps = tuple(_items(spec, "configMapRefs"))
+    files.add(_wanted(name.text("the topic's name"), name, spec, "replicas", configs, config_maps=maps))
 
 
 def _julie(files: FileSet, document: Node) -> None:
@@ -223,7 +212,7 @@ def _julie_topic(prefix: list[str], topic: Node) -> Wanted:
     node, config = _required(topic, keys, "name"), dict(_mapping(keys, "config"))
     data_type = [keys["dataType"].text("dataType")] if "dataType" in keys else []
     name = ".".join([*prefix, node.text("name"), *data_type])
-    partitions, factor = (_number(config, key) for key in _JULIE_COUNTS)
+    partitions, factor = map(_number, (config, config), _JULIE_COUNTS, (INT32_MAX, INT16_MAX))
     configs = _configs({key: one for key, one in config.items() if key not in _JULIE_COUNTS})
     return Wanted(name, node, partitions, factor, configs)
 
@@ -231,24 +220,31 @@ def _julie_topic(prefix: list[str], topic: Node) -> Wanted:
 _OWN: Final = ("set", "defaults", "templates", "topics")
 _TOPICCTL_META: Final = ("cluster", "environment", "region", "description", "labels", "consumers")
 _TOPICCTL_SPEC: Final = ("partitions", "replicationFactor", "retentionMinutes", "settings", "placement", "migration")
+_TOPICCTL_OTHER: Final = frozenset(("bootstrapAddrs", "acls"))
+"""Keys of topicctl's files of clusters and ACLs."""
 _PLACED_SO: Final = ("any", "balanced-leaders", "cross-rack")
 """topicctl's strategies that Topicwright's own placement fulfils."""
-_RESOURCE: Final = ("apiVersion", "kind", "metadata", "spec")
+_RESOURCE: Final = ("apiVersion", "kind", "metadata", "spec", "status", "items", "data")
+_STRIMZI: Final = ("topicName", "partitions", "replicas", "config")
+_JIKKOU: Final = ("partitions", "replicas", "configs", "configMapRefs")
+_NOT_KEPT: Final = ("jikkou.io/delete", "jikkou.io/ignore", "strimzi.io/managed", "strimzi.io/pause-reconciliation")
+"""Annotations by which the other tool deletes a topic, or leaves it as it is."""
 _KINDS: Final = ("KafkaTopic", "KafkaTopicList", "ConfigMap")
 _JULIE_NO_NAME: Final = ("context", "projects", "platform", "special_topics")
 _JULIE_COUNTS: Final = ("num.partitions", "replication.factor")
-_JULIE_TOPIC: Final = ("name", "dataType", "config", "schemas", "consumers", "producers", "metadata")
+_JULIE_SCHEMAS: Final = ("schemas", "subject.name.strategy")
+_JULIE_TOPIC: Final = ("name", "dataType", "config", "consumers", "producers", "metadata", *_JULIE_SCHEMAS)
 
 
-def _of_api(*groups: str) -> Callable[[Keys], bool]:
+def _is_of(*groups: str) -> Callable[[Keys], bool]:
     return lambda keys: "apiVersion" in keys and str(keys["apiVersion"].value).partition("/")[0] in groups
 
 
 READERS: Final[Mapping[str, tuple[Callable[[Keys], bool], Callable[[FileSet, Node], None]]]] = {
     "Topicwright (topics, templates, defaults, set)": (lambda keys: not keys.keys().isdisjoint(_OWN), _topicwright),
     "topicctl (meta, spec)": (lambda keys: "meta" in keys, _topicctl),
-    "jikkou (kafka.jikkou.io)": (_of_api("kafka.jikkou.io", "core.jikkou.io"), _jikkou),
-    "Strimzi (kafka.strimzi.io)": (_of_api("kafka.strimzi.io"), _strimzi),
+    "jikkou (kafka.jikkou.io)": (_is_of("kafka.jikkou.io", "core.jikkou.io"), _resource),
+    "Strimzi (kafka.strimzi.io)": (_is_of("kafka.strimzi.io"), _resource),
     "Julie (context, projects)": (lambda keys: "projects" in keys, _julie),
 }
 """Format → a test of a document's keys, and the reader."""
@@ -256,7 +252,7 @@ READERS: Final[Mapping[str, tuple[Callable[[Keys], bool], Callable[[FileSet, Nod
 
 def _wanted(name: str, node: Node, keys: Keys, factor_key: str, configs_key: str, **more: Any) -> Wanted:
     """A topic with the counts of its replicas, if it has some. Raises FileError if it also has other counts."""
-    partitions, factor = _number(keys, "partitions"), _number(keys, factor_key)
+    partitions, factor = _number(keys, "partitions"), _number(keys, factor_key, INT16_MAX)
     wanted = Wanted(name, node, partitions, factor, _configs(_mapping(keys, configs_key, "configs")), **more)
     rows = wanted.replicas
     if rows is None:
@@ -282,8 +278,8 @@ def _items(keys: Keys, key: str) -> list[Node]:
     return keys[key].items(key) if key in keys else []
 
 
-def _number(keys: Keys, key: str) -> int | None:
-    return keys[key].number(key) if key in keys else None
+def _number(keys: Keys, key: str, high: int = INT32_MAX) -> int | None:
+    return keys[key].number(key, high=high) if key in keys else None
 
 
 def _replicas(node: Node) -> Replicas:

@@ -3,9 +3,6 @@
 A change is an item of `POST /v1/changes`. The service decides a dry run with the same rules as the change itself, and
 places replicas by name and live brokers. So the plan has the very replicas, and a plan that is made again shows whether
 anything has changed since.
-
-Exit codes of `plan`, `apply` and `import`: 0 done; 1 a change is refused, or the cluster has changed since the plan; 2
-error. Exit codes of `drift`: 0 no difference, 1 differences, 2 error.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative
 from controller.cli.ascode.desired import FileSet, Wanted, check
-from controller.cli.backend import Backend, Refusal
+from controller.cli.backend import Backend
 from controller.cli.output import Style, show
 from controller.cli.reads import common
 from controller.machine.configs.topic_configs import without_labels
@@ -41,11 +38,11 @@ EXPLAINED_MAX: Final = 100
 """`drift` looks up the last event of this many changes; a notification has them alone."""
 NAMES_CHARS_MAX: Final = 1000
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,18}")
-_TO_DO: Final = {"create": "to create", "alter": "to change", "delete": "to delete"}
-_DONE: Final = {"create": "created", "alter": "changed", "delete": "deleted"}
+_VERBS: Final = {"create": "create", "alter": "change", "delete": "delete"}
 _LAST_EVENT: Final = {"create": "TopicDeleted", "configs": "TopicConfigsChanged", "partitions": "PartitionsAdded"}
 _REQUEST_SIZE: Final = 10_000
 """`POST /v1/changes` takes 100 changes, 10,000 partitions and 1 MB: a change is 1 % of this, or more if it is large."""
+_TOO_LARGE: Final = "is too large: allowed are replicas of 10000 partitions, 1000 configs, and 500 kB in all"
 _WIDTH: Final = 120
 
 
@@ -62,7 +59,12 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     @property
     def size(self) -> int:
         """The part of `_REQUEST_SIZE` that the change needs."""
-        return max(100, self.num_partitions, len(self.assignments), len(msgspec.json.encode(self)) // 50)
+        of_bytes = len(msgspec.json.encode(self)) // 50
+        return max(100, self.num_partitions, len(self.assignments), 10 * len(self.configs), of_bytes)
+
+    @property
+    def is_too_large(self) -> bool:
+        return self.size > max(_REQUEST_SIZE, self.num_partitions)
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -105,10 +107,6 @@ class Plan(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
     set: str | None = None
 
-    @property
-    def refused(self) -> list[Change]:
-        return [one for one in self.changes if one.is_refused]
-
 
 def topics_by_name(backend: Backend) -> dict[str, TopicSummary]:
     pages = common.pages(backend, TopicsView, "/topics", limit=common.PAGE)
@@ -116,14 +114,15 @@ def topics_by_name(backend: Backend) -> dict[str, TopicSummary]:
 
 
 def agent_of(set_name: str | None) -> str:
-    """The client id under which a set creates topics. The log has it for each topic, so `--prune` finds them."""
+    """The client id under which a set creates topics, by which `--prune` finds them."""
     return f"topicwright apply {set_name or ''}".strip()
 
 
 def differences(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Change]:
     """The changes with their dry runs, but without those that change nothing, such as `0.5` to `0.50`. Impossible
     changes come first, and say why."""
-    wanted = list(_wanted_changes(backend, files, prune=prune))
+    found = _wanted_changes(backend, files, prune=prune)
+    wanted = [replace(one, impossible=_TOO_LARGE) if one.request.is_too_large else one for one in found]
     yield from (one for one in wanted if one.impossible)
     for one in with_outcomes(backend, (one for one in wanted if not one.impossible)):
         is_same = one.request.configs and one.before is not None and one.outcome.configs == one.before.configs
@@ -211,8 +210,7 @@ def plan(options: argparse.Namespace, backend: Backend) -> int:
     if options.save is not None:
         with replacing(options.save) as file:
             file.write(msgspec.json.encode(made))
-    _show(options, made)
-    return NEGATIVE if made.refused else DONE
+    return _show(options, made)
 
 
 def _plan_of(options: argparse.Namespace, backend: Backend) -> Plan:
@@ -224,17 +222,20 @@ def _plan_of(options: argparse.Namespace, backend: Backend) -> Plan:
     return Plan(tuple(changes), files.name)
 
 
-def _show(options: argparse.Namespace, made: Plan, what: str = "Plan") -> None:
+def _show(options: argparse.Namespace, made: Plan, what: str = "Plan") -> int:
+    refused = [one for one in made.changes if one.is_refused]
+
     def text(style: Style) -> Iterator[str]:
         yield from lines(made.changes, style)
-        refused = f"; {len(made.refused)} rejected" if made.refused else ""
         topics = {(one.request.type, one.name) for one in made.changes if not one.is_refused}
-        verbs = _DONE if what == "Applied" else _TO_DO
-        counts = ", ".join(f"{sum(kind == each for each, _ in topics)} {verb}" for kind, verb in verbs.items())
+        verbs = {kind: f"{verb}d" if what == "Applied" else f"to {verb}" for kind, verb in _VERBS.items()}
+        counts = [f"{sum(kind == each for each, _ in topics)} {verb}" for kind, verb in verbs.items()]
+        ending = f"; {len(refused)} rejected" if refused else ""
         nothing = "No changes: the cluster is as the files describe it."
-        yield f"{what}: {counts}{refused}." if made.changes else nothing
+        yield f"{what}: {', '.join(counts)}{ending}." if made.changes else nothing
 
     show(options, made, text, lambda: dict.fromkeys(one.name for one in made.changes))
+    return NEGATIVE if refused else DONE
 
 
 def drift(options: argparse.Namespace, backend: Backend) -> int:
@@ -256,13 +257,8 @@ def _cause(backend: Backend, change: Change) -> str:
     if change.request.type == "delete":
         return ""
     kind = "create" if change.before is None else "configs" if change.request.configs else "partitions"
-    path, which = f"/topics/{change.name}/events", {"type": _LAST_EVENT[kind], "order": "newest", "limit": 1}
-    try:
-        answer = backend.get(EventsView, path, **which)
-    except Refusal as refusal:
-        if refusal.status != 404:
-            raise
-        return ""  # there was never such a topic
+    which = {"topic": change.name, "type": _LAST_EVENT[kind], "order": "newest", "limit": 1}
+    answer = backend.get(EventsView, "/events", **which)
     return "".join(f"{one.at}: {one.text}" for one in answer.events)
 
 
@@ -272,13 +268,10 @@ def apply(options: argparse.Namespace, backend: Backend) -> int:
     if options.plan is not None and options.prune:
         raise common.Misuse("a saved plan has its deletions already, so --prune cannot be used with --plan")
     made = _plan_of(options, backend) if options.plan is None else _saved(options.plan, backend)
-    if made.refused:
-        shown = "\n".join(lines(made.refused, Style()))
-        raise Negative(f"nothing is applied, because {many(len(made.refused), 'change')} would be rejected:\n{shown}")
+    if any(one.is_refused for one in made.changes):
+        return _show(options, made, "Nothing is applied")
     backend.agent = agent_of(made.set)
-    done = Plan(tuple(with_outcomes(backend, made.changes, dry_run=False)), made.set)
-    _show(options, done, "Applied")
-    return NEGATIVE if done.refused else DONE
+    return _show(options, Plan(tuple(with_outcomes(backend, made.changes, dry_run=False)), made.set), "Applied")
 
 
 def _saved(path: Path, backend: Backend) -> Plan:
@@ -292,7 +285,7 @@ def _saved(path: Path, backend: Backend) -> Plan:
     pairs = [pair for pair in zip(made.changes, repeated, strict=True) if not pair[0].is_same(pair[1])]
     if pairs:
         shown = [line for one in pairs for line in ("planned, and now:", *lines(one, Style()))]
-        why = f"{len(pairs)} changes of {path} have another result now, so nothing is applied: make a new plan"
+        why = f"nothing is applied: {many(len(pairs), 'change')} of {path} would have another result; make a new plan"
         raise Negative("\n".join([why, *shown]))
     return made
 
@@ -335,11 +328,12 @@ def lines(changes: Iterable[Change], style: Style) -> Iterator[str]:
 
 def _summary(change: Change) -> tuple[str, str, str]:
     """The sign of a change, its mark, and what it does."""
-    request, before, new = change.request, change.before, change.replicas
+    request, before = change.request, change.before
     if request.type == "create":
-        partitions = len(new) or len(request.assignments) or max(request.num_partitions, 0) or "default"
-        factor = len(new[0][1]) if new else max(request.replication_factor, 0) or "default"
-        counts = f"{partitions} partitions, factor {factor}"
+        rows = [replicas for _, replicas in change.replicas] or request.assignments
+        count = len(rows) or max(request.num_partitions, 0)
+        factor = len(rows[0]) if rows else max(request.replication_factor, 0) or "default"
+        counts = f"{many(count, 'partition') if count else 'default partitions'}, factor {factor}"
         return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in request.configs.items())])
     if request.type == "delete":
         return "-", "bad", "deleted"

@@ -1,8 +1,5 @@
 """`topicwright status`, `whatif`, `brokers`, `settings`, `diff` and `rules`: print the health of the cluster, now or
 after a change, its brokers, settings and rules, and differences; test, backtest, apply and compare rules.
-
-Exit codes of `status` and `whatif`: 0 healthy, no topic gets worse; 1 problems; 2 error. Of `diff` and `rules diff`,
-`test`, `backtest` and `redecide`: 0 no difference, all examples hold; 1 otherwise; 2 error.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, print_error
-from controller.cli.backend import Backend, Refusal, negative_if_refused
+from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 from controller.policy.loading import checked_file, rules_text
@@ -29,6 +26,7 @@ from projections.views.backtests import RulesTestView, TrialView, effect_lines
 from projections.views.brokers import BrokersView, BrokerView, RuleView, SimulatedBrokerView
 from projections.views.events import EventsView, EventView, ValueView
 from projections.views.lines import mark, when, wrapped
+from projections.views.view import IssueView
 
 
 def status(options: argparse.Namespace, backend: Backend) -> int:
@@ -38,7 +36,7 @@ def status(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def whatif(options: argparse.Namespace, backend: Backend) -> int:
-    answer = backend.get(overviews.WhatIfView, "/whatif", change=" ".join(options.change))
+    answer = common.complete(backend, overviews.WhatIfView, "/whatif", change=" ".join(options.change))
     names = (name for one in answer.topics if one.is_worse for name in one.examples)
     show(options, answer, lambda style: _whatif_lines(answer, style), lambda: names)
     return NEGATIVE if answer.creates or any(one.is_worse for one in answer.topics) else DONE
@@ -159,17 +157,18 @@ def _health_lines(answer: overviews.ClusterHealthView, style: Style) -> Iterator
     mark = {"healthy": "good", "critical": "bad"}.get(answer.state, "warning")
     counts = [f"{len(answer.live)} of {many(answer.brokers_registered, 'broker')} live"]
     if answer.topics is not None:
-        counts += many(answer.topics, "topic"), many(answer.partitions or 0, "partition")
-    yield f"{style.painted(answer.state, mark)},{when(answer.as_of)}: {', '.join(counts)}"
+        counts += f"{answer.offline_partitions} of {answer.partitions} partitions offline", many(answer.topics, "topic")
+    yield f"{style.painted(answer.state, mark)}: {', '.join(counts)}"
+    yield f" {when(answer.as_of)}"
     yield from wrapped("", answer.summary, style.width) if not answer.issues else _issue_lines(answer.issues, style)
 
 
-def _issue_lines(found: Sequence[overviews.IssueView], style: Style) -> Iterator[str]:
+def _issue_lines(found: Sequence[IssueView], style: Style) -> Iterator[str]:
     """Problems with their causes, each as a paragraph."""
     for one in found:
         yield ""
         kind = style.painted(one.kind, "bad" if one.severity == "critical" else "warning")
-        since = f" since {one.began_at}" if one.began_at else ""
+        since = f" {'since' if style.now is None else 'for'} {style.age(one.began_at)}" if one.began_at else ""
         yield from wrapped("", f"{kind}{since}: {one.text}", style.width)
         topics = ", ".join(one.examples) + (", …" if one.topics > len(one.examples) else "")
         facts = {"cause": one.cause, "to do": one.resolution, "topics": topics if one.examples else ""}
@@ -301,7 +300,6 @@ def _show_trial(options: argparse.Namespace, found: TrialView) -> int:
     return NEGATIVE if found.groups else DONE
 
 
-@negative_if_refused()
 def apply_rules(options: argparse.Namespace, backend: Backend) -> int:
     """Replace the effective rules by the rules of a file; without a file, remove all rules."""
     from controller.http.rules import RulesAppliedView, RulesBody  # imports the HTTP framework

@@ -1,7 +1,6 @@
 """Helpers of all commands that read: flags that choose a service or folder, error handling, completion of names.
 
-Answers go to standard output, errors to standard error. Exit codes: 0 answered; 1 not found, or refused; 2 wrong
-usage, or no service reached.
+Answers go to standard output, errors to standard error.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from controller.cli.arguments import (
     completed_by,
     http_address,
     http_address_text,
+    non_empty,
     point_in_time,
     principal_pattern,
     rule_pattern,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 TOPIC_COLUMNS = ("topic", "partitions", "factor", "status", "created", "owner")
 WATCH_S: Final = 2.0
+COUNT_S: Final = 0.2
 PAGE = 1000
 """Results per request: the maximum of the API."""
 COMPLETIONS_MAX: Final = 200
@@ -56,6 +57,16 @@ def add_filter(parser: argparse.ArgumentParser, flag: str, subject: str) -> None
     """Add a filter by user or rule, whose value may be a pattern."""
     parse = principal_pattern if flag == "--principal" else rule_pattern
     parser.add_argument(flag, type=parse, metavar="NAME|PATTERN", help=f"{subject}, such as alice or 'pay-*'")
+
+
+def add_label(parser: argparse.ArgumentParser) -> None:
+    what = "only topics with this label, such as owner=payments; NAME alone for any value"
+    parser.add_argument("--label", type=non_empty, metavar="NAME[=VALUE]", help=what)
+
+
+def add_kafka_properties(parser: argparse._ActionsContainer, when: str) -> None:
+    what = f"{when}: file with librdkafka properties for TLS and login"
+    parser.add_argument("--kafka-properties", metavar="FILE", help=what)
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +99,7 @@ class Page(Protocol):
 
 
 _Page = TypeVar("_Page", bound=Page)
+_View = TypeVar("_View")
 
 
 def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) -> Iterator[_Page]:
@@ -96,6 +108,15 @@ def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) 
     while page.next_cursor is not None:
         page = backend.get(kind, path, cursor=page.next_cursor, **parameters)
         yield page
+
+
+def complete(backend: Backend, kind: type[_View], path: str, **parameters: object) -> _View:
+    """The answer once it counts all topics."""
+    found: Any = backend.get(kind, path, **parameters)
+    while not found.is_complete:
+        sleep(COUNT_S)
+        found = backend.get(kind, path, **parameters)
+    return found  # type: ignore[no-any-return]
 
 
 def ids(numbers: Sequence[int]) -> str:

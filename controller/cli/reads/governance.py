@@ -1,4 +1,4 @@
-"""`topicwright requests --pending`, `approve` and `deny`: requests that wait for approval; and `risks`."""
+"""`topicwright requests --pending`, `approve` and `deny`: requests that wait for approval; `risks`; unused topics."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Final
 from urllib.parse import quote
 
 from controller.cli.arguments import DONE, NEGATIVE
-from controller.cli.backend import Backend, negative_if_refused
+from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, show
-from controller.cli.reads import common
+from controller.cli.reads.common import complete
 from events.errors import UserError
 from events.logs.log import grouped
-from projections.queries.risks import RISKS, RisksView, RiskyTopicView
+from projections.queries.risks import RISKS, RisksView
 from projections.text.points_in_time import parse_point_in_time
 from projections.text.wording import many
 from projections.views.requests import ApprovalView, HeldRequestsView, HeldRequestView
-from projections.views.topics import TopicsView
+from projections.views.topics import TopicSummary
 
 OFFSETS_PER_REQUEST: Final = 10_000
 OFFSETS_WITHIN_S: Final = 20.0
@@ -42,7 +42,6 @@ def _held_lines(held: Sequence[HeldRequestView], style: Style) -> Iterator[str]:
     yield from style.table(header, ((*row, each) for row, each in zip(rows, by, strict=True)))
 
 
-@negative_if_refused()
 def approve(options: argparse.Namespace, backend: Backend) -> int:
     done = backend.send("POST", f"/requests/{quote(options.id, safe='')}/approve", ApprovalView)
     lines = [f"request {done.held} is approved, as request {done.request_id}"]
@@ -51,7 +50,6 @@ def approve(options: argparse.Namespace, backend: Backend) -> int:
     return NEGATIVE if any(one.rule for one in done.topics.values()) else DONE
 
 
-@negative_if_refused()
 def deny(options: argparse.Namespace, backend: Backend) -> int:
     path, body = f"/requests/{quote(options.id, safe='')}/deny", {"because": options.because}
     done = backend.send("POST", path, ApprovalView, body=body)
@@ -59,16 +57,14 @@ def deny(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def risks(options: argparse.Namespace, backend: Backend) -> int:
-    if (options.unused is None) != (options.bootstrap is None):
-        raise common.Misuse("--unused and --bootstrap need each other")
-    found = _unused(options, backend) if options.unused else backend.get(RisksView, "/risks", limit=options.limit)
+    found = complete(backend, RisksView, "/risks", limit=options.limit, label=options.label)
     show(options, found, lambda style: _risk_lines(found, style), lambda: (one.name for one in found.topics))
     return NEGATIVE if found.topics else DONE
 
 
-def _unused(options: argparse.Namespace, backend: Backend) -> RisksView:
-    """The topics that existed at `--unused` and have had no record since. Kafka finds the first record from a time on
-    (ListOffsets), so nothing is stored between two runs."""
+def unused(options: argparse.Namespace, listed: Sequence[TopicSummary]) -> list[TopicSummary]:
+    """The listed topics that existed at `--unused` and have had no record since. Kafka finds the first record from a
+    time on (ListOffsets), so nothing is stored between two runs."""
     from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
     from controller.serving.reach_cluster import client_properties
@@ -78,8 +74,7 @@ def _unused(options: argparse.Namespace, backend: Backend) -> RisksView:
     if not isinstance(since, datetime):
         raise UserError(f"--unused {options.unused}: give a time, such as 30d")
     since_ms = round(since.timestamp() * 1000)
-    pages = [*common.pages(backend, TopicsView, "/topics", limit=common.PAGE)]
-    topics = [one for page in pages for one in page.topics if one.created_at_ms < since_ms]
+    topics = [one for one in listed if one.created_at_ms < since_ms]
     every = (TopicPartition(one.name, each, since_ms) for one in topics for each in range(one.num_partitions))
     properties = {**client_properties(options.kafka_properties, "--kafka-properties"), "log_level": 0}
     used, unknown = set[str](), set[str]()
@@ -93,17 +88,11 @@ def _unused(options: argparse.Namespace, backend: Backend) -> RisksView:
         raise UserError(f"no answer from the Kafka at {options.bootstrap}: {error.args[0].str()}") from None
     if unknown:
         print(f"Kafka does not answer for {many(len(unknown), 'topic')}, such as {min(unknown)}", file=sys.stderr)
-    found = [
-        RiskyTopicView(one.name, ("unused",), one.labels.get("owner", ""), getattr(one.created_by, "principal", ""))
-        for one in topics
-        if one.name not in used and one.name not in unknown
-    ]
-    more = max(0, len(found) - options.limit)
-    return RisksView({"unused": len(found)}, tuple(found[: options.limit]), more, pages[-1].as_of)
+    return [one for one in topics if one.name not in used and one.name not in unknown]
 
 
 def _risk_lines(found: RisksView, style: Style) -> Iterator[str]:
-    counts = ((name, count, RISKS.get(name, "it has had no new record")) for name, count in found.counts.items())
+    counts = ((name, count, RISKS[name]) for name, count in found.counts.items())
     yield from style.table(("RISK", "TOPICS", "MEANING"), counts)
     yield ""
     rows = ((one.name, one.owner or "-", one.created_by or "-", ", ".join(one.risks)) for one in found.topics)

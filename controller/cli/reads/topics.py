@@ -1,7 +1,5 @@
 """`topicwright topics`, `explain`, `topic` and `requests`: list, print and explain topics and requests; create and
 delete topics, alter configs, add partitions.
-
-Exit codes of `topic`: 0 done; 1 rejected, or no such topic; 2 wrong usage, or no service reached.
 """
 
 from __future__ import annotations
@@ -10,14 +8,13 @@ import argparse
 from collections.abc import Iterator, Sequence
 from time import monotonic, sleep  # noqa: TID251 - how long somebody at a terminal waits
 from typing import Any, Final
-from urllib.parse import quote
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative, print_error, suggestion
 from controller.cli.backend import Backend, Refusal
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
 from controller.cli.reads.common import TOPIC_COLUMNS
-from controller.cli.reads.governance import pending
+from controller.cli.reads.governance import pending, unused
 from controller.machine.configs.topic_configs import LABEL
 from events.errors import UserError
 from projections.text.names import is_pattern
@@ -40,17 +37,21 @@ WAIT_S = 0.25
 
 
 def topics(options: argparse.Namespace, backend: Backend) -> int:
+    if (options.unused is None) != (options.bootstrap is None):
+        raise common.Misuse("--unused and --bootstrap need each other")
     if options.name is not None and not is_pattern(options.name):
-        if any(one is not None for one in (options.status, options.principal, options.label)):
-            raise common.Misuse("--status, --principal and --label filter a list, so they cannot be used with a topic")
+        if any(one is not None for one in (options.status, options.principal, options.label, options.unused)):
+            raise common.Misuse("a filter of a list, such as --status, cannot be used with the name of a topic")
         return _show_topic(options, backend)
     filters = {each: getattr(options, each) for each in ("name", "status", "principal", "label")}
     pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at, **filters))
     matching, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
+    if options.unused is not None:
+        matching = unused(options, matching)
     if options.sort_by is not None:
         column = TOPIC_COLUMNS.index(options.sort_by)
         matching.sort(key=lambda one: _topic_row(one, Style())[column])
-    which = " that match" if any(filters.values()) else ""
+    which = " that match" if any((*filters.values(), options.unused)) else ""
     answer, names = {"topics": matching, "as_of": as_of}, (one.name for one in matching)
     return show(options, answer, lambda style: _topic_lines(matching, style, which), lambda: names, lines.when(as_of))
 
@@ -67,9 +68,11 @@ def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
 
 def explain(options: argparse.Namespace, backend: Backend) -> int:
     chain = backend.get(ExplanationView, "/explain", options.subject, at=options.at)
-    return show(
-        options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple, _at(options)
-    )
+
+    def printed(style: Style) -> Iterator[str]:
+        return lines.explanation(chain, None if style.wide else style.width, style.age)
+
+    return show(options, chain, printed, tuple, _at(options))
 
 
 def _at(options: argparse.Namespace) -> str:
@@ -108,10 +111,8 @@ def _recreate(options: argparse.Namespace, backend: Backend) -> int:
 
 def _before_deletion(name: str, backend: Backend) -> str:
     """The point in time before the last deletion of a topic. Raises UserError if it was never deleted."""
-    path = f"/topics/{quote(name, safe='')}/events"
-    answers = [
-        backend.get(EventsView, path, type=kind, order="newest", limit=1) for kind in ("TopicDeleted", "TopicVanished")
-    ]
+    which = {"topic": name, "order": "newest", "limit": 1}
+    answers = [backend.get(EventsView, "/events", type=kind, **which) for kind in ("TopicDeleted", "TopicVanished")]
     found = [event for answer in answers for event in answer.events]
     if not found:
         raise UserError(f"topic {name} was never deleted; name a time with --at to use another state of it")
@@ -210,7 +211,7 @@ def change(options: argparse.Namespace, backend: Backend) -> int:
     try:
         return run(options, backend)
     except Refusal as refusal:
-        if refusal.status >= 500 or (refusal.status == 404 and not refusal.error.rule):
+        if refusal.exit_code != NEGATIVE or (refusal.status == 404 and not refusal.error.rule):
             raise
         what = "would be rejected" if getattr(options, "dry_run", False) else what
         why: UserError = refusal
@@ -291,8 +292,11 @@ def _wide_topic(one: TopicSummary, style: Style) -> tuple[object, ...]:
 
 def _one_topic(one: TopicView, style: Style) -> Iterator[str]:
     yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
+    for each in one.issues:
+        yield from lines.wrapped("  cause       ", f"{each.text}: {each.cause}", style.width)
+        yield from lines.wrapped("  to do       ", each.resolution, style.width)
     for name, value in lines.topic_facts(one):
-        yield f"  {name:<11} {value}"
+        yield from lines.wrapped(f"  {name:<11} ", value, style.width)
     yield ""
     yield from _partition_lines(one.partitions, style)
 

@@ -15,14 +15,13 @@ from controller.apis.access import CREATION_FIELDS, FILTER_FIELDS
 from controller.cli.arguments import DONE, Negative
 from controller.cli.output import show
 from controller.cli.work.admin import call, check
-from controller.kafka.messages import ApiKey, access
+from controller.kafka.messages import access
 from controller.machine.access.acls import ALLOW, ANY, DENY, LITERAL, MATCH, PREFIXED
 from controller.machine.access.requests import CLIENT_ID, IP, USER
 from events.access import Acl
 from events.errors import UserError
 from projections.text.wording import DEFAULT_ENTITY, OPERATIONS, RESOURCE_TYPES, acl_text, entity_text
 
-ACLS_VERSION, QUOTAS_VERSION = 3, 1
 EXACT, DEFAULT = 0, 1
 """Kafka's match types of quota entities."""
 PERMISSIONS, PATTERNS = {DENY: "deny", ALLOW: "allow"}, {LITERAL: "literal", PREFIXED: "prefixed"}
@@ -39,8 +38,8 @@ def list_acls(options: argparse.Namespace) -> int:
         operation=ANY,
         permission_type=ANY,
     )
-    answer = call(options, ApiKey.DESCRIBE_ACLS, ACLS_VERSION, request, access.DescribeAclsResponse)
-    check(answer.error_code, answer.error_message)
+    answer = call(options, request)
+    check(answer)
     found = sorted(
         Acl(of.resource_type, of.pattern_type, of.resource_name, *astuple(one))
         for of in answer.resources
@@ -61,9 +60,7 @@ def add_acl(options: argparse.Namespace) -> int:
     acl = _acl(options)
     creation = access.AclCreation(**dict(zip(CREATION_FIELDS, astuple(acl), strict=True)))
     request = access.CreateAclsRequest(creations=(creation,))
-    answer = call(options, ApiKey.CREATE_ACLS, ACLS_VERSION, request, access.CreateAclsResponse)
-    for one in answer.results:
-        check(one.error_code, one.error_message)
+    check(*call(options, request).results)
     print(acl_text(acl))
     return DONE
 
@@ -71,14 +68,10 @@ def add_acl(options: argparse.Namespace) -> int:
 def remove_acl(options: argparse.Namespace) -> int:
     acl = _acl(options)
     wanted = access.DeleteAclsFilter(**dict(zip(FILTER_FIELDS, astuple(acl), strict=True)))
-    request = access.DeleteAclsRequest(filters=(wanted,))
-    answer = call(options, ApiKey.DELETE_ACLS, ACLS_VERSION, request, access.DeleteAclsResponse)
-    for one in answer.filter_results:
-        check(one.error_code, one.error_message)
-        for each in one.matching_acls:
-            check(each.error_code, each.error_message)
-        if not one.matching_acls:
-            raise Negative(f"there is no such ACL: {acl_text(acl)}")
+    (found,) = call(options, access.DeleteAclsRequest(filters=(wanted,))).filter_results
+    check(found, *found.matching_acls)
+    if not found.matching_acls:
+        raise Negative(f"there is no such ACL: {acl_text(acl)}")
     print(f"removed: {acl_text(acl)}")
     return DONE
 
@@ -113,9 +106,8 @@ def list_quotas(options: argparse.Namespace) -> int:
         access.ComponentData(entity_type=kind, match_type=DEFAULT if name is None else EXACT, match=name)
         for kind, name in _entity(options.entity or "")
     )
-    request = access.DescribeClientQuotasRequest(components=components)
-    answer = call(options, ApiKey.DESCRIBE_CLIENT_QUOTAS, QUOTAS_VERSION, request, access.DescribeClientQuotasResponse)
-    check(answer.error_code, answer.error_message)
+    answer = call(options, access.DescribeClientQuotasRequest(components=components))
+    check(answer)
     rows = sorted(
         (entity_text((part.entity_type, part.entity_name) for part in entry.entity), value.key, f"{value.value:.17g}")
         for entry in answer.entries or ()
@@ -144,9 +136,7 @@ def _alter(options: argparse.Namespace, ops: tuple[access.OpData, ...], done: st
     entity = _entity(options.entity)
     parts = tuple(access.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
     request = access.AlterClientQuotasRequest(entries=(access.EntryData(entity=parts, ops=ops),))
-    answer = call(options, ApiKey.ALTER_CLIENT_QUOTAS, QUOTAS_VERSION, request, access.AlterClientQuotasResponse)
-    for one in answer.entries:
-        check(one.error_code, one.error_message)
+    check(*call(options, request).entries)
     print(f"{done} {', '.join(op.key for op in ops)} of {entity_text(entity)}")
     return DONE
 

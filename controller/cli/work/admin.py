@@ -5,31 +5,31 @@ from __future__ import annotations
 import argparse
 import asyncio
 from contextlib import closing
-from typing import TypeVar
+from typing import Any
 
 from controller.cli.arguments import Negative
 from controller.kafka.connections import ClusterUnreachable, Connections, NotAuthenticated, addresses
-from controller.kafka.messages import Message
+from controller.kafka.messages import APIS, Message
 from controller.machine.errors import ErrorCode
 from controller.serving.reach_cluster import security_in
 from events.errors import UserError
 
-M = TypeVar("M", bound=Message)
 CONFIG = "--command-config"
 
 
-def call(options: argparse.Namespace, api_key: int, version: int, request: Message, answer: type[M]) -> M:
+def call(options: argparse.Namespace, request: Message) -> Any:
     """Returns the response of the first address that can be reached. Raises UserError."""
-    return asyncio.run(_call(options, api_key, version, request, answer))
+    return asyncio.run(_call(options, request))
 
 
-async def _call(options: argparse.Namespace, api_key: int, version: int, request: Message, answer: type[M]) -> M:
+async def _call(options: argparse.Namespace, request: Message) -> Message:
+    api = next(each for each in APIS.values() if each.request is type(request))
     security = security_in(options.command_config, CONFIG)
     failures = []
     with closing(Connections(security)) as connections:
         for address in addresses(options.bootstrap):
             try:
-                return await connections.call(address, api_key, version, request, answer)
+                return await connections.call(address, api.key, api.max_version, request, api.response)
             except ClusterUnreachable as error:
                 failures.append(str(error))
             except NotAuthenticated as error:
@@ -39,8 +39,9 @@ async def _call(options: argparse.Namespace, api_key: int, version: int, request
     raise UserError("; ".join(failures) + (hint if is_closed and not security.mechanism else ""))
 
 
-def check(error_code: int, error_message: str | None) -> None:
-    """Raises Negative for an error in a response."""
-    if error_code:
-        name = ErrorCode(error_code).name if error_code in set(ErrorCode) else f"error {error_code}"
-        raise Negative(f"{name}: {error_message}" if error_message else name)
+def check(*answers: Any) -> None:
+    """Raises Negative for an error in a response or a part of it."""
+    for each in answers:
+        if each.error_code:
+            name = ErrorCode(each.error_code).name if each.error_code in set(ErrorCode) else f"error {each.error_code}"
+            raise Negative(f"{name}: {each.error_message}" if each.error_message else name)

@@ -36,10 +36,10 @@ from controller.brokers.kraft.kraft_brokers import UnreadableConfigs
 from controller.cli.arguments import DONE
 from controller.cli.folder import NO_LOG
 from controller.cli.output import progress_to
+from controller.kafka.messages.records import RegisterBrokerRecord, TopicRecord
 from controller.machine.state import QuorumLeader
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
-from controller.quorum.log.metadata_records import RegisterBrokerRecord, TopicRecord
 from controller.quorum.raft.voters import VoterHistory
 from controller.release import RELEASE
 from controller.serving.process import wall_ms
@@ -200,7 +200,7 @@ UNFINISHED = ".unfinished-"
 
 def backup(options: argparse.Namespace) -> int:
     """Copy the events that the backup lacks; returns the exit code."""
-    from controller.serving.archiving import archiver_of
+    from controller.serving.archiver import Archiver
     from controller.store.tree import root_over
     from events.logs.archive.manifest import ManifestWriter, Writer, archive_status, find_manifest
     from events.logs.archive.store import is_inside, open_store
@@ -219,7 +219,7 @@ def backup(options: argparse.Namespace) -> int:
             where=f"backup, process {os.getpid()} of {socket.gethostname()}",
             since_ms=time.time_ns() // 1_000_000,
         )
-        archiver = archiver_of(
+        archiver = Archiver(
             log,
             place,
             ManifestWriter(place, writer),

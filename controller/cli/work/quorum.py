@@ -2,8 +2,7 @@
 
 The node of `join` stays a voter until `leave`, also while it is stopped; other nodes need no restart. `quorum` prints
 the voters, and the controllers that left but are still registered: no feature can be upgraded above the levels that
-these support. `leave` removes this limit. Exit codes: 0 done, 1 refused by the quorum or not finished, 2 wrong usage or
-settings.
+these support. `leave` removes this limit.
 """
 
 from __future__ import annotations

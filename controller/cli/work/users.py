@@ -12,22 +12,25 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from controller.access.users import SALT_BYTES, add_token, read_users, remove_user, set_password
+from controller.apis import errors_of
+from controller.apis.access import ScramRow, scram_change
 from controller.brokers.kraft.projector import MetadataProjector
 from controller.cli.arguments import DONE, Negative
 from controller.cli.folder import open_log
 from controller.cli.output import show
 from controller.cli.work.admin import call, check
-from controller.kafka.messages import ApiKey, access
-from controller.kafka.sasl import keys_of, salted_password
+from controller.kafka.messages import access
+from controller.kafka.sasl import salted_password
 from controller.machine.access.requests import MECHANISMS
-from controller.machine.commands.commands import AlterUserScramCredentials, AnyCommand, ChangeSettings, ScramChange
+from controller.machine.commands.commands import AlterUserScramCredentials, AnyCommand, ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.decision import Detail
-from controller.machine.state import Cluster, ScramCredential
+from controller.machine.state import Cluster
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.quorum.log.batches import embedded_events, encode_batch
@@ -57,19 +60,7 @@ def add(options: argparse.Namespace) -> int:
         known = set_password(options.file, options.name, password)
         print(f"{'changed' if known else 'added'} {options.name} in {options.file}")
         return DONE
-    if options.data is not None:
-        with _offline(options) as users:
-            _check(users.add(options.name, options.mechanism, password, options.iterations))
-    else:
-        salt = os.urandom(SALT_BYTES)
-        credential = access.ScramCredentialUpsertion(
-            name=options.name,
-            mechanism=NUMBERS[options.mechanism],
-            iterations=options.iterations,
-            salt=salt,
-            salted_password=salted_password(options.mechanism, password, salt, options.iterations),
-        )
-        _alter(options, access.AlterUserScramCredentialsRequest(upsertions=(credential,)))
+    _alter(options, credential(options.name, options.mechanism, password, options.iterations))
     print(f"set {options.mechanism} of {options.name}")
     return DONE
 
@@ -80,12 +71,7 @@ def remove(options: argparse.Namespace) -> int:
             raise Negative(f"there is no user {options.name} in {options.file}")
         print(f"removed {options.name}")
         return DONE
-    if options.data is not None:
-        with _offline(options) as users:
-            _check(users.remove(options.name, options.mechanism))
-    else:
-        credential = access.ScramCredentialDeletion(name=options.name, mechanism=NUMBERS[options.mechanism])
-        _alter(options, access.AlterUserScramCredentialsRequest(deletions=(credential,)))
+    _alter(options, access.ScramCredentialDeletion(name=options.name, mechanism=NUMBERS[options.mechanism]))
     print(f"removed {options.name} for {options.mechanism}")
     return DONE
 
@@ -102,7 +88,10 @@ def list_(options: argparse.Namespace) -> int:
         with closing(open_log(options.data)) as log:
             users = [*mechanisms(TopicStore(log).durable_cluster)]
     else:
-        users = _service_users(options)
+        answer = call(options, access.DescribeUserScramCredentialsRequest())
+        check(answer)
+        infos = ((one.user, info) for one in answer.results for info in one.credential_infos)
+        users = [(user, MECHANISMS[info.mechanism], info.iterations) for user, info in infos]
     users.sort(key=lambda one: one[:2])
     rows = [(name, how, "-" if iterations is None else iterations) for name, how, iterations in users]
     return show(
@@ -113,13 +102,22 @@ def list_(options: argparse.Namespace) -> int:
     )
 
 
-def _check(outcome: Detail) -> None:
-    if outcome.code:
-        raise Negative(outcome.message)
+def _alter(options: argparse.Namespace, change: ScramRow) -> None:
+    if options.data is not None:
+        with offline_users(options.data, load_settings(options.config, options.set)) as users:
+            check(users.alter(change))
+    else:
+        kind = "upsertions" if isinstance(change, access.ScramCredentialUpsertion) else "deletions"
+        rows: dict[str, Any] = {kind: (change,)}
+        check(*call(options, access.AlterUserScramCredentialsRequest(**rows)).results)
 
 
-def _offline(options: argparse.Namespace) -> AbstractContextManager[OfflineUsers]:
-    return offline_users(options.data, load_settings(options.config, options.set))
+def credential(name: str, mechanism: str, password: str, iterations: int) -> access.ScramCredentialUpsertion:
+    salt = os.urandom(SALT_BYTES)
+    salted = salted_password(mechanism, password, salt, iterations)
+    return access.ScramCredentialUpsertion(
+        name=name, mechanism=NUMBERS[mechanism], iterations=iterations, salt=salt, salted_password=salted
+    )
 
 
 # --- the log of a stopped service
@@ -147,25 +145,15 @@ class OfflineUsers:
             )
             self._record(first)
 
-    def add(self, user: str, mechanism: str, password: str, iterations: int) -> Detail:
-        """Set a user's password for a mechanism."""
-        salt = os.urandom(SALT_BYTES)
-        keys = keys_of(mechanism, salted_password(mechanism, password, salt, iterations))
-        return self._alter(ScramChange(user, NUMBERS[mechanism], ScramCredential(iterations, salt, *keys)))
-
-    def remove(self, user: str, mechanism: str) -> Detail:
-        """Remove a user's credential for a mechanism."""
-        return self._alter(ScramChange(user, NUMBERS[mechanism]))
-
-    def _alter(self, change: ScramChange) -> Detail:
+    def alter(self, change: ScramRow) -> access.AlterUserScramCredentialsResult:
         command = AlterUserScramCredentials(
             request_id=self._request_id,
             at_ms=self._at_ms,
             principal=PRINCIPAL,
             client_id="topicwright users",
-            changes=(change,),
+            changes=(scram_change(change),),
         )
-        return self._record(command)[0]
+        return access.AlterUserScramCredentialsResult(user=change.name, **errors_of(self._record(command)[0]))
 
     def _record(self, command: AnyCommand) -> tuple[Detail, ...]:
         """Decide, record and flush. Raises LogError."""
@@ -225,24 +213,3 @@ def _password(name: str) -> str:
     if not password:
         raise UserError("the password is empty: type one, or write it to the first line of standard input")
     return password
-
-
-# --- a running service
-
-
-def _service_users(options: argparse.Namespace) -> list[tuple[str, str, int | None]]:
-    """All users with their mechanisms and iterations."""
-    request, kind = access.DescribeUserScramCredentialsRequest(), access.DescribeUserScramCredentialsResponse
-    answer = call(options, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, request, kind)
-    check(answer.error_code, answer.error_message)
-    return [
-        (one.user, MECHANISMS[info.mechanism], info.iterations)
-        for one in answer.results
-        for info in one.credential_infos
-    ]
-
-
-def _alter(options: argparse.Namespace, request: access.AlterUserScramCredentialsRequest) -> None:
-    key, kind = ApiKey.ALTER_USER_SCRAM_CREDENTIALS, access.AlterUserScramCredentialsResponse
-    for one in call(options, key, 0, request, kind).results:
-        check(one.error_code, one.error_message)

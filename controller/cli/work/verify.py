@@ -5,8 +5,6 @@ manifest. The segment's index and the other fields of the manifest are recompute
 can write to the store can write a manifest and an index that match. Each base (a copy of the log's database) is
 unpacked into a temporary folder and audited like the log of a stopped service, with its tree and indexes; then its
 state is recomputed from the events.
-
-Exit codes: 0 valid, or proved; 1 invalid, or not in the log; 2 wrong usage, or nothing to read.
 """
 
 from __future__ import annotations
@@ -111,7 +109,7 @@ def _proof(text: bytes, key: bytes | None, known: Head | None) -> int:
             "--key with the public key of the service, or --head with a saved head"
         )
     if key is not None and not head.is_signed_by(key):
-        raise ProofFails("its head is not signed by that key")
+        raise ProofFails("its head is not signed" + (" by that key" if head.signature else ""))
     if known is not None and (known.log, known.size, known.root) != (head.log, head.size, head.root):
         if known.size != head.size:
             raise ProofFails(

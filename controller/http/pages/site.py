@@ -19,7 +19,7 @@ from litestar import Response, get
 from litestar.di import Dependency, NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from controller.access.authorizer import Operation
 from controller.http.errors import NO_STORE, HttpRequest, answer_error, respond
@@ -227,6 +227,7 @@ def templates() -> Environment:
     )
     environment.filters["grouped"] = lambda number: f"{number:,}"
     environment.filters["labelled"] = labelled
+    environment.filters["timed"] = _timed
     environment.globals.update(lines=lines)
     return environment
 
@@ -246,6 +247,15 @@ def labelled(rows: Markup, names: Sequence[str]) -> Markup:
         return f'<td data-label="{next(column, "").lstrip("#")}"'
 
     return Markup(_CELLS.sub(cell, rows))
+
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z")
+
+
+def _timed(text: str) -> Markup:
+    """A text, whose times the page shows in the zone of the browser."""
+    clock = r'<time class="clock" datetime="\g<0>">\g<0></time>'
+    return Markup("<bdi>{}</bdi>").format(Markup(_TIME.sub(clock, str(escape(escaped(text))))))
 
 
 def _printed(value: object) -> object:

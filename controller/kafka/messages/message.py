@@ -1,9 +1,9 @@
-"""Parts of all Kafka messages: the base class, null values, entities used by several APIs, and pre-encoded arrays."""
+"""Parts of all Kafka messages: the base classes, null values, and pre-encoded arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -24,36 +24,17 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
 
-class Listener(Message, frozen=True, kw_only=True):
-    """An endpoint of a broker or a controller, by listener name. The annotations give the encoding in metadata records,
-    which have no schema in kio."""
+class MetadataRecord(Message, frozen=True, kw_only=True):
+    """Base of the records of the metadata log. A class's `tag` is Kafka's key of the record."""
 
-    name: Annotated[str, "string"] = ""
-    host: Annotated[str, "string"] = ""
-    port: Annotated[int, "uint16"] = 0
-    security_protocol: Annotated[int, "int16"] = 0
+    version: int = 0
+    """The version of the record to write, or of the record that was read."""
 
 
-class NodeEndpoint(Message, frozen=True, kw_only=True):
-    """A node's address: a broker in Metadata, or the leader in responses of the quorum APIs (KIP-853)."""
+class UnknownRecord(MetadataRecord, frozen=True, kw_only=True):
+    """A record unknown to this release, stored unchanged."""
 
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
-
-
-class LeaderIdAndEpoch(Message, frozen=True, kw_only=True):
-    leader_id: int = -1
-    leader_epoch: int = -1
-
-
-class Feature(Message, frozen=True, kw_only=True):
-    """The levels of a feature that a broker or controller supports; annotated like `Listener`."""
-
-    name: Annotated[str, "string"] = ""
-    min_supported_version: Annotated[int, "int16"] = 0
-    max_supported_version: Annotated[int, "int16"] = 0
+    value: bytes
 
 
 class Encoded(tuple[Any, ...]):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -32,22 +33,34 @@ _CANCELLATION_S: Final = 1.0
 _ACCEPT_TURNS: Final = 3
 """The turns of asyncio's event loop in which an accepted connection becomes a `Connection`."""
 
+_LOGINS_S: Final = 0.01
+"""The longest time that logins may block the event loop in one iteration, however many begin at once."""
+
 _IDLE_CHECKS: Final = 4
 """The number of checks for idle connections in each period of `connections.max.idle.ms`."""
 
 UNLIMITED = 2**31 - 1
 """Kafka's default for limits on the number of connections."""
 
+_BURST_S: Final = 10
+"""How many seconds' worth of `max.connection.creation.rate` may come at once, as with Kafka's quota windows, and how
+many more may wait. Kafka leaves further ones in the queue of the operating system; here they are rejected."""
+
 
 class ConnectionCounts:
     """Counts the open connections of all listeners of a process, Kafka's and HTTP's; `left` undoes `admit`.
 
-    `per_ip_max` is `max.connections.per.ip`, `overrides` is `max.connections.per.ip.overrides` by address, and
-    `descriptors_max` the number of file descriptors. HTTP may have a few more connections, for health checks.
+    `per_ip_max` is `max.connections.per.ip`, `overrides` is `max.connections.per.ip.overrides` by address, `per_s_max`
+    is `max.connection.creation.rate`, and `descriptors_max` the number of file descriptors. HTTP may have a few more
+    connections, for health checks.
     """
 
     def __init__(
-        self, per_ip_max: int = UNLIMITED, overrides: Mapping[str, int] | None = None, descriptors_max: int = UNLIMITED
+        self,
+        per_ip_max: int = UNLIMITED,
+        overrides: Mapping[str, int] | None = None,
+        descriptors_max: int = UNLIMITED,
+        per_s_max: int = UNLIMITED,
     ) -> None:
         self.descriptors_per_connection = 1
         """2 with a target cluster: each forwarded request needs a second connection, to a broker."""
@@ -55,6 +68,7 @@ class ConnectionCounts:
         self._per_ip_max = per_ip_max
         self._overrides = overrides or {}
         self._by_host: Counter[str] = Counter()
+        self._per_s_max, self._due_s = per_s_max, -math.inf
         self.total = 0
 
     @property
@@ -75,6 +89,14 @@ class ConnectionCounts:
         self._by_host[host] += 1
         self.total += 1
         return True
+
+    def delay_s(self, now_s: float) -> float | None:
+        """For how long a new connection of Kafka waits; None if too many wait already (KIP-612)."""
+        due_s = max(self._due_s, now_s - _BURST_S) + 1 / self._per_s_max
+        if due_s > now_s + _BURST_S:
+            return None
+        self._due_s = due_s
+        return max(0.0, due_s - now_s)
 
     def release(self, host: str) -> None:
         self._by_host[host] -= 1
@@ -135,15 +157,14 @@ class KafkaServer:
         self._idle_check: asyncio.TimerHandle | None = None
         self._held = 0
         self._shedding: asyncio.Handle | None = None
+        self._logins: deque[Callable[[], None]] = deque()
 
     async def start(self, bound: socket.socket | None = None) -> None:
         """Listen, on a bound socket if one is given. Raises OSError if the address is not available."""
         self.loop = asyncio.get_running_loop()
         self.clock = self._given_clock or self.loop.time
-        if bound is None:
-            self._server = await self.loop.create_server(self._accept, self.host, self.port)
-        else:
-            self._server = await self.loop.create_server(self._accept, sock=bound)
+        where: dict[str, Any] = {"host": self.host, "port": self.port} if bound is None else {"sock": bound}
+        self._server = await self.loop.create_server(self._accept, **where)
         self.port = self._server.sockets[0].getsockname()[1]
         self._check_idle()
 
@@ -181,7 +202,6 @@ class KafkaServer:
         return len(self._connections)
 
     def close_idle(self) -> None:
-        """Close connections that were idle for too long. The server calls it periodically."""
         limit_s = self.limits.idle_ms_max / 1000
         for connection in tuple(self._connections):
             if connection.idle_s() >= limit_s:
@@ -189,9 +209,16 @@ class KafkaServer:
 
     def admit(self, connection: Connection | TlsAccept) -> bool:
         """Register a connection or a handshake. Returns False if there are too many, so that it must close."""
-        limit = self.limits.connections_max
+        limit, reason = self.limits.connections_max, ""
         if len(self._connections) + len(self.handshakes) >= limit:
             reason = f"too many connections: max.connections allows {limit}"
+        elif isinstance(connection, Connection):
+            delay_s = self._counts.delay_s(self.loop.time())
+            if delay_s is None:
+                reason = "too many connections wait for max.connection.creation.rate"
+            elif delay_s:
+                connection.mute(delay_s)
+        if reason:
             _logger.warning("connection_rejected", reason=reason, peer=connection.host, listener=self.listener)
             return False
         if not self._counts.admit(connection.host):
@@ -217,6 +244,21 @@ class KafkaServer:
 
     def connection_of(self, principal: str) -> Connection:
         return Connection(self, principal)
+
+    def in_turn(self, work: Callable[[], None]) -> None:
+        """Do work of a connection without a login after that of others, at most `_LOGINS_S` in an iteration."""
+        if not self._logins:
+            self.loop.call_soon(self._go_on)
+        self._logins.append(work)
+
+    def _go_on(self) -> None:
+        ends_s = self.clock() + _LOGINS_S
+        try:
+            while self._logins and self.clock() < ends_s:
+                self._logins.popleft()()
+        finally:
+            if self._logins:
+                self.loop.call_soon(self._go_on)
 
     def buffered(self, more: int) -> None:
         """Count the bytes buffered for clients: partial requests, requests in flight, and unsent responses. Beyond the

@@ -44,6 +44,9 @@ Entries = Mapping[str, Mapping[Acl, None]]
 
 
 class Acls:
+    """All ACLs, by resource pattern and principal. Immutable: changes return a new object that shares what is
+    unchanged."""
+
     def __init__(self, by_pattern: Mapping[Pattern, Entries] = MappingProxyType({})) -> None:
         self.by_pattern = by_pattern
 

@@ -32,6 +32,8 @@ GROUPS = 32
 
 
 class GroupConfig(ConfigRow, frozen=True, gc=False):
+    """A config of consumer, share or streams groups (KIP-848, KIP-932, KIP-1071)."""
+
     within: Allowed
     internal: bool
     documentation: str

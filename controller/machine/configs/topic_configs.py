@@ -144,6 +144,12 @@ def labels_of(configs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name.removeprefix(LABEL): text for name, text in configs if name.startswith(LABEL)}
 
 
+def has_label(configs: Iterable[tuple[str, str]], wanted: str) -> bool:
+    """Returns True if configs have a label `NAME=VALUE`, or `NAME` with any value."""
+    name, is_given, value = wanted.partition("=")
+    return any(key == LABEL + name and (not is_given or text == value) for key, text in configs)
+
+
 def without_labels(configs: Iterable[tuple[str, str]]) -> Configs:
     """Returns the configs that brokers get."""
     return tuple((name, text) for name, text in configs if not name.startswith(LABEL))
@@ -226,6 +232,8 @@ def _invalid_label(labels: Mapping[str, str]) -> Rejection | None:
         if not _LABEL_NAME.fullmatch(name):
             allowed = "1 to 60 letters, digits, '.', '_' and '-'"
             return invalid_config(f"Invalid name of a label: {LABEL}{name[:100]}; allowed after '{LABEL}': {allowed}")
+        if name == "protected" and value.lower() not in ("true", "false"):
+            return invalid_config(f"Invalid value of {LABEL}protected: {value[:100]!r}; allowed: true, false")
         size = len(value.encode("utf-8", "replace"))
         if size > LABEL_BYTES_MAX or _UNPRINTABLE.search(value):
             problem = f"has {size} bytes" if size > LABEL_BYTES_MAX else "has control characters or broken Unicode"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller.machine import topics
 from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import TopicCommand
-from controller.machine.decision import Answer, Decision
+from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.rule import Rule
 from controller.machine.state import State
@@ -24,8 +24,7 @@ from events.errors import shortened
 
 HELD_MAX, HELD_PER_PRINCIPAL_MAX, HELD_BYTES_MAX = 1_000, 50, 1 << 14
 """Limits for the number of held requests, of all and of one principal, and for the bytes of each."""
-_HOUR_MS = 3_600_000
-_DAY_MS = 24 * _HOUR_MS
+_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
 
 
 def hold(
@@ -38,10 +37,13 @@ def hold(
     details, who = topics.details_of(command), (command.request_id, command.topic, command.principal, command.client_id)
     if isinstance(details.change, catalog.RequestedConfigs):
         details = replace(details, change=replace(details.change, verdict=None))
-    event = catalog.ApprovalRequested(*who, details, tuple(rules.items()), command.at_ms + expires_ms)
+    topic = topic_named(state, command.topic)
+    topic_id = None if topic is None else topic.topic_id
+    event = catalog.ApprovalRequested(*who, details, tuple(rules.items()), command.at_ms + expires_ms, topic_id)
     waiting, by = state.cluster.held.values(), approvers(event)
     own = [one for one in waiting if one.principal == event.principal]
-    same = next((one for one in own if (one.name, one.request.change) == (event.name, details.change)), None)
+    wanted = (event.name, topic_id, details.change)
+    same = next((one for one in own if (one.name, one.topic_id, one.request.change) == wanted), None)
     size, held = len(msgspec.msgpack.encode(event)), None
     if command.approval is not None:
         text = f"Approval by {by} is needed too: the request must be denied, and sent again."
@@ -60,8 +62,8 @@ def hold(
 
 
 def _duration(ms: int) -> str:
-    number, unit = (ms / _HOUR_MS, "hour") if ms % _DAY_MS else (ms / _DAY_MS, "day")
-    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+    number, unit = next((ms // size, unit) for unit, size in _UNITS if ms % size == 0)
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def _way_forward(held: catalog.ApprovalRequested) -> str:
@@ -83,6 +85,10 @@ def approve(state: State, command: TopicCommand, decide: Callable[[Collection[st
         return Decision((), (Answer(*refused, int(ErrorCode.RESOURCE_NOT_FOUND), gone(approval.request_id)),))
     if held.principal == approval.principal:
         return Decision((), (Answer(*refused, int(ErrorCode.POLICY_VIOLATION), own(held.principal)),))
+    topic = topic_named(state, command.topic)
+    if held.topic_id is not None and (topic is None or topic.topic_id != held.topic_id):
+        text = f"Topic {held.name} was deleted since, so the request can only be denied."
+        return Decision((), (Answer(*refused, int(ErrorCode.UNKNOWN_TOPIC_ID), text),))
     decision = decide(dict(held.rules))
     if decision.needs_approval:
         return decision
@@ -95,7 +101,9 @@ def approve(state: State, command: TopicCommand, decide: Callable[[Collection[st
 
 
 def gone(request_id: str) -> str:
-    return f"No request {shortened(request_id, 100)} waits for approval: it was approved or denied, or has expired."
+    return (
+        f"No request {shortened(request_id, 100)} waits for approval: `topicwright explain` shows if one was decided."
+    )
 
 
 def own(principal: str) -> str:

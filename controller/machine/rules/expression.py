@@ -18,7 +18,7 @@ from controller.patterns import SMALL, Pattern, PatternError
 from events.errors import shortened
 
 CHARS_MAX: Final = 1000
-COMMAS_WITH_MACRO_MAX: Final = 50
+COMMAS_WITH_MACRO_MAX: Final = 10
 """Limits the lists: `[0, 0, …].map(x, config)` takes time in proportion to the square of the number of items."""
 MATCHED_CHARS_MAX: Final = 500
 VARIABLES: Final = (
@@ -29,16 +29,19 @@ _METHODS: Final = ("contains", "startsWith", "endsWith")
 _CONVERSIONS: Final = ("int", "double", "string", "bool", "timestamp", "duration")
 FUNCTIONS: Final = ("size", *_METHODS, "matches", *_CONVERSIONS)
 _CALL = re.compile(r"(\.?)\s*\b(\w+)\s*\(")
-_STRING = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+_STRING = re.compile(r"""[rR]("{3}|'{3}|["']).*?\1|("{3}|'{3}|["'])(?:\\.|[^\\])*?\2""", re.DOTALL)
 _CONFIG = re.compile(r"""\bconfig\[['"]([a-z.]+)['"]\]""")
 _CONFIG_WORD = re.compile(r"\bconfig\b")
 _ANY_CONFIG: Final = frozenset(("before", "after", "configs", "label"))
 _OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "host", "before"}
 _OF_FACTS: Final = _OF_TOPIC - {"name", "after"}
-_MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
+_MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(")
+_ALL = r"(?:(?:before|after)\s*\.\s*)?(?:configs?|label)|before|after"
+_WHOLE = re.compile(rf"(?<!in )(?<!size\()(?<![!=]= )(?<![\w.])({_ALL})\b(?!\s*(?:[.\[]|[!=]=))")
+"""Copying all configs takes 25 µs, and in a list each time that the list grows."""
 _MATCHES: Final = "re2_matches"
 """The name under which the CEL library knows our `matches`; the library's own `matches` cannot be replaced."""
-_MATCHES_NAME = re.compile(r"\bmatches\s*\(")
+_SLOW = re.compile(rf"\bmatches\s*\(|{_MACRO.pattern}")
 _MATCHES_CALL = re.compile(r"\.\s*matches\s*\(")
 _ERROR_CHARS_MAX = 200
 T = TypeVar("T")
@@ -86,8 +89,8 @@ class Expression:
         reads_others = len(literals) != len(_CONFIG_WORD.findall(text)) or _ANY_CONFIG.intersection(self.names)
         self.configs: Final = None if reads_others else frozenset(literals)
         """The configs that the expression names; None if it may read any."""
-        self.matches: Final = len(_MATCHES_NAME.findall(_STRING.sub("''", text)))
-        """The number of calls of `matches`."""
+        self.slow_calls: Final = len(_SLOW.findall(_STRING.sub("''", text)))
+        """The number of macros and of calls of `matches`."""
         self.is_of_facts: Final = _OF_FACTS.issuperset(self.names)
         """True if the value depends only on the counts and configs of the topic after the change."""
         self.is_of_topic: Final = _OF_TOPIC.issuperset(self.names)
@@ -134,6 +137,8 @@ class Message:
 def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
     if len(text) > CHARS_MAX:
         raise ExpressionError(f"has {len(text)} characters, allowed are {CHARS_MAX}")
+    if "//" in text and "\n" in text:
+        raise ExpressionError("has // and several lines, allowed is one of them: write a comment in TOML, with #")
     macros = len(_MACRO.findall(text))
     if macros > 1:
         raise ExpressionError(f"has {macros} macros (all, exists, map, filter), allowed is one")
@@ -141,6 +146,9 @@ def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
         raise ExpressionError(f"has a macro and {text.count(',')} commas, allowed are {COMMAS_WITH_MACRO_MAX}")
     if macros and _MATCHES_CALL.search(text):
         raise ExpressionError("has a macro and matches, allowed is one of them")
+    code = _STRING.sub("''", text)
+    if whole := _WHOLE.search(code):
+        raise ExpressionError(f"copies all of {whole[1]}; allowed: one of its values, KEY in, size, macros, == and !=")
     program = _program(text)
     bound = set(re.findall(_MACRO.pattern + r"\s*(\w+)\s*,", text))
     names = tuple(name for name in program.variables() if name in VARIABLES or name not in bound)
@@ -149,7 +157,7 @@ def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
         unknown = [each for each in used if each not in allowed and (what == "variable" or each.isidentifier())]
         if unknown:
             raise ExpressionError(f"unknown {what} '{unknown[0]}'; allowed: {', '.join(allowed)}")
-    for dot, name in _CALL.findall(_STRING.sub("''", text)):
+    for dot, name in _CALL.findall(code):
         if name in (_CONVERSIONS if dot else _METHODS):
             allowed_call = f"{name}(value)" if dot else f"text.{name}(part)"
             raise ExpressionError(f"invalid call of {name}; allowed: {allowed_call}")

@@ -52,8 +52,8 @@ STARS_MAX = 10_000
 """Limit for the number of `*` in all patterns: compiling each takes 30 µs."""
 PATTERNS_SIZE_MAX = 5_000
 """Limit for the instructions of all name patterns: matching the longest topic name then takes 25 ms at most."""
-MATCHES_MAX = 25
-"""Limit for the calls of `matches` in all expressions and messages: each takes 4 ms at most."""
+SLOW_CALLS_MAX = 25
+"""Limit for `matches` and macros in all expressions and messages: each takes 4 ms at most."""
 KEY_PARTS_MAX = 30
 """Limit for a dotted key: `tomllib` takes time in proportion to the square of its parts, or more."""
 _KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -177,9 +177,10 @@ def _check_cost(rules: Sequence[Rule]) -> None:
         raise RulesError(problem, f"at most {PATTERNS_SIZE_MAX}; a repetition such as x{{50}} counts as 50")
     expressions = [one for rule in rules if rule.check is not None for one in (rule.check,)]
     expressions += [one for rule in rules if rule.message is not None for one in rule.message.fields]
-    matches = sum(one.matches for one in expressions)
-    if matches > MATCHES_MAX:
-        raise RulesError(f"the expressions call matches {matches} times", f"at most {MATCHES_MAX} times together")
+    calls = sum(one.slow_calls for one in expressions)
+    if calls > SLOW_CALLS_MAX:
+        problem = f"the expressions call matches and macros {calls} times"
+        raise RulesError(problem, f"at most {SLOW_CALLS_MAX} times together")
 
 
 def _check_together(rules: Sequence[tuple[Rule, Place]]) -> None:

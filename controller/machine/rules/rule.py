@@ -171,6 +171,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
         return self.prefix if topic.startswith(self.prefix) else None
 
     def violations(self, change: Change) -> list[str]:
+        """Why the change would exceed the limit; empty if it would not. Only growth is refused."""
         group = self.group(change.topic, change.owner)
         if change.after is None or group is None:
             return []
@@ -287,7 +288,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def may_be_violated(self, change: Change, topic: TopicFacts, variables: Variables[Change]) -> bool:
         """False if no change to a topic with these facts violates the rule, for a name that it allows."""
         check = self.check
-        if self.refuse or self.limit or (check is not None and (check.matches or not check.is_of_facts)):
+        if self.refuse or self.limit or (check is not None and (check.slow_calls or not check.is_of_facts)):
             return True  # `matches` may be slow, so it is not evaluated twice
         is_false = check is not None and _check_violation(check, variables) is not None
         return is_false or any(self._topic_violations(change, topic))

@@ -1,1 +1,1 @@
-"""Kafka's metadata log: its records, batches and image, and its projection from events."""
+"""Kafka's metadata log: its batches, the codec of its records, and its image."""

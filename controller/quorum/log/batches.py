@@ -20,18 +20,19 @@ import msgspec
 
 from controller.kafka.codec.primitives import encode_uvarint, read_uvarint
 from controller.kafka.codec.reader import READ_FAILURES
-from controller.quorum.log import metadata_records as kinds
+from controller.kafka.messages import Message
+from controller.kafka.messages import records as kinds
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, encode_control
 from events.errors import UserError
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = 2, 3, 4, 5, 6
 """Types of control records."""
-_CONTROL_MESSAGES: Final[dict[int, type[kinds.ControlMessage]]] = {
+_CONTROL_MESSAGES: Final[dict[int, type[Message]]] = {
     LEADER_CHANGE: kinds.LeaderChangeMessage,
-    SNAPSHOT_HEADER: kinds.SnapshotHeader,
-    SNAPSHOT_FOOTER: kinds.SnapshotFooter,
-    KRAFT_VERSION: kinds.KRaftVersion,
-    KRAFT_VOTERS: kinds.Voters,
+    SNAPSHOT_HEADER: kinds.SnapshotHeaderRecord,
+    SNAPSHOT_FOOTER: kinds.SnapshotFooterRecord,
+    KRAFT_VERSION: kinds.KRaftVersionRecord,
+    KRAFT_VOTERS: kinds.VotersRecord,
 }
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -76,6 +77,7 @@ class BrokenBatch(UserError):
 def encode_batch(
     base_offset: int, leader_epoch: int, timestamp_ms: int, records: Sequence[Pair], *, is_control: bool = False
 ) -> bytes:
+    """A record batch of format 2, uncompressed, with (key, value) pairs and the CRC-32C."""
     assert records, "a batch has records"
     body = bytearray()
     for delta, (key, value) in enumerate(records):
@@ -171,9 +173,9 @@ def _why_no_control_record(key: bytes | None, value: bytes) -> str:
     match message:
         case kinds.LeaderChangeMessage(leader_id=leader_id) if leader_id < 0:
             return f"leader {leader_id}"
-        case kinds.KRaftVersion(k_raft_version=version) if version < 0:
+        case kinds.KRaftVersionRecord(k_raft_version=version) if version < 0:
             return f"kraft.version {version}"
-        case kinds.Voters(voters=voters):
+        case kinds.VotersRecord(voters=voters):
             ids = {each.voter_id for each in voters if each.voter_id >= 0 and each.endpoints}
             return "" if ids and len(ids) == len(voters) else "every voter needs an endpoint and an id of its own"
     return ""
@@ -205,12 +207,12 @@ def _records(data: bytes, at: int, batch_end: int, count: int) -> Iterator[Pair]
 
 def snapshot_header(timestamp_ms: int) -> Pair:
     """The first control record of a snapshot. `timestamp_ms` is that of its last record."""
-    return control_record(SNAPSHOT_HEADER, kinds.SnapshotHeader(last_contained_log_timestamp=timestamp_ms))
+    return control_record(SNAPSHOT_HEADER, kinds.SnapshotHeaderRecord(last_contained_log_timestamp=timestamp_ms))
 
 
 def snapshot_footer() -> Pair:
     """The last control record of a snapshot."""
-    return control_record(SNAPSHOT_FOOTER, kinds.SnapshotFooter())
+    return control_record(SNAPSHOT_FOOTER, kinds.SnapshotFooterRecord())
 
 
 def control_type(key: bytes | None) -> int:
@@ -218,7 +220,7 @@ def control_type(key: bytes | None) -> int:
     return int.from_bytes(key[2:4], "big")
 
 
-def control_record(kind: int, message: kinds.ControlMessage) -> Pair:
+def control_record(kind: int, message: Message) -> Pair:
     return struct.pack(">hh", 0, kind), encode_control(message)
 
 

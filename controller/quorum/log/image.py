@@ -15,11 +15,11 @@ from typing import Any, Final, TypeVar, cast
 
 from msgspec.structs import replace
 
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from controller.quorum.log import batches
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import KRAFT_VERSION, KRAFT_VOTERS, Pair, RecordBatch, control_type
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_record, encode_record, newest_version
-from controller.quorum.log.metadata_records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from controller.quorum.log.record_kinds import (
     METADATA_VERSION_FEATURE,
     TOPICS,

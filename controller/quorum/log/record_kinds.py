@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import asdict, astuple
 
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.access import EntityData
+from controller.kafka.messages.records import MetadataRecord
 from controller.machine.access.bucket_map import differing
 from controller.machine.access.requests import MECHANISMS, canonical_entity
 from controller.machine.state import Cluster, ScramCredential
-from controller.quorum.log import metadata_records as kinds
-from controller.quorum.log.metadata_records import MetadataRecord
 from events import catalog
 from events.access import Acl, QuotaEntity, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
 from events.catalog import Event
@@ -91,7 +92,7 @@ def _credential_event(
 
 
 def _quota_record(entity: QuotaEntity, name: str, value: float | None) -> MetadataRecord:
-    who = tuple(kinds.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
+    who = tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
     return kinds.ClientQuotaRecord(entity=who, key=name, value=value or 0.0, remove=value is None)
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from controller.kafka.messages import APIS, ZERO_UUID, Message, quorum
-from controller.kafka.messages.message import LeaderIdAndEpoch, NodeEndpoint
+from controller.kafka.messages.clients import LeaderIdAndEpoch, NodeEndpoint
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
 from controller.quorum.raft.effects import Role

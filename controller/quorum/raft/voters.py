@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.message import Listener
-from controller.quorum.log import metadata_records as kinds
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.cluster import Listener
+from controller.kafka.messages.quorum import KRaftVersionFeature
 from controller.quorum.log.batches import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
@@ -43,6 +44,8 @@ class Voter(msgspec.Struct, frozen=True):
 
 
 class VoterSet(msgspec.Struct, frozen=True):
+    """The voters of a quorum by node id."""
+
     by_id: dict[int, Voter] = {}
 
     @staticmethod
@@ -106,7 +109,7 @@ class VoterHistory:
                 case kind if kind == KRAFT_VOTERS:
                     self._sets.append((offset, decode_voters(value)))
                 case kind if kind == KRAFT_VERSION:
-                    self._versions.append((offset, decode_control(kinds.KRaftVersion, value).k_raft_version))
+                    self._versions.append((offset, decode_control(kinds.KRaftVersionRecord, value).k_raft_version))
 
     def truncated(self, end: int) -> None:
         self._sets = [each for each in self._sets if each[0] < end]
@@ -139,18 +142,18 @@ def decode_voters(value: bytes) -> VoterSet:
             tuple(Listener(name=at.name, host=at.host, port=at.port) for at in each.endpoints),
             (each.k_raft_version_feature.min_supported_version, each.k_raft_version_feature.max_supported_version),
         )
-        for each in decode_control(kinds.Voters, value).voters
+        for each in decode_control(kinds.VotersRecord, value).voters
     )
 
 
 def voters_record(voters: VoterSet) -> Pair:
-    message = kinds.Voters(
+    message = kinds.VotersRecord(
         voters=tuple(
             kinds.Voter(
                 voter_id=each.id,
                 voter_directory_id=each.directory,
                 endpoints=tuple(kinds.VoterEndpoint(name=at.name, host=at.host, port=at.port) for at in each.listeners),
-                k_raft_version_feature=kinds.VersionRange(
+                k_raft_version_feature=KRaftVersionFeature(
                     min_supported_version=each.versions[0], max_supported_version=each.versions[1]
                 ),
             )
@@ -161,7 +164,7 @@ def voters_record(voters: VoterSet) -> Pair:
 
 
 def kraft_version_record(version: int) -> Pair:
-    return control_record(KRAFT_VERSION, kinds.KRaftVersion(k_raft_version=version))
+    return control_record(KRAFT_VERSION, kinds.KRaftVersionRecord(k_raft_version=version))
 
 
 def leader_change_record(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> Pair:

@@ -320,6 +320,7 @@ class GatewayNode:
         return not self._unread and self._members.has_own_heartbeat and bool(self.store.durable_cluster.release)
 
     def take(self, batch: FollowedEvents) -> None:
+        """Apply events from Kafka: commit them to the copies, and answer the requests that they decide."""
         if self.failure is not None:
             return
         try:

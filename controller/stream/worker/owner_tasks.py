@@ -5,7 +5,7 @@ about a command's events are decided together with it. After a failover the new 
 partition's state alone. Broker commands concern every topic, so each owner submits them to its own partition.
 
 History. The owner archives its partition in a separate folder under `log.archive.url`. The next owner continues where
-the archive ends, and a replaced owner finds out at its next check (`events.logs.archive.writing`). Archived events
+the archive ends, and a replaced owner finds out at its next check (`controller.serving.archiver`). Archived events
 behind a snapshot are dropped from the worker's folder at once. Only the newest stay, to detect duplicate commands:
 deciding needs no older ones. After each such drop the next base is written to the archive, so a base holds the
 state and some hundred thousand events at most. Snapshots are copied there too, for gateways.

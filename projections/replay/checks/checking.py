@@ -23,7 +23,7 @@ from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, creat
 from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log import columns as event_columns
 from projections.replay.log.columns import arrow_schema
-from projections.replay.runner import Batches, Runner, Source
+from projections.replay.runner import Batches, Rows, Runner, Source
 
 Run = Mapping[str, Any]
 """A row of the view `offset_runs`."""
@@ -106,7 +106,7 @@ def check_here(
 ) -> Result:
     """Check events in this process. Raises ReplayError."""
     source = events(_columns(wanted))
-    with history_of(source.query or source.batches(), source.schema) as history:
+    with history_of(source.rows(), source.schema) as history:
         result = check(history, wanted, limit)
         if save is not None:
             save(history, result)
@@ -140,7 +140,7 @@ def check_in_buckets(
     if save is not None:
         with history_of([], _SCHEMA) as history:
             history.register("carried_events", found.filter(found["check"].is_null()).select(COLUMNS))
-            history.execute(f"drop table log.events; create view log.events as {events(COLUMNS).query}")
+            history.execute(f"drop table log.events; create view log.events as {events(COLUMNS).rows()}")
             save(history, result)
     return result
 
@@ -172,8 +172,8 @@ def in_buckets(
         here = of_the_log(history)
         count, _ = _extent(history)
 
-    def in_task(batches: Batches) -> Batches:
-        with history_of(batches, arrow_schema(columns), in_task=True) as bucket:
+    def in_task(rows: Rows) -> Batches:
+        with history_of(rows, arrow_schema(columns), in_task=True) as bucket:
             for name, table in tables.items():
                 bucket.register(name, table)
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
@@ -189,9 +189,9 @@ def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:
     return events, log_partitions
 
 
-def _summarized(batches: Batches) -> Batches:
+def _summarized(rows: Rows) -> Batches:
     """The ranges of offsets in some events, and the events that concern every topic."""
-    with history_of(batches, _CLUSTER, in_task=True) as part:
+    with history_of(rows, _CLUSTER, in_task=True) as part:
         create_views(part, only=("offset_runs",))
         found = part.sql(_SUMMARY).to_arrow_table()
     yield from found.select(_SUMMARIZED.names).cast(_SUMMARIZED).to_batches()

@@ -125,8 +125,8 @@ def check_growth(folder: str, ends: Ends, rules: str) -> Result | None:
 
 def _check_growth(history: duckdb.DuckDBPyConnection, folder: str, starts: Ends, ends: Ends) -> Result:
     last = {partition: end - 1 for partition, end in starts.items()}
-    history.execute(f"insert into log.events by name {exported(folder, ends, COLUMNS, starts).query}")
-    suspects = history.sql(_SUSPECTS.format(last=exported(folder, starts, COLUMNS, last).query)).to_arrow_table()
+    history.execute(f"insert into log.events by name {exported(folder, ends, COLUMNS, starts).rows()}")
+    suspects = history.sql(_SUSPECTS.format(last=exported(folder, starts, COLUMNS, last).rows())).to_arrow_table()
     ((read,),) = history.execute("select count(*) from log.events").fetchall()
     begin_at(history, rows_of(history, "checked.runs"))
     history.execute(_CONTINUED)
@@ -135,7 +135,7 @@ def _check_growth(history: duckdb.DuckDBPyConnection, folder: str, starts: Ends,
     if len(suspects) or result.rows:
         shards = [{name: row[name] for name in SHARD} for row in (*suspects.to_pylist(), *result.rows)]
         history.register("suspects", pa.Table.from_pylist(shards, arrow_schema(SHARD)))
-        history.execute(_AGAIN.format(events=exported(folder, ends, COLUMNS).query))
+        history.execute(_AGAIN.format(events=exported(folder, ends, COLUMNS).rows()))
         result = check(history, given=("offset_runs",), more=_OTHER_PARTITIONS)
         found = [*rows_of(history, "checked.found anti join again using (log_partition, shard)"), *result.rows]
     return result._replace(rows=found, read=read)

@@ -100,24 +100,36 @@ def history_of(
     as batches, or from a query. Without any batch the table is empty, with `schema`. A task uses one thread, and
     TASK_MEMORY before it spills; otherwise DuckDB takes up to 80 % of the machine's memory.
 
-    Raises ReplayError for an event that DuckDB cannot store, because a map has a duplicate key.
+    Raises ReplayError for an event that DuckDB cannot store, because a map has a duplicate key, and errors of reading.
     """
     with TemporaryDirectory(prefix="topicwright-replay-") as folder, duckdb.connect() as history:
         history.execute("set temp_directory = ?", [folder])
         history.execute("set preserve_insertion_order = false; set checkpoint_threshold = '1TB'")
         if in_task:
             history.execute(f"set threads = 1; set memory_limit = '{TASK_MEMORY}'")
-        query = events if isinstance(events, str) else "from read"
+        query, failures = events if isinstance(events, str) else "from read", list[Exception]()
         if not isinstance(events, str):
             left: Iterator[pa.RecordBatch] = iter(events)
             first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
-            history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))
+            batches = _recorded(chain([first], left), failures)
+            history.register("read", pa.RecordBatchReader.from_batches(first.schema, batches))
         try:
             history.execute(f"create schema log; create table log.events as {query}")
         except duckdb.InvalidInputException as error:
+            if failures:
+                raise failures[0] from None
             raise ReplayError(f"an event is damaged, and DuckDB cannot load it: {error}") from None
         history.unregister("read")  # `show tables` would list it
         yield history
+
+
+def _recorded(batches: Iterator[pa.RecordBatch], failures: list[Exception]) -> Iterator[pa.RecordBatch]:
+    """Record an error of reading, because DuckDB raises another one with a stack trace in its text."""
+    try:
+        yield from batches
+    except Exception as error:
+        failures.append(error)
+        raise
 
 
 def create_views(

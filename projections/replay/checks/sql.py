@@ -43,7 +43,7 @@ check_shell = check_export
 def opened(ref: Ref, options: Options = _TO_THE_END) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with the events and the views of a log up to a point in time. Raises ReplayError."""
     source = events_from(InProcess(), ref, ends_of(ref, options.at), options)(tuple(COLUMNS))
-    with history_of(source.query or source.batches(), source.schema) as history:
+    with history_of(source.rows(), source.schema) as history:
         create_views(history, settle_ms=SETTLE_MS)
         yield history
 

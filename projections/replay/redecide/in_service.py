@@ -112,6 +112,7 @@ def _logs(past: Past) -> Iterator[tuple[LogRef, Ends, int, Beginning]]:
 
 
 def main() -> None:
+    """Do one task from stdin, with low priority and a time limit; write its answer, or an error as text, to stdout."""
     os.nice(NICENESS)
     signal.alarm(LIMIT_S)
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)

@@ -241,22 +241,21 @@ class OnSpark:
         self, source: Source, function: Function, schema: pa.Schema, buckets: int = 0, ordered: bool = False
     ) -> pa.Table:
         stored = 0 < buckets <= len(source.buckets) and not ordered
-        parts, read = source.buckets if stored else source.parts, source.read
+        parts = source.buckets if stored else source.parts
         tasks = buckets if stored else len(parts)
 
-        def read_parts(batches: Batches) -> Batches:
-            for batch in batches:
-                for number in batch["id"].to_pylist():
-                    yield from read(parts[number])
+        def some(numbers: Batches) -> list[Any]:
+            return [parts[number] for batch in numbers for number in batch["id"].to_pylist()]
 
         numbers = self._session.range(0, len(parts), 1, tasks)
         if buckets and not stored:
-            frame = numbers.mapInArrow(read_parts, from_arrow_schema(source.schema)).repartition(buckets, *SHARD)
+            frame = numbers.mapInArrow(lambda ids: source.batches(some(ids)), from_arrow_schema(source.schema))
+            frame = frame.repartition(buckets, *SHARD)
             if ordered:
                 frame = frame.sortWithinPartitions(*PLACE)
             frame = frame.mapInArrow(function, from_arrow_schema(schema))
         else:
-            frame = numbers.mapInArrow(lambda batches: function(read_parts(batches)), from_arrow_schema(schema))
+            frame = numbers.mapInArrow(lambda ids: function(source.rows(some(ids))), from_arrow_schema(schema))
         return frame.toArrow().cast(schema)
 
     def ship(self, modules: Iterable[str]) -> None:

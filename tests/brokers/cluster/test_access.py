@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,14 +14,23 @@ from controller.access.authorizer import StandardAuthorizer
 from controller.access.tokens import part_of, user_of
 from controller.brokers.cluster.access import STALE_S, ClusterAcls, ClusterLogins
 from controller.kafka.codec.codec import encode_response
-from controller.kafka.connections import CORRELATION_ID, ClusterUnreachable
+from controller.kafka.connections import CORRELATION_ID, ClusterUnreachable, Security
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.access import AclDescription, DescribeAclsResource, DescribeAclsResponse
+from controller.kafka.messages.access import (
+    AclDescription,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from controller.kafka.sasl import AuthenticationFailed
+from controller.kafka.sasl_gate import SaslRules
 from controller.machine.access.acls import ALLOW, LITERAL, READ, TOPIC
 from controller.machine.state import Cluster
 from tests.access.test_authorizer import Somebody
+from tests.kafka.sasl_users import MECHANISMS, MemoryUsers
+from tests.kafka.server.listener import connected, on_each_loop, request, serving, until
 
 
 class _Link:
@@ -85,7 +96,9 @@ def _token(claims: object) -> str:
     return ".".join([*parts, "sig"])
 
 
-@pytest.mark.parametrize("claims", [{}, {"sub": 1}, {"sub": " "}, {"sub": "x" * 256}, ["sub"], "sub", None])
+@pytest.mark.parametrize(
+    "claims", [{}, {"sub": 1}, {"sub": " "}, {"sub": "root\u2003"}, {"sub": "x" * 256}, ["sub"], "sub", None]
+)
 def test_a_token_without_a_user_never_reaches_the_cluster(claims: Any) -> None:
     with pytest.raises(AuthenticationFailed):
         _user(_token(claims))
@@ -121,3 +134,23 @@ async def test_a_message_that_is_read_in_two_ways_never_reaches_the_cluster(
 async def test_logins_wait_for_the_cluster() -> None:
     with pytest.raises(Disconnect, match="not reached yet"):
         await ClusterLogins("sub", lambda: 0.0).start("PLAIN")(None, "10.0.0.1")(b"\0bob\0pw")  # type: ignore[arg-type]
+
+
+@on_each_loop
+async def test_a_client_that_leaves_in_the_middle_of_a_login_leaves_no_connection_to_a_broker() -> None:
+    users = MemoryUsers({"bob": "pw"})
+    logins = ClusterLogins("sub", time.time)
+    async with serving({}, sasl=SaslRules(mechanisms=MECHANISMS, users=users, now=time.time)) as broker:
+        link = SimpleNamespace(address=("127.0.0.1", broker.port), security=Security(mechanism="PLAIN"))
+        logins.reach(link)  # type: ignore[arg-type]
+        rules = SaslRules(mechanisms={"SCRAM-SHA-512": logins.start("SCRAM-SHA-512")}, users=users, now=time.time)
+        async with serving({}, sasl=rules) as here:
+            async with connected(here) as client:
+                client.send(request(1, SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 1))
+                await client.answer_to(ApiKey.SASL_HANDSHAKE, 1)
+                client.send(request(2, SaslAuthenticateRequest(auth_bytes=b"n,,n=bob,r=abc"), 1))
+                _, answer = await client.answer_to(ApiKey.SASL_AUTHENTICATE, 1)
+                assert answer.auth_bytes.startswith(b"r=abc")
+                assert broker.connections == 1
+            await until(lambda: here.connections == 0)
+            await until(lambda: broker.connections == 0)

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.message import NodeEndpoint
+from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.topics import (
     CreatableTopicResult,
     CreateTopicsRequest,

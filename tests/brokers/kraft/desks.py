@@ -17,8 +17,8 @@ from controller.store.store import TopicStore
 from events.catalog import Event, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.logs.log import EventLog
-from events.logs.memory_log import InMemoryLog
 from tests.quorum.seats import PATIENCE_S, Seat, led, quorum
+from tests.support.memory_log import InMemoryLog
 
 FIRST = SettingsChanged((), "1.0")
 Step = tuple[Recorded, list[Event]]

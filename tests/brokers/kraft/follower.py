@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from controller.brokers.kraft.importing import import_batch, import_snapshot
 from controller.brokers.kraft.importing_cluster import Imported
 from controller.brokers.kraft.projector import ProtocolIds
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.access import EntityData
+from controller.kafka.messages.cluster import Feature, Listener
+from controller.kafka.messages.records import MetadataRecord
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State, Topic
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.image import MetadataImage, RecordMismatch
 from controller.quorum.log.metadata_codec import decode_record, encode_record, newest_version
-from controller.quorum.log.metadata_records import MetadataRecord
 from events.catalog import Cause, Event, HistorySkipped, Recorded, SettingsChanged
 from events.codec import decode_event, encode_event
 from events.external_decision import ExternalDecision, skipped_snapshot
@@ -100,7 +101,7 @@ ENTRY = kinds.AccessControlEntryRecord(
 LOGIN = kinds.UserScramCredentialRecord(
     name="bob", mechanism=1, salt=b"salt", stored_key=b"stored", server_key=b"server", iterations=4096
 )
-BY_BOB = (kinds.EntityData(entity_type="user", entity_name="bob"),)
+BY_BOB = (EntityData(entity_type="user", entity_name="bob"),)
 
 
 def registered(broker_id: int, epoch: int, incarnation: int = 1) -> kinds.RegisterBrokerRecord:

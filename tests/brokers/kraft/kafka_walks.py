@@ -11,9 +11,10 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controller.quorum.log import metadata_records as kinds
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.access import EntityData
+from controller.kafka.messages.records import MetadataRecord, PartitionChangeRecord
 from controller.quorum.log.image import MetadataImage
-from controller.quorum.log.metadata_records import MetadataRecord, PartitionChangeRecord
 from controller.quorum.log.record_kinds import CORDONED_SINCE
 from events.names import shard_key
 from tests.brokers.kraft.follower import ENTRY, LOGIN, change, config, level, partition, registered
@@ -172,7 +173,7 @@ class KafkaWalk:
 
     def limit(self) -> Iterator[MetadataRecord]:
         parts = self.chance.choice(((("user", "bob"),), (("client-id", None), ("user", None)), (("ip", "10.0.0.1"),)))
-        entity = tuple(kinds.EntityData(entity_type=kind, entity_name=name) for kind, name in parts)
+        entity = tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in parts)
         yield kinds.ClientQuotaRecord(
             entity=tuple(self.chance.sample(entity, len(entity))),
             key=self.chance.choice(("producer_byte_rate", "consumer_byte_rate")),

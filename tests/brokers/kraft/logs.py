@@ -12,13 +12,7 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.adopting import COMMAND, HAND_BACK, KafkaFolder, adopted
 from controller.brokers.kraft.projector import MetadataProjector, ProtocolIds
-from controller.machine.access.requests import canonical_entity
-from controller.machine.partitions.placement import replica_metadata_of
-from controller.machine.state import DictTopics, QuorumLeader, State
-from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events, encode_batch
-from controller.quorum.log.image import MetadataImage, snapshot_batches
-from controller.quorum.log.metadata_codec import decode_record
-from controller.quorum.log.metadata_records import (
+from controller.kafka.messages.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -29,6 +23,12 @@ from controller.quorum.log.metadata_records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from controller.machine.access.requests import canonical_entity
+from controller.machine.partitions.placement import replica_metadata_of
+from controller.machine.state import DictTopics, QuorumLeader, State
+from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events, encode_batch
+from controller.quorum.log.image import MetadataImage, snapshot_batches
+from controller.quorum.log.metadata_codec import decode_record
 from controller.quorum.raft.log import QuorumState, SnapshotId
 from controller.store.tree import LogTree
 from events.access import (
@@ -53,10 +53,10 @@ from events.catalog import (
 )
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
-from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
 from tests.events.golden import history
 from tests.quorum.logs import epoch_begun
+from tests.support.memory_log import InMemoryLog
 
 
 def real_history() -> list[Recorded]:

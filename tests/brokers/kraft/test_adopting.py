@@ -21,7 +21,16 @@ from controller.brokers.kraft.adopting import Adopted, adopted, read_folder
 from controller.brokers.kraft.membership import controller_record, controller_registration
 from controller.brokers.kraft.projector import MetadataProjector, acl_ids
 from controller.cli.main import main
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.access import EntityData
+from controller.kafka.messages.cluster import Listener
+from controller.kafka.messages.records import (
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    UserScramCredentialRecord,
+)
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from controller.quorum.features import fold, limits
@@ -29,15 +38,6 @@ from controller.quorum.folder import PARTITION
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import (
-    AccessControlEntryRecord,
-    BeginTransactionRecord,
-    ClientQuotaRecord,
-    ConfigRecord,
-    EntityData,
-    FeatureLevelRecord,
-    UserScramCredentialRecord,
-)
 from controller.quorum.log_files import batches_of
 from controller.quorum.raft.voters import Voter, VoterSet, leader_change_record
 from controller.serving.quorum_member import Member
@@ -47,11 +47,11 @@ from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import Endpoint
 from events.codec import decode_event
 from events.logs.log import Commit, Entry
-from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, kafkas_log, snapshot_bytes
 from tests.quorum.logs import opened
+from tests.support.memory_log import InMemoryLog
 
 ACL = AccessControlEntryRecord(
     id=b"\1" * 16, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3

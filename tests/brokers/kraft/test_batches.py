@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.kafka.codec.primitives import encode_uvarint
+from controller.kafka.messages.records import FeatureLevelRecord, NoOpRecord
 from controller.quorum.log.batches import (
     TAG,
     BrokenBatch,
@@ -24,7 +25,6 @@ from controller.quorum.log.batches import (
 )
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import decode_record, encode_record
-from controller.quorum.log.metadata_records import FeatureLevelRecord, NoOpRecord
 from events.codec import encode_event
 from tests.brokers.kraft.logs import real_history
 from tests.quorum.logs import QUORUM, epoch_begun

@@ -22,8 +22,9 @@ from controller.kafka.messages.cluster import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    Feature,
+    Listener,
 )
-from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
 from controller.machine.observing import change_broker

@@ -11,7 +11,7 @@ import pytest
 
 from controller.brokers.kraft import catch_up, projector
 from controller.kafka.messages import quorum
-from controller.quorum.log import metadata_records as kinds
+from controller.kafka.messages import records as kinds
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.snapshotting import Snapshotting
 from controller.store import tree

@@ -14,11 +14,11 @@ from controller.brokers.kraft import importing_cluster
 from controller.brokers.kraft.applier import first_difference, numbered
 from controller.brokers.kraft.importing import import_snapshot
 from controller.brokers.kraft.projection import topic_records
-from controller.quorum.log import metadata_records as kinds
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import MetadataRecord
 from controller.quorum.log.batches import decode_batches, encode_batch, snapshot_footer
 from controller.quorum.log.image import MetadataImage, Transactions
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log.record_kinds import CORDONED_SINCE
 from events.catalog import CreateAnswered, Event, HistorySkipped, TopicConfigsChanged, TopicDiscovered, TopicVanished
 from events.external_decision import skipped_snapshot
@@ -121,7 +121,7 @@ def test_first_difference_names_the_differing_record() -> None:
     other = replace(one, leader=9)
     found = first_difference(records, [*records[:place], other, *records[place + 1 :]])
     assert found is not None
-    assert found.startswith(f"record {place} of the batch is PartitionRecord(partition_id=0")
+    assert found.startswith(f"record {place} of the batch is PartitionRecord(version=2, partition_id=0")
     fewer, more = records[:place], records[: place + 1]
     for shorter in (first_difference(fewer, more), first_difference(more, fewer)):
         assert shorter is not None

@@ -10,23 +10,18 @@ from typing import Any
 
 import pytest
 
-from controller.kafka.messages import Message
-from controller.kafka.schema import Field, Layout
+from controller.kafka.messages import CLASSES, Message
+from controller.kafka.messages.records import MetadataRecord, RegisterBrokerRecord, TopicRecord, UnknownRecord
+from controller.kafka.schema import RECORDS, Field, Layout
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_record, encode_record, layout, newest_version
-from controller.quorum.log.metadata_records import (
-    RECORDS,
-    MetadataRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-    UnknownRecord,
-)
 from tests.reference.golden import METADATA_LOG
 from tests.support import tools
 
 JAR = tools.CACHE / f"java/kafka-server-{tools.KAFKA_SERVER}/kafka-metadata-{tools.KAFKA_SERVER}.jar"
-VERSIONS = [(kind, version) for kind in RECORDS.values() for version in range(newest_version(kind) + 1)]
+KINDS = [kind for name, kind in CLASSES.items() if name in RECORDS and issubclass(kind, MetadataRecord)]
+VERSIONS = [(kind, version) for kind in KINDS for version in range(newest_version(kind) + 1)]
 EVERY = pytest.mark.parametrize(
     ("kind", "version"), VERSIONS, ids=[f"{kind.__name__}V{version}" for kind, version in VERSIONS]
 )

@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft import projector
 from controller.brokers.kraft.projector import MetadataProjector
-from controller.machine.state import State
-from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events
-from controller.quorum.log.image import MetadataImage
-from controller.quorum.log.metadata_codec import decode_record
-from controller.quorum.log.metadata_records import (
+from controller.kafka.messages.records import (
     AccessControlEntryRecord,
     FeatureLevelRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
 )
+from controller.machine.state import State
+from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import decode_record
 from events.catalog import ApprovalDecided, ApprovalRequested, Recorded
 from events.codec import decode_event, encode_event
 from events.names import Offset, ShardKey

@@ -16,12 +16,12 @@ from controller.brokers.kraft import projector
 from controller.brokers.kraft.projector import ProtocolIdChanges
 from controller.brokers.kraft.replication import wants_leadership
 from controller.brokers.port import LeadLost
+from controller.kafka.messages import records as kinds
+from controller.kafka.messages.records import NoOpRecord
 from controller.machine.state import QuorumLeader
-from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import embed_events
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.log.metadata_records import NoOpRecord
 from controller.quorum.raft.effects import Role
 from controller.quorum.raft.log import SnapshotId
 from controller.store.recorder import Recorder
@@ -30,7 +30,6 @@ from events.access import LoginSecretDrawn
 from events.catalog import BrokerUnfenced, TopicDiscovered
 from events.codec import encode_event
 from events.logs.log import EventLog, LogWriteError
-from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId
 from projections.replay.checks.history import views
@@ -40,6 +39,7 @@ from tests.brokers.kraft.logs import access_history, differences
 from tests.kafka.server.listener import until
 from tests.machine.rig import fold
 from tests.quorum.seats import PATIENCE_S, led, quorum
+from tests.support.memory_log import InMemoryLog
 
 HISTORY = access_history()
 COMMANDS = steps(HISTORY)

@@ -47,6 +47,8 @@ def write(folder: Path, topics: dict[str, Any], name: str | None = None) -> Path
 def test_a_plan_shows_each_change_with_its_replicas_and_apply_makes_it(
     run: Run, server: Topicwright, tmp_path: Path
 ) -> None:
+    one = run("plan", write(tmp_path, {"a": {"partitions": 1}}))
+    assert one.out.startswith("+ a: 1 partition, factor ")
     file = write(tmp_path, {"a": {"partitions": 2, "factor": 2, "configs": {"retention.ms": 5}}})
     planned = run("plan", file)
     assert planned.code == 0
@@ -83,7 +85,7 @@ def test_a_plan_shows_the_rule_that_refuses_and_apply_then_changes_nothing(
         assert "(POLICY_VIOLATION, by policy:rules/small)" in planned.out
         applied = run("apply", file)
         assert applied.code == 1
-        assert "nothing is applied, because 1 change would be rejected" in applied.err
+        assert applied.out.endswith("Nothing is applied: 1 to create, 0 to change, 0 to delete; 1 rejected.\n")
         assert fetch(server.http, "/v1/topics/a")[0] == 404
     finally:
         fetch(server.http, "/v1/rules", {"text": ""})
@@ -106,6 +108,20 @@ def test_changes_that_kafka_cannot_make_are_told_before_anything_is_done(
     assert "topic 'a' has the factor 2, and the file 3: kafka-reassign-partitions does this" in other.err
 
 
+@pytest.mark.parametrize(
+    "topic",
+    [{"replicas": [[1]] * 10_001}, {"configs": {f"c{one}": 1 for one in range(1001)}},
+     {"configs": {"follower.replication.throttled.replicas": "1" * 500_000}}],
+    ids=["replicas", "configs", "bytes"],
+)  # fmt: skip
+def test_a_topic_that_is_too_large_for_a_request_is_an_error(
+    run: Run, server: Topicwright, tmp_path: Path, topic: dict[str, Any]
+) -> None:
+    refused = run("plan", write(tmp_path, {"a": topic}))
+    assert refused.code == 2
+    assert ":3: topic 'a' is too large: allowed are replicas of 10000 partitions, 1000 configs" in refused.err
+
+
 def test_a_saved_plan_is_applied_exactly_or_says_what_changed_since(
     run: Run, server: Topicwright, tmp_path: Path
 ) -> None:
@@ -115,7 +131,7 @@ def test_a_saved_plan_is_applied_exactly_or_says_what_changed_since(
     assert run("topic", "create", "b").code == 0
     late = run("apply", "--plan", saved)
     assert (late.code, late.out) == (1, "")
-    assert f"1 changes of {saved} have another result now, so nothing is applied: make a new plan" in late.err
+    assert f"nothing is applied: 1 change of {saved} would have another result; make a new plan" in late.err
     assert "planned, and now:\n+ b: 2 partitions" in late.err
     assert "rejected: Topic 'b' already exists." in late.err
     assert run("topic", "delete", "b").code == 0
@@ -125,7 +141,7 @@ def test_a_saved_plan_is_applied_exactly_or_says_what_changed_since(
 
     assert run("plan", write(tmp_path, {"a": {"partitions": 3}}), "--save", saved).code == 0
     assert run("topic", "delete", "a").code == run("topic", "create", "a").code == 0
-    assert "another result now" in run("apply", "--plan", saved).err, "another topic with the same name"
+    assert "would have another result" in run("apply", "--plan", saved).err, "another topic with the same name"
     change = {"request": {"type": "move", "name": "a"}, "where": "", "before": None}
     for content in ("", "{}", "[" * 100_000, json.dumps({"changes": [change]})):
         saved.write_text(content)

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from events.logs.log import Commit, Entry, EventLog, LogClosed, read_one, request_offsets, shard_offsets, shard_runs
-from events.logs.memory_log import InMemoryLog
 from tests.events.logs.rocksdb_folders import open_log
+from tests.support.memory_log import InMemoryLog
 
 
 def commit(*values: bytes, shard: str = "orders", request: str = "r1", **state: bytes | None) -> Commit:

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from events.logs import snapshots
-from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import (
     FOLDER,
@@ -32,6 +31,7 @@ from events.logs.snapshots import (
     write_snapshot,
 )
 from tests.events.logs.rocksdb_folders import cut, flip, open_log, write_counted
+from tests.support.memory_log import InMemoryLog
 
 ABOUT = SnapshotInfo("made-here", 7, 1, 0)
 PAIRS = [(b"t%06d" % number, b"v%d" % number * (number % 50)) for number in range(5000)]
@@ -72,7 +72,7 @@ def test_snapshot_reads_equal_the_in_memory_log(
     tmp_path: Path, state: dict[bytes, bytes], prefix: bytes, after: bytes | None
 ) -> None:
     memory = InMemoryLog("x")
-    memory._put(state)
+    memory.put(state)
     place = tmp_path / "one"
     place.unlink(missing_ok=True)
     written(place, sorted(state.items()))

@@ -62,12 +62,18 @@ async def test_pages_show_the_data_of_the_json(eventful: Service) -> None:
     quorum = ("node 3001 leads", "epoch 4", "3000, follower", "12,345")
     command = "quorum --bootstrap-controller 10.0.0.1:9093"
     shown: dict[str, tuple[str, ...]] = {
-        "/topics/pay.orders": (topic["topic_id"], topic["created_at"], by["principal"], "replicated (8 of 8)"),
+        "/topics/pay.orders": (
+            topic["topic_id"],
+            topic["created_at"],
+            by["principal"],
+            "replicated (8 of 8)",
+            topic["issues"][0]["resolution"],
+        ),
         f"/requests/{by['request_id']}": (by["client_id"], request["host"], request["topics"][0]["change"], "answered"),
         "/": ("Fenced brokers", summary["newest"][0]["request_id"], *(each["rule"] for each in summary["refused"])),
         "/quorum": (*quorum, command),
         "/brokers/2": ((await eventful.get("/v1/brokers/2"))["reason"],),
-        f"/diff?from={request['requested_offset'] + 6}": ("retention.ms : 86400000 → 3600000",),
+        f"/diff?from={request['requested_offset'] + 6}": ("retention.ms : 86400000 (1 d) → 3600000 (1 h)",),
         "/policies": ("retention enforce", "size observe", "Version 1", "kept for the auditors"),
     }
     for path, words in shown.items():
@@ -124,7 +130,7 @@ BAD_INPUT = (
     ("/brokers/77", 404, "there is no broker 77"),
     ("/no/such/page", 404, "unknown path"),
     ("/diff?from=", 200, "Give the earlier point in time"),
-    ("/diff?from=soon", 400, "is not a valid point in time"),
+    ("/diff?from=soon", 400, "from: 'soon' is not a valid point in time"),
     ("/explain/nothing", 404, "no topic and no request 'nothing' is in the log"),
     ("/topics?at=1970-01-01", 200, "before the first event"),
     ("/?at=1970-01-01", 200, "Nothing was rejected"),
@@ -220,7 +226,7 @@ async def test_forms_add_partitions_alter_configs_and_delete_a_topic(one: Servic
         assert refused.text.count('role="alert"') == refused.text.count('id="problem"') == 1
         assert refused.text.count('aria-describedby="problem"') == (fields["do"] != "polish")
     preview = await send(one, "/topics/t", 200, do="preview", configs="retention.ms=86400000\nmin.insync.replicas=")
-    for row in ("retention.ms default 86400000 Age above which", "min.insync.replicas 2 default How many"):
+    for row in ("retention.ms default 86400000 (1 d) Age above which", "min.insync.replicas 2 default How many"):
         assert row in text_of(preview.text)
     assert "retention.ms=86400000" in preview.text, "the form keeps the input"
     same = await send(one, "/topics/t", 200, do="preview", configs="min.insync.replicas=2")

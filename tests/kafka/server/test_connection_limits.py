@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 import threading
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.message import NodeEndpoint
+from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, Limits
 from controller.kafka.server.tls import Tls
@@ -149,6 +152,72 @@ async def test_tls_handshake_counts_as_connection(tmp_path: Path, limits: Limits
             assert await second.closed() == b""
         waiting.close()
         await until(lambda: counts.total == 0)
+
+
+def test_a_burst_of_connections_passes_and_later_ones_wait_for_the_creation_rate() -> None:
+    counts = ConnectionCounts(per_s_max=2)
+    assert ConnectionCounts().delay_s(0.0) == 0.0, "just after the machine's start"
+    assert [counts.delay_s(100.0) for _ in range(22)] == [0.0] * 20 + [0.5, 1.0]
+    assert counts.delay_s(101.0) == 0.5
+    while counts.delay_s(101.0) is not None:
+        pass
+    assert counts.delay_s(101.5) == 10.0, "one more every 0.5 s"
+    assert counts.delay_s(101.5) is None
+    assert counts.delay_s(1000.0) == 0.0
+
+
+@pytest.mark.parametrize("is_secure", [False, True], ids=["PLAINTEXT", "SSL"])
+@on_each_loop
+async def test_max_connection_creation_rate_delays_connections(tmp_path: Path, is_secure: bool) -> None:
+    """The first request waits."""
+    authority = Authority(tmp_path)
+    tls = Tls(settings(authority.issue("server"))) if is_secure else None
+    context = ssl.create_default_context(cafile=authority.file) if is_secure else None
+    counts, now_s = ConnectionCounts(per_s_max=2), asyncio.get_running_loop().time
+    async with serving({ApiKey.METADATA: at_once}, tls=tls, counts=counts) as server:
+        began_s = now_s()
+        while counts.delay_s(began_s) == 0.0:
+            pass
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+        writer.write(metadata_request(1))
+        assert (await reader.readexactly(8))[4:] == b"\0\0\0\1"
+        assert now_s() >= began_s + 1
+        writer.close()
+        with capture_logs() as logs:
+            while counts.delay_s(now_s()) is not None:
+                pass
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+        assert [log["reason"] for log in logs] == ["too many connections wait for max.connection.creation.rate"]
+
+
+def _ticking() -> float:
+    """A clock by which everything takes 6 ms."""
+    _TICKS.append(0.006)
+    return sum(_TICKS)
+
+
+_TICKS: list[float] = []
+
+
+def _failing() -> None:
+    raise ZeroDivisionError
+
+
+async def test_logins_that_arrive_together_leave_the_event_loop_to_others() -> None:
+    done: list[int] = []
+    async with serving({}, clock=_ticking) as server:
+        for number in range(8):
+            server.in_turn(partial(done.append, number))
+        server.in_turn(_failing)
+        server.in_turn(partial(done.append, 9))
+        asyncio.get_running_loop().set_exception_handler(lambda *_: done.append(8))
+        await asyncio.sleep(0)
+        assert done == [0]
+        await until(lambda: len(done) == 10)
+    assert done == list(range(10)), "an exception ends no other login"
 
 
 @on_each_loop

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.message import NodeEndpoint
+from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.server import Limits
 from tests.kafka.server.listener import (

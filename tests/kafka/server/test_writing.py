@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.message import NodeEndpoint
+from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.connection import Connection
 from controller.kafka.server.server import KafkaServer

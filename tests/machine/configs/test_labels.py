@@ -34,6 +34,8 @@ OWNED: Configs = (("label.owner", "pay"),)
         ({f"label.{'a' * 61}": "x"}, "Invalid name of a label: label.aaa"),
         ({f"label.{one}": "x" for one in range(20)}, None),
         ({f"label.{one}": "x" for one in range(21)}, "The topic would have 21 labels; allowed: at most 20"),
+        ({"label.protected": "False"}, None),
+        ({"label.protected": "yes"}, "Invalid value of label.protected: 'yes'; allowed: true, false"),
         ({"label": "x"}, "Unknown topic config name: label"),
         ({"label.owner": "x", "retention.ms": "y"}, "Invalid value y for configuration retention.ms"),
     ],

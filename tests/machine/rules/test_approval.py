@@ -12,7 +12,7 @@ from controller.machine.rules import approval
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.rule import RulesError
 from events.catalog import ApprovalRequested
-from events.names import RequestId, TopicName
+from events.names import RequestId, TopicId, TopicName
 from tests.machine.rig import TOPIC_ID, Rig
 from tests.machine.tables import command, given, play, stories
 
@@ -47,7 +47,7 @@ partitions a to=3 id=q5 approves=q2  | => RESOURCE_NOT_FOUND
 partitions a to=3 id=q6              | rejected held => POLICY_VIOLATION policy:rules/big
 rules none id=q7                     | rules(2) => NONE 2
 delete a id=q8                       | deleted answered => NONE => UNKNOWN_TOPIC_OR_PARTITION after 7 ms
-partitions a to=3 id=q9 approves=q6  | => UNKNOWN_TOPIC_OR_PARTITION validation:unknown-topic
+partitions a to=3 id=q9 approves=q6  | => UNKNOWN_TOPIC_ID
 expire-approvals id=q10 at=86000000  | => NONE
 partitions a to=3 id=q11 approves=q6 at=86400000 | => RESOURCE_NOT_FOUND
 expire-approvals id=q12 at=86400000  | expired => NONE
@@ -93,6 +93,19 @@ def test_the_refusal_names_the_request_and_the_way_forward() -> None:
         "rule 'big': partitions is 4, allowed is at most 2. The request waits for approval for 1 day: ask User:bob "
         "or the role approver to run `topicwright approve q3`."
     )
+
+
+def test_a_request_is_never_done_to_a_later_topic_of_the_same_name() -> None:
+    rig = given("1")
+    for line in ("rules approval id=q0", "create a 1x1 id=q1", "delete a id=q2", "partitions a to=3 id=q3"):
+        rig.put(command(rig, line))
+    rig.put(command(rig, "delete a id=q4 approves=q2"))
+    rig.put(replace(command(rig, "create a 1x1 id=q5"), topic_id=TopicId(bytes(15) + b"2")))
+    late = rig.put(command(rig, "partitions a to=3 id=q6 approves=q3"))
+    assert late.answers[0].message == "Topic a was deleted since, so the request can only be denied."
+    again = rig.put(command(rig, "partitions a to=3 id=q7"))
+    assert "approve q7`" in again.answers[0].message, "the request for the later topic waits by itself"
+    assert rig.put(command(rig, "partitions a to=3 id=q8 approves=q7")).answers[0].code == 0
 
 
 def test_the_approved_command_is_the_requested_one() -> None:

@@ -32,6 +32,7 @@ def variables() -> Variables[None]:
         ("name . startsWith ('pay') && name != 'contains(' && int('3') == size('abc')", True),
         ("configs.all(key, key == 'a.b')", True),
         ("name == 'pay.orders' && configs.all(name, name == 'a.b')", True),
+        ("configs != config && 'a.b' in config && size(configs) == 1 && configs['a.b'] == '1' // 'config', its", True),
     ],
 )
 def test_value_of_an_expression(text: str, expected: object) -> None:
@@ -62,7 +63,13 @@ def test_matches_fails_on_an_invalid_pattern(text: str, capfd: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (f"[{', '.join('0' * 60)}].map(x, config) == []", "has a macro and 60 commas, allowed are 50"),
+        (f"[{', '.join('0' * 60)}].map(x, config) == []", "has a macro and 60 commas, allowed are 10"),
+        ("[1].all(a, [1].existsOne(b, true))", "has 2 macros"),
+        ("[1].//\nall(a, [1].//\nall(b, true))", "has // and several lines"),
+        ("[after.config] == []", "copies all of after.config"),
+        ("config.map(key, config) == []", "copies all of config; allowed: one of its values"),
+        ("'''a'b''' == name || [after] == []", "copies all of after"),
+        (r"r'\' == name || [configs] == [] || name == ''", "copies all of configs"),
         ("configs.all(x, x.matches('a'))", "has a macro and matches, allowed is one of them"),
         ("startsWith(name, 'pay')", r"invalid call of startsWith; allowed: text.startsWith\(part\)"),
         ("name.int() > 1", r"invalid call of int; allowed: int\(value\)"),

@@ -13,9 +13,9 @@ from controller.machine.rules.rule import RulesError
 from controller.machine.state import Counts, DictTopics, groups_of
 from controller.store.store import TopicStore
 from events.logs.log import Commit, Entry
-from events.logs.memory_log import InMemoryLog
 from events.names import shard_key
 from tests.machine.rules.test_judging import apply, create, delete, discover, grow, ready, refusal
+from tests.support.memory_log import InMemoryLog
 
 PER_PRINCIPAL = "[[rule]]\nname = 'per'\nlimit = { topics = 3, partitions = 10, per = 'principal' }\n"
 PREFIX = "[[rule]]\nname = 'pre'\nlimit = { topics = 2, prefix = 'pay.' }\n"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from events.catalog import CreateRequested, CreationRefused, Recorded, TopicCreated, TopicVanished
 from events.codec import decode_event
+from events.logs.log import LogCorrupted
 from projections.replay.checks import checking
 from projections.replay.checks.checking import Result, check, check_here, check_in_buckets
 from projections.replay.checks.growth import FILE, write_checkpoint
@@ -194,6 +196,15 @@ def test_a_duplicate_map_key_is_damage() -> None:
     ]
     with pytest.raises(ReplayError, match=r"an event is damaged, and DuckDB cannot load it: .* duplicate key"):
         checked([log])
+
+
+def test_an_error_of_reading_is_raised_as_it_is() -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from batches_of([clean()])
+        raise LogCorrupted("a block of the log is damaged")
+
+    with pytest.raises(LogCorrupted, match=r"^a block"), history_of(batches(), arrow_schema(COLUMNS), in_task=True):
+        pass
 
 
 def test_invariants_of_users_are_checked(tmp_path: Path) -> None:

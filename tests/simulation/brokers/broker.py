@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from controller.kafka.messages import ApiKey, Message, cluster, quorum
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.cluster import Feature, Listener
 from controller.quorum.features import SUPPORTED
 from controller.quorum.raft.role import topics_of
 from tests.simulation.brokers.controller import CLUSTER

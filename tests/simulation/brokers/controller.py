@@ -15,7 +15,7 @@ from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
 from controller.kafka.connections import Security
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import Listener
 from controller.quorum.log.batches import CONTROLLER_LISTENER, RecordBatch
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.node import QuorumNode

@@ -11,15 +11,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from controller.kafka.messages import ZERO_UUID
-from controller.quorum.log.batches import RecordBatch, decode_batches
-from controller.quorum.log.image import MetadataImage
-from controller.quorum.log.metadata_codec import decode_record
-from controller.quorum.log.metadata_records import (
+from controller.kafka.messages.records import (
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
 )
+from controller.quorum.log.batches import RecordBatch, decode_batches
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import decode_record
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import Broker

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from controller.kafka.messages import ApiKey, cluster
+from controller.kafka.messages.records import PartitionRecord
 from controller.machine.errors import ErrorCode
-from controller.quorum.log.metadata_records import PartitionRecord
 from tests.simulation.brokers.machine import Key, Replica
 from tests.simulation.virtual_time import virtual_loop
 from tests.simulation.world import ConnectionLost

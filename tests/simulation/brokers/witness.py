@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from controller.quorum.log.metadata_records import RegisterBrokerRecord
+from controller.kafka.messages.records import RegisterBrokerRecord
 from events import catalog
 from events.catalog import Cause, Recorded
 from events.codec import decode_event

@@ -15,8 +15,7 @@ import msgspec
 from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ZERO_UUID, Message
 from controller.kafka.messages import quorum as quorum_messages
-from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from controller.kafka.messages.message import Listener
+from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, Listener, SupportedFeatureKey
 from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
 from controller.quorum.node import FULL_S
 from controller.quorum.raft.consensus import Consensus

@@ -13,8 +13,8 @@ from unittest import mock
 
 from controller.stream.log import partition
 from events.logs.log import LogLocked
-from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
+from tests.support.memory_log import InMemoryLog
 
 Kept = dict[Path, InMemoryLog]
 """Folder → its log."""

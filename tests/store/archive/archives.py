@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from controller.serving.archiving import archiver_of
+from controller.serving.archiver import Archiver
 from controller.store import retention
 from controller.store.snapshotting import StateRebuild
 from controller.store.store import TopicStore
@@ -22,7 +22,6 @@ from events.logs.archive.manifest import (
     status_changes,
 )
 from events.logs.archive.store import ArchiveStore, open_store
-from events.logs.archive.writing import Archiver
 from events.logs.log import Commit, EventLog, read_one, request_offsets, shard_offsets, shard_runs
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import snapshot_info, store_snapshot
@@ -57,7 +56,7 @@ def live_on(log: RocksDbLog, events: int) -> None:
 
 def archiver(log: EventLog, place: ArchiveStore, writer: Writer = WRITER) -> Archiver:
     """Returns an archiver with small segments."""
-    return archiver_of(
+    return Archiver(
         log,
         place,
         ManifestWriter(place, writer),

@@ -16,10 +16,9 @@ from unittest.mock import Mock
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
-from controller.serving.archiving import archiver_of
+from controller.serving.archiver import Archiver
 from controller.store import retention
 from controller.store.request_index import IndexedRequest, RequestIndex, requests_between
-from controller.store.tree import range_root
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
 from events.logs.archive.manifest import ManifestWriter, Segment, find_manifest, segment_changes, segments_of
@@ -29,11 +28,11 @@ from events.logs.rocksdb_database import RETAINED, Database, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
 from projections.queries.events import newest_of_topic
-from projections.queries.explain import explain
 from projections.queries.proving import audit
 from projections.queries.query import Queries
 from projections.queries.requests import RequestFilter, scan_requests
 from projections.replay.log.secondary import frozen_log
+from tests.projections.logs import explain
 from tests.replay.history import open_log
 from tests.store.archive.archives import (
     OTHER,
@@ -317,7 +316,7 @@ class Dying(Folder):
         self.left = calls
         self.after = after
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes | memoryview) -> None:
         self.left -= 1
         if not self.left and not self.after:
             (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -357,8 +356,8 @@ def test_archiving_stops_between_two_batches(log: RocksDbLog, tmp_path: Path) ->
     def stop() -> None:
         raise Died
 
-    place, root = Folder(tmp_path / "archive"), partial(range_root, log)
-    at_work = archiver_of(log, place, ManifestWriter(place, WRITER), root, segment_events=SEGMENT, pause=stop)
+    place = Folder(tmp_path / "archive")
+    at_work = Archiver(log, place, ManifestWriter(place, WRITER), segment_events=SEGMENT, pause=stop)
     with pytest.raises(Died):
         at_work.step()
     assert not list((tmp_path / "archive").glob("*/*"))

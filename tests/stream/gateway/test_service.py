@@ -100,12 +100,12 @@ def test_gateway_http_responses_equal_those_of_the_embedded_controller(running: 
         partition = topic["as_of"]["partition"]
         found = get(gateway, f"/v1/requests/{made['request_id']}")
         assert [(each["topic"], each["status"]) for each in found["topics"]] == [("over.http", "created")]
-        events = get(gateway, "/v1/topics/over.http/events")["events"]
+        events = get(gateway, "/v1/events?topic=over.http")["events"]
         assert events[0]["type"] == "CreateRequested"
         assert {event["partition"] for event in events} == {partition}
         page = get(gateway, f"/v1/events?partition={partition}&from={events[0]['offset']}&limit=1")
         assert page["events"] == events[:1]
-        assert get(gateway, "/v1/explain/over.http")["summary"].startswith("topic over.http: ready, 3 partitions")
+        assert get(gateway, "/v1/explain/over.http")["summary"].startswith("Topic over.http: ready, 3 partitions")
         assert [each["broker_id"] for each in get(gateway, "/v1/brokers")["brokers"]] == [1, 2, 3]
         message = get(gateway, "/v1/events?from=3", 400)["message"]
         assert message.startswith("from: each partition has offsets of its own")

@@ -76,6 +76,14 @@ if (follow) {
   addEventListener("pageshow", (event) => event.persisted && listen());
 }
 
+// --- an answer that does not count all topics yet is loaded again until it does
+
+function countOn() {
+  if (document.querySelector("[data-counting]")) setTimeout(() => refresh().then(countOn), 500);
+}
+
+countOn();
+
 // --- times: how long ago, local, or UTC, as the button says; the others on hover
 
 const WAYS = ["ago", "local", "UTC"];
@@ -95,6 +103,7 @@ function showTimes(root = document) {
     const exact = { ago: ago(at), local: at.toLocaleString("sv-SE"), UTC: `${one.dateTime.slice(0, 19)}Z` };
     one.title = `${one.dateTime}, ${exact.local} local, ${exact.ago}`;
     if (one.closest(".axis:not(.long)")) exact.ago = exact.local.slice(11); // else all may be "3 d ago"
+    if (one.matches(".clock")) exact.ago = exact.local; // within a sentence
     one.textContent = exact[way] ?? exact.ago;
   }
   button.textContent = `Times: ${way}`;
@@ -107,14 +116,3 @@ button.addEventListener("click", () => {
   showTimes();
 });
 showTimes();
-
-// --- names that are typed before something is deleted
-
-for (const typed of document.querySelectorAll("input[data-must-be]")) {
-  const button = typed.form.querySelector("button");
-  const check = () => {
-    button.disabled = typed.value !== typed.dataset.mustBe;
-  };
-  typed.addEventListener("input", check);
-  check();
-}

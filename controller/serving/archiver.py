@@ -1,4 +1,4 @@
-"""Archives a log: one complete segment after another, each once. `controller.serving.archiving` calls it.
+"""Archives a log: one complete segment after another, each once, with the columns of an export. `archiving` calls it.
 
 Method. `step` archives the next segment in a thread of its own. It reads the events, makes columns, and compares the
 root with the log's own Merkle tree. Then it writes the file, and last the manifest, which adds the segment to the
@@ -14,12 +14,15 @@ Non-goals: writing to the log, waiting, retries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from msgspec.structs import replace
 
+from controller.store.request_index import requests_between
+from controller.store.tree import range_root
 from events.logs.archive.manifest import (
+    SEGMENT,
     ArchiveDamaged,
     ArchiveOfAnotherLog,
     Manifest,
@@ -29,12 +32,10 @@ from events.logs.archive.manifest import (
     find_manifest,
     history_of,
 )
-from events.logs.archive.segment import ColumnMaker, pack_segment
+from events.logs.archive.segment import pack_segment
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
-
-Root = Callable[[int, int], bytes]
-"""The root of the log's tree over the events of a segment alone."""
+from projections.replay.log.columns import COLUMNS, Columns
 
 
 class Archiver:
@@ -45,18 +46,18 @@ class Archiver:
         self,
         log: EventLog,
         store: ArchiveStore,
-        root: Root,
         writer: ManifestWriter | None,
-        columns: Callable[[], ColumnMaker],
-        requests: Callable[[int, int], Mapping[bytes, bytes]],
-        known: Callable[[], list[Segment]],
-        segment_events: int,
-        pause: Callable[[], None],
+        root: Callable[[int, int], bytes] | None = None,
+        known: Callable[[], list[Segment]] = list,
+        segment_events: int = SEGMENT,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
-        """`requests` returns the state keys of the requests that began in a range, `known` the segments that the log
-        records; `segment_events` is a power of two; `pause` is called between pieces of work, and may raise to stop."""
-        self._log, self._store, self._root, self._writer, self._known = log, store, root, writer, known
-        self._columns, self._requests, self._segment_events, self._pause = columns, requests, segment_events, pause
+        """`root` returns the root of a tree over the events of a segment alone, if not the log's own tree; `known` the
+        segments that the log records; `segment_events` is a power of two; `pause` is called between pieces of work, and
+        may raise to stop."""
+        self._log, self._store, self._writer, self._known = log, store, writer, known
+        self._root = root or partial(range_root, log)
+        self._segment_events, self._pause = segment_events, pause
         self._is_begun = False
         self._found: Iterator[Segment] = iter(())
         self.next_offset = 0
@@ -109,8 +110,9 @@ class Archiver:
             stop = min(stop, end)
         if stop > self._log.durable_offset or stop <= start:
             return None
-        values, requests = self._log.read(start, stop), partial(self._requests, start, stop)
-        segment, content = pack_segment(values, self._log.cluster_id, self._columns(), requests, self._pause)
+        log, requests = self._log, partial(requests_between, self._log, start, stop)
+        columns = Columns(tuple(COLUMNS))
+        segment, content = pack_segment(log.read(start, stop), log.cluster_id, columns, requests, self._pause)
         if segment.tree != self._root(start, stop).hex():
             raise LogCorrupted(
                 f"the log is damaged: events {start} to {stop - 1} are not those that its tree was made over, and are "

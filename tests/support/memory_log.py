@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from events.logs.log import REQUEST, SHARD, Commit, LogClosed, check_commit, end_of_range, key_range
+from events.logs.log import REQUEST, SHARD, Commit, LogClosed, MemoryKeys, check_commit, end_of_range
 
 
-class InMemoryLog:
+class InMemoryLog(MemoryKeys):
     """A log in memory, for tests and simulations; `drop_unflushed` simulates a power cut."""
 
     def __init__(self, cluster_id: str) -> None:
+        super().__init__()
         self.path: Path | None = None
         self.cluster_id = cluster_id
         self.start_offset = self.next_offset = self.durable_offset = 0
         self._events: list[bytes] = []
         self._index: dict[bytes, dict[str, list[int]]] = {SHARD: {}, REQUEST: {}}
-        self._state: dict[bytes, bytes] = {}
-        self._keys: list[bytes] = []
         self._unflushed: list[tuple[int, Commit, dict[bytes, bytes | None]]] = []
         self._open = True
 
@@ -30,13 +29,13 @@ class InMemoryLog:
         changes = {**commit.state, **commit.own}
         if not commit.entries and not changes:
             return first
-        self._unflushed.append((first + len(commit.entries), commit, {key: self._state.get(key) for key in changes}))
+        self._unflushed.append((first + len(commit.entries), commit, {key: self.get(key) for key in changes}))
         for offset, entry in enumerate(commit.entries, first):
             self._events.append(entry.value)
             self._index[SHARD].setdefault(entry.shard_key, []).append(offset)
             if entry.request_id:
                 self._index[REQUEST].setdefault(entry.request_id, []).append(offset)
-        self._put(changes)
+        self.put(changes)
         self.next_offset = len(self._events)
         return first
 
@@ -65,7 +64,7 @@ class InMemoryLog:
                 if entry.request_id:
                     self._index[REQUEST][entry.request_id].pop()
             self.next_offset = len(self._events)
-            self._put(before)
+            self.put(before)
         self.durable_offset = min(self.durable_offset, self.next_offset)
         return self.flush()
 
@@ -91,26 +90,16 @@ class InMemoryLog:
 
     def get(self, key: bytes) -> bytes | None:
         self._check_open()
-        return self._state.get(key)
+        return super().get(key)
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._check_open()
-        return self._each_pair(*key_range(prefix, start_after))
+        return self._each_pair(super().scan(prefix, start_after))
 
     def close(self) -> None:
         if self._open:
             self.flush()
             self._open = False
-
-    def _put(self, changes: Mapping[bytes, bytes | None]) -> None:
-        for key, value in changes.items():
-            if value is None:
-                if self._state.pop(key, None) is not None:
-                    del self._keys[bisect_left(self._keys, key)]
-            else:
-                if key not in self._state:
-                    insort(self._keys, key)
-                self._state[key] = value
 
     def _each_event(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         for offset in range(start, stop):
@@ -122,15 +111,10 @@ class InMemoryLog:
             self._check_open()
             yield range(offsets[index], offsets[index] + 1)
 
-    def _each_pair(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        index = bisect_left(self._keys, lower)
-        while index < len(self._keys):
-            key = self._keys[index]
-            if upper is not None and key >= upper:
-                return
-            yield key, self._state[key]
+    def _each_pair(self, pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        for pair in pairs:
+            yield pair
             self._check_open()
-            index = bisect_right(self._keys, key)
 
     def _check_open(self) -> None:
         if not self._open:

@@ -1,0 +1,96 @@
+"""Answers that count all topics. With 100,000 topics that takes seconds, so a response has only those read so far.
+
+A scan reads the topics in steps, in query threads. A response waits for a step, and a repeated request gets more until
+the scan is complete. A complete one is reused until the next event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, Final, Protocol
+
+from litestar import Response
+
+from controller.http.permissions import Reader
+from controller.http.query_threads import QueryThreads, TooBusy
+from controller.machine.state import Topic
+from controller.store.store import TopicStore
+from projections.queries.query import Queries
+from projections.views.view import AsOfView
+
+STEP: Final = 5
+"""Slices of topics in a step, which takes some tens of milliseconds."""
+SCANS_MAX: Final = 8
+
+
+class Count(Protocol):
+    """Counts the topics that `add` gets in slices."""
+
+    def slices(self, store: TopicStore) -> Iterator[list[Topic]]: ...
+
+    def add(self, topics: Sequence[Topic]) -> None: ...
+
+    def view(self, as_of: AsOfView, *, is_complete: bool) -> object: ...
+
+
+class _Scan:
+    def __init__(self, queries: Queries, count: Count, threads: QueryThreads) -> None:
+        self._queries, self._count, self.end = queries, count, queries.end()
+        self._slices = chain.from_iterable(count.slices(part.live()) for part in queries.parts)
+        self.is_answered = False
+        """True once a response had all topics."""
+        self.stepped = asyncio.Event()
+        self.task = asyncio.create_task(self._run(threads))
+        self.task.add_done_callback(self._ended)
+
+    async def _run(self, threads: QueryThreads) -> None:
+        while not await threads.run(self._step):
+            self.stepped.set()
+            self.stepped = asyncio.Event()
+
+    def _step(self) -> bool:
+        """Count some topics. Returns True at the end."""
+        slices = list(islice(self._slices, STEP))
+        for topics in slices:
+            self._count.add(topics)
+            self._queries.parts[0].pause()
+        is_complete = len(slices) < STEP
+        self.view = self._count.view(self._queries.as_of(self.end), is_complete=is_complete)
+        return is_complete
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.exception()  # asyncio logs one that nobody fetches, such as QueryClosed
+        self.stepped.set()
+
+
+class Scans:
+    """The scans of one service. If `is_patient`, each response has all topics."""
+
+    def __init__(self, *, is_patient: bool) -> None:
+        self._is_patient = is_patient
+        self._scans: dict[object, _Scan] = {}
+
+    async def answer(self, reader: Reader, key: object, count: Callable[[Queries], Count]) -> Response[Any]:
+        """Answer with the scan of this key, or begin it with a new `count`. Raises TooBusy, and the errors of `count`
+        and the scan."""
+        scan = self._scans.get(key)
+        if scan is None or (scan.is_answered and scan.end != reader.queries.end()):
+            self._make_room()
+            scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries), reader.threads)
+            self._scans[key] = scan
+        await (asyncio.wait({scan.task}) if self._is_patient else scan.stepped.wait())
+        if scan.task.done() and scan.task.exception() is not None:
+            self._scans.pop(key, None)
+            scan.task.result()
+        view, scan.is_answered = scan.view, scan.task.done()
+        return await reader.answer(lambda _: view)
+
+    def _make_room(self) -> None:
+        if len(self._scans) >= SCANS_MAX:
+            complete = next((key for key, scan in self._scans.items() if scan.task.done()), None)
+            if complete is None:
+                raise TooBusy(f"{SCANS_MAX} counts of all topics are running already; try again later")
+            del self._scans[complete]
