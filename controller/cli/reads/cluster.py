@@ -36,7 +36,7 @@ def status(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def whatif(options: argparse.Namespace, backend: Backend) -> int:
-    answer = common.complete(backend, overviews.WhatIfView, "/whatif", change=" ".join(options.change))
+    answer = backend.get(overviews.WhatIfView, "/whatif", change=" ".join(options.change))
     names = (name for one in answer.topics if one.is_worse for name in one.examples)
     show(options, answer, lambda style: _whatif_lines(answer, style), lambda: names)
     return NEGATIVE if answer.creates or any(one.is_worse for one in answer.topics) else DONE
