@@ -144,7 +144,7 @@ async def test_events_are_paged_and_filtered_by_topic_and_request(one: Service) 
     types = [event["type"] for event in of_request["events"]]
     assert types == ["CreateRequested", "TopicCreated", "CreateAnswered"]
     assert (await one.get("/v1/events", request=made["request_id"], topic="u"))["events"] == []
-    assert (await one.get("/v1/events", **{"topic": "t", "from": end}))["events"] == []
+    assert (await one.get(f"/v1/events?topic=t&from={end}"))["events"] == []
     created = of_request["events"][1]
     assert created["text"].startswith("t is created, 1 partition with factor 3, placed on live brokers 1, 2, 3")
     assert created["cause"] == {"command": "CreateTopic", "request_id": made["request_id"]}

@@ -42,6 +42,7 @@ _VERBS: Final = {"create": "create", "alter": "change", "delete": "delete"}
 _LAST_EVENT: Final = {"create": "TopicDeleted", "configs": "TopicConfigsChanged", "partitions": "PartitionsAdded"}
 _REQUEST_SIZE: Final = 10_000
 """`POST /v1/changes` takes 100 changes, 10,000 partitions and 1 MB: a change is 1 % of this, or more if it is large."""
+_TOO_LARGE: Final = "is too large: allowed are replicas of 10000 partitions, 1000 configs, and 500 kB in all"
 _WIDTH: Final = 120
 
 
@@ -58,7 +59,12 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     @property
     def size(self) -> int:
         """The part of `_REQUEST_SIZE` that the change needs."""
-        return max(100, self.num_partitions, len(self.assignments), len(msgspec.json.encode(self)) // 50)
+        of_bytes = len(msgspec.json.encode(self)) // 50
+        return max(100, self.num_partitions, len(self.assignments), 10 * len(self.configs), of_bytes)
+
+    @property
+    def is_too_large(self) -> bool:
+        return self.size > max(_REQUEST_SIZE, self.num_partitions)
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -115,7 +121,8 @@ def agent_of(set_name: str | None) -> str:
 def differences(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Change]:
     """The changes with their dry runs, but without those that change nothing, such as `0.5` to `0.50`. Impossible
     changes come first, and say why."""
-    wanted = list(_wanted_changes(backend, files, prune=prune))
+    found = _wanted_changes(backend, files, prune=prune)
+    wanted = [replace(one, impossible=_TOO_LARGE) if one.request.is_too_large else one for one in found]
     yield from (one for one in wanted if one.impossible)
     for one in with_outcomes(backend, (one for one in wanted if not one.impossible)):
         is_same = one.request.configs and one.before is not None and one.outcome.configs == one.before.configs
@@ -324,9 +331,9 @@ def _summary(change: Change) -> tuple[str, str, str]:
     request, before = change.request, change.before
     if request.type == "create":
         rows = [replicas for _, replicas in change.replicas] or request.assignments
-        partitions = len(rows) or max(request.num_partitions, 0) or "default"
+        count = len(rows) or max(request.num_partitions, 0)
         factor = len(rows[0]) if rows else max(request.replication_factor, 0) or "default"
-        counts = f"{partitions} partitions, factor {factor}"
+        counts = f"{many(count, 'partition') if count else 'default partitions'}, factor {factor}"
         return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in request.configs.items())])
     if request.type == "delete":
         return "-", "bad", "deleted"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -67,7 +68,7 @@ class ConnectionCounts:
         self._per_ip_max = per_ip_max
         self._overrides = overrides or {}
         self._by_host: Counter[str] = Counter()
-        self._per_s_max, self._due_s = per_s_max, 0.0
+        self._per_s_max, self._due_s = per_s_max, -math.inf
         self.total = 0
 
     @property
@@ -162,10 +163,8 @@ class KafkaServer:
         """Listen, on a bound socket if one is given. Raises OSError if the address is not available."""
         self.loop = asyncio.get_running_loop()
         self.clock = self._given_clock or self.loop.time
-        if bound is None:
-            self._server = await self.loop.create_server(self._accept, self.host, self.port)
-        else:
-            self._server = await self.loop.create_server(self._accept, sock=bound)
+        where: dict[str, Any] = {"host": self.host, "port": self.port} if bound is None else {"sock": bound}
+        self._server = await self.loop.create_server(self._accept, **where)
         self.port = self._server.sockets[0].getsockname()[1]
         self._check_idle()
 
@@ -203,7 +202,6 @@ class KafkaServer:
         return len(self._connections)
 
     def close_idle(self) -> None:
-        """Close connections that were idle for too long. The server calls it periodically."""
         limit_s = self.limits.idle_ms_max / 1000
         for connection in tuple(self._connections):
             if connection.idle_s() >= limit_s:

@@ -194,15 +194,9 @@ class TlsService(Protocol):
 
     def connection_of(self, principal: str) -> asyncio.Protocol:
         """The protocol for a client after its handshake; `principal` is from its certificate."""
-        ...
 
-    def admit(self, connection: TlsAccept) -> bool:
-        """Register a handshake; False if there are too many connections."""
-        ...
-
-    def remove(self, connection: TlsAccept) -> None:
-        """Unregister a handshake, failed or not."""
-        ...
+    def admit(self, connection: TlsAccept) -> bool: ...
+    def remove(self, connection: TlsAccept) -> None: ...
 
 
 class TlsAccept(asyncio.Protocol):

@@ -47,6 +47,8 @@ def write(folder: Path, topics: dict[str, Any], name: str | None = None) -> Path
 def test_a_plan_shows_each_change_with_its_replicas_and_apply_makes_it(
     run: Run, server: Topicwright, tmp_path: Path
 ) -> None:
+    one = run("plan", write(tmp_path, {"a": {"partitions": 1}}))
+    assert one.out.startswith("+ a: 1 partition, factor ")
     file = write(tmp_path, {"a": {"partitions": 2, "factor": 2, "configs": {"retention.ms": 5}}})
     planned = run("plan", file)
     assert planned.code == 0
@@ -104,6 +106,20 @@ def test_changes_that_kafka_cannot_make_are_told_before_anything_is_done(
     assert fetch(server.http, "/v1/topics/c")[0] == 404
     other = run("plan", write(tmp_path, {"a": {"factor": 3}}))
     assert "topic 'a' has the factor 2, and the file 3: kafka-reassign-partitions does this" in other.err
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [{"replicas": [[1]] * 10_001}, {"configs": {f"c{one}": 1 for one in range(1001)}},
+     {"configs": {"follower.replication.throttled.replicas": "1" * 500_000}}],
+    ids=["replicas", "configs", "bytes"],
+)  # fmt: skip
+def test_a_topic_that_is_too_large_for_a_request_is_an_error(
+    run: Run, server: Topicwright, tmp_path: Path, topic: dict[str, Any]
+) -> None:
+    refused = run("plan", write(tmp_path, {"a": topic}))
+    assert refused.code == 2
+    assert ":3: topic 'a' is too large: allowed are replicas of 10000 partitions, 1000 configs" in refused.err
 
 
 def test_a_saved_plan_is_applied_exactly_or_says_what_changed_since(

@@ -156,6 +156,7 @@ async def test_tls_handshake_counts_as_connection(tmp_path: Path, limits: Limits
 
 def test_a_burst_of_connections_passes_and_later_ones_wait_for_the_creation_rate() -> None:
     counts = ConnectionCounts(per_s_max=2)
+    assert ConnectionCounts().delay_s(0.0) == 0.0, "just after the machine's start"
     assert [counts.delay_s(100.0) for _ in range(22)] == [0.0] * 20 + [0.5, 1.0]
     assert counts.delay_s(101.0) == 0.5
     while counts.delay_s(101.0) is not None:

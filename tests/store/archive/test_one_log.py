@@ -316,7 +316,7 @@ class Dying(Folder):
         self.left = calls
         self.after = after
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes | memoryview) -> None:
         self.left -= 1
         if not self.left and not self.after:
             (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
