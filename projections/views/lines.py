@@ -187,7 +187,7 @@ def wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
     if terminal is None:
         yield start + text
         return
-    for number, part in enumerate(wrap(text, max(TEXT_MIN, terminal - len(start))) or [""]):
+    for number, part in enumerate(wrap(text, max(TEXT_MIN, terminal - len(start)), break_on_hyphens=False) or [""]):
         yield (" " * len(start) if number else start) + part
 
 

@@ -169,7 +169,9 @@ def _issue_lines(found: Sequence[IssueView], style: Style) -> Iterator[str]:
         yield ""
         kind = style.painted(one.kind, "bad" if one.severity == "critical" else "warning")
         since = f" {'since' if style.now is None else 'for'} {style.age(one.began_at)}" if one.began_at else ""
-        yield from wrapped("", f"{kind}{since}: {one.text}", style.width)
+        first, *more = wrapped("", f"{one.kind}{since}: {one.text}", style.width)
+        yield first.replace(one.kind, kind, 1)
+        yield from more
         topics = ", ".join(one.examples) + (", …" if one.topics > len(one.examples) else "")
         facts = {"cause": one.cause, "to do": one.resolution, "topics": topics if one.examples else ""}
         for name, value in facts.items():
@@ -187,7 +189,7 @@ def _whatif_lines(answer: overviews.WhatIfView, style: Style) -> Iterator[str]:
     yield f"  now{when(answer.as_of)}"
     if answer.topics:
         yield ""
-        rows = ((one.before or "healthy", one.after or "healthy", one.topics, _examples(one)) for one in answer.topics)
+        rows = ((one.before or "healthy", one.then, one.topics, _examples(one)) for one in answer.topics)
         yield from style.table(("NOW", "THEN", "TOPICS", "WHICH"), rows)
     for create in answer.creates:
         yield ""
