@@ -122,7 +122,7 @@ EXPECTED = {
     "topicwright diff 1h": r"shop\.orders +created",
     "topicwright requests": r"^REQUEST .*shop\.orders",
     "topicwright events --topic shop.orders": r"CreateRequested +shop\.orders",
-    "topicwright explain shop.orders": r"^topic shop\.orders: ready, 6 partitions, created .*shop\.orders is ready",
+    "topicwright explain shop.orders": r"^Topic shop\.orders: ready, 6 partitions, created .*shop\.orders is ready",
     "topicwright topic delete shop.refunds": r"^shop\.refunds is deleted",
     "topicwright replay invariants topicwright-data --local": r"all \d+ invariants hold",
     "topicwright replay redecide topicwright-data --local": r"0 decided otherwise",

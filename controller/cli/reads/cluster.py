@@ -153,7 +153,6 @@ def _cluster_lines(cluster: overviews.ClusterDifferenceView, style: Style) -> It
 
 
 def _health_lines(answer: overviews.ClusterHealthView, style: Style) -> Iterator[str]:
-    """The state of the cluster, and its problems."""
     mark = {"healthy": "good", "critical": "bad"}.get(answer.state, "warning")
     counts = [f"{len(answer.live)} of {many(answer.brokers_registered, 'broker')} live"]
     if answer.topics is not None:
@@ -164,7 +163,6 @@ def _health_lines(answer: overviews.ClusterHealthView, style: Style) -> Iterator
 
 
 def _issue_lines(found: Sequence[IssueView], style: Style) -> Iterator[str]:
-    """Problems with their causes, each as a paragraph."""
     for one in found:
         yield ""
         kind = style.painted(one.kind, "bad" if one.severity == "critical" else "warning")
@@ -182,7 +180,6 @@ def _issue_lines(found: Sequence[IssueView], style: Style) -> Iterator[str]:
 
 
 def _whatif_lines(answer: overviews.WhatIfView, style: Style) -> Iterator[str]:
-    """The health after a change."""
     yield from wrapped("", answer.summary, style.width)
     for text in answer.changes:
         yield from wrapped("  if  ", text, style.width)
