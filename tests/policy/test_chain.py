@@ -122,7 +122,7 @@ def test_keyboard_interrupt_of_the_operator_is_raised() -> None:
         chain_of(A=raising(KeyboardInterrupt())).validate(REQUEST)
 
 
-INVALID = (False, True, "no", 0, {}, ["no"], {Observation("a", "b")}, [Observation("a", "b")] * 101)
+INVALID: tuple[object, ...] = (False, True, "no", 0, {}, ["no"], {Observation("a", "b")}, [Observation("a", "b")] * 101)
 
 
 @pytest.mark.parametrize("returned", INVALID, ids=lambda returned: repr(returned)[:40])
