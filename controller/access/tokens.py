@@ -45,6 +45,13 @@ THREADS: Final = 1  # a signature takes about 0.1 ms
 CACHED_MAX: Final = 1000
 
 
+class InvalidToken(AuthenticationFailed):
+    """Over HTTP the client gets the reason, so that its owner knows what to ask the provider for."""
+
+    def __init__(self, why: str, user: str = "") -> None:
+        super().__init__(why, why, user)
+
+
 class TokenRules(msgspec.Struct, frozen=True, kw_only=True):
     """The requirements of a token: `sasl.oauthbearer.*` of the settings."""
 
@@ -86,7 +93,7 @@ class Tokens:
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that the token names. `address` is the client's. Raises AuthenticationFailed."""
         if len(token) > TOKEN_BYTES_MAX:
-            raise AuthenticationFailed(f"a token of {len(token)} bytes; {TOKEN_BYTES_MAX} are allowed")
+            raise InvalidToken(f"a token of {len(token)} bytes; {TOKEN_BYTES_MAX} are allowed")
         if self._cached_with is not self.keys.keys:
             self._cached, self._cached_with = {}, self.keys.keys
         digest = hashlib.sha256(token.encode()).digest()
@@ -96,7 +103,7 @@ class Tokens:
         header = part_of(token, 0, _Header)
         key = await self.keys.key(header.kid, header.alg)
         if key is None:
-            raise AuthenticationFailed("no key of the identity provider has the token's key id and algorithm")
+            raise InvalidToken("no key of the identity provider has the token's key id and algorithm")
         keys = self.keys.keys
         found = await self._threads.run(network_of(address), partial(_validated, token, key, self._rules))
         if keys is self._cached_with:
@@ -112,16 +119,15 @@ def part_of(token: str, number: int, kind: type[T]) -> T:
         part = token.split(".", 2)[number]
         return msgspec.json.decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=kind)
     except (ValueError, IndexError, RecursionError):
-        raise AuthenticationFailed("a token that is not a JWT") from None
+        raise InvalidToken("a token that is not a JWT") from None
 
 
 def user_of(claims: Mapping[str, Any], claim: str) -> str:
     """Raises AuthenticationFailed."""
     user = claims.get(claim)
-    if not isinstance(user, str) or not 1 <= len(user) <= NAME_MAX or user != user.strip():  # Java trims less
-        message = f"invalid token: {claim} must be a text of 1 to {NAME_MAX} characters, no space at its ends"
-        raise AuthenticationFailed(message)
-    return user
+    if isinstance(user, str) and 1 <= len(user) <= NAME_MAX and user.isprintable() and user == user.strip():
+        return user
+    raise InvalidToken(f"invalid token: {claim} must be 1 to {NAME_MAX} printable characters, no space at its ends")
 
 
 def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:
@@ -143,12 +149,12 @@ def _validated(token: str, key: Key, rules: TokenRules) -> Bearer:
             },
         )
     except jwt.PyJWTError as error:
-        raise AuthenticationFailed(f"invalid token: {error}") from None
+        raise InvalidToken(f"invalid token: {error}") from None
     user, scopes = user_of(claims, rules.sub_claim), claims.get(rules.scope_claim) or []
     listed = scopes.split() if isinstance(scopes, str) else scopes
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         why = f"invalid token: {rules.scope_claim} must be a text or a list of texts"
-        raise AuthenticationFailed(why, user=user)
+        raise InvalidToken(why, user=user)
     roles = frozenset(rules.roles[each] for each in listed if each in rules.roles)
     return Bearer(user, float(min(int(claims["exp"]), 1 << 40)), roles)  # any integer is allowed there
 

@@ -186,7 +186,10 @@ class FakeCredentials:
     def credential(self, secret: bytes, known: Credentials, user: str, mechanism: str) -> ScramCredential:
         """Returns the credential of a user that is not in `known`."""
         if known is not self._known:
-            self._known, self._forms = known, _forms(known)
+            self._known, self._forms = known, {}
+            for (_, of), each in known.items():
+                length = _KAFKA_TOOLS if _KAFKA_SALT.fullmatch(each.salt) else len(each.salt)
+                self._forms.setdefault(of, Counter())[each.iterations, length] += 1
         forms = self._forms.get(mechanism) or {(ITERATIONS, _KAFKA_TOOLS): 1}
         iterations, length = max(
             forms, key=lambda form: forms[form] / -math.log(_uniform(secret, user, mechanism, *map(str, form)))
@@ -195,14 +198,6 @@ class FakeCredentials:
         salt = _derived(secret, length, *words) if length else _kafka_salt(_derived(secret, 17, *words))
         keys = bytes(hashlib.new(DIGESTS[mechanism]).digest_size)  # no password is known whose hash is all zeros
         return ScramCredential(iterations, salt, keys, keys)
-
-
-def _forms(known: Credentials) -> dict[str, Counter[_Form]]:
-    forms: dict[str, Counter[_Form]] = {}
-    for (_, mechanism), each in known.items():
-        length = _KAFKA_TOOLS if _KAFKA_SALT.fullmatch(each.salt) else len(each.salt)
-        forms.setdefault(mechanism, Counter())[each.iterations, length] += 1
-    return forms
 
 
 def _derived(secret: bytes, length: int, *words: str) -> bytes:
@@ -290,19 +285,16 @@ class Users:
             raise AuthenticationFailed("unknown token")
         return await self.tokens.bearer(token, address)
 
-    async def has_password(self, user: str, password: str, address: str) -> bool:
-        """True if the file has this password for the user. `address` is the client's."""
-        return await self._is_password(user, password, address, ())
-
     async def knows(self, user: str, password: str, address: str) -> bool:
         """True if this is a password of the user, in the file or for SCRAM, or at the target cluster if that decides.
         Raises AuthenticationFailed."""
         if self.cluster_users is not None:
             return await self.cluster_users.has_password(user, password, address)
-        return await self._is_password(user, password, address, tuple(DIGESTS))
+        return await self.has_password(user, password, address, tuple(DIGESTS))
 
-    async def _is_password(self, user: str, password: str, address: str, mechanisms: Sequence[str]) -> bool:
-        """Caches each correct password until the credentials change."""
+    async def has_password(self, user: str, password: str, address: str, mechanisms: Sequence[str] = ()) -> bool:
+        """True if the user has this password in the file or for one of these mechanisms of SCRAM. `address` is the
+        client's. Each correct password is cached until the credentials change."""
         known, hashed = self._cluster().scram, self._file.passwords.get(user)
         current = (hashed, *(known.get((user, mechanism)) for mechanism in mechanisms))
         key = hmac.digest(self._key, "\0".join((user, password, *mechanisms)).encode(), "sha256")

@@ -115,7 +115,10 @@ async def delete_acls(
     details = await api.submit_cluster(DeleteAcls(**origin_of(api, context), filters=filters), len(filters))
     return access.DeleteAclsResponse(
         filter_results=tuple(
-            access.DeleteAclsFilterResult(**errors_of(each), matching_acls=tuple(map(_matching, each.acls)))
+            access.DeleteAclsFilterResult(
+                **errors_of(each),
+                matching_acls=tuple(access.DeleteAclsMatchingAcl(**acl_fields(acl)) for acl in each.acls),
+            )
             for each in details
         )
     )
@@ -144,10 +147,6 @@ def _check_codes(resource_type: int, pattern_type: int, operation: int, permissi
     ):
         if not 1 <= code <= most:
             raise Disconnect(f"unknown {what} {code} in a request about ACLs; known are 1 to {most}")
-
-
-def _matching(acl: Acl) -> access.DeleteAclsMatchingAcl:
-    return access.DeleteAclsMatchingAcl(**acl_fields(acl))
 
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2

@@ -167,10 +167,9 @@ class BrowserLogin:
 
     def _cookie(self, scope: Scope, kind: str) -> str:
         """The value of a cookie of the request; empty without one."""
-        pairs = [pair for name, value in scope["headers"] if name == b"cookie" for pair in value.split(b";")]
-        wanted = f"{self._name}-{kind}=".encode()
-        found = next((pair.strip() for pair in pairs if pair.strip().startswith(wanted)), wanted)
-        return found.removeprefix(wanted).decode("latin-1")
+        cookies = b";".join(value for name, value in scope["headers"] if name == b"cookie")
+        found = re.search(rf"(?:^|;) *{self._name}-{kind}=([^;]*)".encode(), cookies)  # Litestar's parser takes 120 ms
+        return "" if found is None else found[1].strip().decode("latin-1")
 
     def _set(self, kind: str, value: str, lifetime_s: int) -> tuple[bytes, bytes]:
         attributes = f"Path=/; Max-Age={lifetime_s}; HttpOnly; SameSite=Lax" + ("; Secure" if self._secure else "")

@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from controller.access.users import Users
     from controller.http.browser_login import BrowserLogin
 
-MISDIRECTED: Final = 421
 BROWSER_PATHS: Final = ("/login", "/login/callback", "/logout")
 CREDENTIALS_BYTES_MAX: Final = TOKEN_BYTES_MAX + 100  # of the header, before anything is decoded
-_NAME_SHOWN_MAX: Final = 100
 _CHALLENGES: Final = (
     (b"www-authenticate", b'Basic realm="topicwright", charset="UTF-8"'),
     (b"www-authenticate", b'Bearer realm="topicwright"'),
@@ -59,9 +57,8 @@ def host_check(app: ASGIApp, hosts: Hosts) -> ASGIApp:
         client = scope.get("client")
         host = [value.decode("latin-1") for each, value in scope["headers"] if each == b"host"]
         if scope.get("path") not in OPEN_PATHS and not all(map(hosts.allows, host)):
-            shown = host[0][:_NAME_SHOWN_MAX]
-            message = f"Host {shown!r} is not a name of this service; allow it with http.allowed.hosts"
-            await answer_early(send, MISDIRECTED, ErrorCode.INVALID_REQUEST, message)
+            message = f"Host {host[0][:100]!r} is not a name of this service; allow it with http.allowed.hosts"
+            await answer_early(send, 421, ErrorCode.INVALID_REQUEST, message)
             return
         if client is not None:
             address = normal_host(client[0]) if _is_address(client[0]) else ""

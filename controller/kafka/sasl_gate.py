@@ -246,7 +246,6 @@ class SaslGate:
         return answer
 
     async def _record(self, failure: AuthenticationFailed) -> None:
-        """Count and log the failure, and wait."""
         self.busy = True
         self._on_login(self._client.session.listener, self._mechanism or "none", "failed")
         user = failure.user[:USER_CHARACTERS_LOGGED]

@@ -88,15 +88,15 @@ def _planned(settings: ServeSettings, endpoint: Endpoint) -> Listener:
     if protocol.startswith("SASL_"):
         mechanisms = settings.of_listener(name, "sasl_enabled_mechanisms")
         at_cluster = settings.authorizer_class_name == CLUSTER_ACLS
-        if "PLAIN" in mechanisms and settings.users_file is None and not at_cluster:
-            raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has PLAIN, which needs users.file")
-        if "OAUTHBEARER" in mechanisms and settings.sasl_oauthbearer_jwks_endpoint_url is None and not at_cluster:
-            needed = "needs sasl.oauthbearer.jwks.endpoint.url"
-            raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has OAUTHBEARER, which {needed}")
-        if "PLAIN" in mechanisms and protocol == "SASL_PLAINTEXT":
-            _logger.warning("passwords are sent unencrypted: PLAIN without TLS", listener=name)
-        if "OAUTHBEARER" in mechanisms and protocol == "SASL_PLAINTEXT":
-            _logger.warning("tokens are sent unencrypted: OAUTHBEARER without TLS", listener=name)
+        url = settings.sasl_oauthbearer_jwks_endpoint_url
+        for mechanism, what, needed, given in (
+            ("PLAIN", "passwords", "users.file", settings.users_file),
+            ("OAUTHBEARER", "tokens", "sasl.oauthbearer.jwks.endpoint.url", url),
+        ):
+            if mechanism in mechanisms and given is None and not at_cluster:
+                raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has {mechanism}, which needs {needed}")
+            if mechanism in mechanisms and protocol == "SASL_PLAINTEXT":
+                _logger.warning(f"{what} are sent unencrypted: {mechanism} without TLS", listener=name)
     return Listener(endpoint, protocol, _tls(settings, name, protocol) if protocol.endswith("SSL") else None)
 
 

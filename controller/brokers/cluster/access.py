@@ -107,17 +107,14 @@ class ClusterAcls:
         last = ""
         while True:
             await asyncio.sleep(every_s)
-            why = ""
             try:
                 await self.read()
+                why = ""
             except (ClusterUnreachable, NotAuthenticated) as failed:
                 why = str(failed)
             if bool(why) != bool(last):
                 structlog.get_logger("topicwright").warning("cluster ACLs: " + ("lost" if why else "back"), why=why)
             last = why
-
-    def gauges(self) -> list[tuple[str, str, float]]:
-        return [("cluster_acls_age_seconds", "Since the target cluster's ACLs were read.", self.age_s())]
 
 
 def _decoded(what: str, key: ApiKey, payload: bytes, at: Address) -> Any:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative
 from controller.cli.ascode.desired import FileSet, Wanted
-from controller.cli.backend import Backend, Refusal
+from controller.cli.backend import Backend
 from controller.cli.output import Style, show
 from controller.cli.reads import common
 from controller.machine.configs.topic_configs import without_labels
@@ -250,13 +250,8 @@ def _cause(backend: Backend, change: Change) -> str:
     if change.request.type == "delete":
         return ""
     kind = "create" if change.before is None else "configs" if change.request.configs else "partitions"
-    path, which = f"/topics/{change.name}/events", {"type": _LAST_EVENT[kind], "order": "newest", "limit": 1}
-    try:
-        answer = backend.get(EventsView, path, **which)
-    except Refusal as refusal:
-        if refusal.status != 404:
-            raise
-        return ""  # there was never such a topic
+    which = {"topic": change.name, "type": _LAST_EVENT[kind], "order": "newest", "limit": 1}
+    answer = backend.get(EventsView, "/events", **which)
     return "".join(f"{one.at}: {one.text}" for one in answer.events)
 
 
@@ -331,9 +326,9 @@ def _summary(change: Change) -> tuple[str, str, str]:
     request, before = change.request, change.before
     if request.type == "create":
         rows = [replicas for _, replicas in change.replicas] or request.assignments
-        partitions = len(rows) or max(request.num_partitions, 0) or "default"
+        count = len(rows) or max(request.num_partitions, 0)
         factor = len(rows[0]) if rows else max(request.replication_factor, 0) or "default"
-        counts = f"{partitions} partitions, factor {factor}"
+        counts = f"{many(count, 'partition') if count else 'default partitions'}, factor {factor}"
         return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in request.configs.items())])
     if request.type == "delete":
         return "-", "bad", "deleted"

@@ -68,11 +68,11 @@ class Service(Protocol):
     loop: asyncio.AbstractEventLoop
     clock: Callable[[], float]
     reader: ThreadPoolExecutor
+    turns: eager.Turns
     on_login: OnLogin
     on_request: OnRequest
 
     def admit(self, connection: Connection) -> bool: ...
-    def in_turn(self, work: Callable[[], None]) -> None: ...
     def buffered(self, more: int) -> None: ...
     def remove(self, connection: Connection) -> None: ...
 
@@ -107,9 +107,14 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client.peer = address_of(peer)
         self._client.session = replace(self._client.session, host=host_of(peer))
-        if self._service.sasl is not None:
-            self._require_login(self._service.sasl)
-        if not self._service.admit(self):
+        service, end = self._service, self._protocol.end
+        if service.sasl is not None:
+            self._gate = self._protocol.gate = SaslGate(
+                service.sasl, self._client, clock=service.clock, end=end, on_login=service.on_login
+            )
+            within_s = service.limits.authentication_ms_max / 1000
+            self._authentication_timer = service.loop.call_later(within_s, self._authentication_timed_out)
+        if not service.admit(self):
             self._protocol.end()
             self._transport.abort()
 
@@ -186,18 +191,6 @@ class Connection(asyncio.Protocol):
         self._muted = None
         self._schedule_round()
 
-    # --- authentication
-
-    def _require_login(self, rules: SaslRules) -> None:
-        service = self._service
-        self._gate = SaslGate(
-            rules, self._client, clock=service.clock, end=self._protocol.end, on_login=service.on_login
-        )
-        self._protocol.gate = self._gate
-        self._authentication_timer = service.loop.call_later(
-            service.limits.authentication_ms_max / 1000, self._authentication_timed_out
-        )
-
     def _authentication_timed_out(self) -> None:
         if self._gate is not None and not self._gate.open:
             self.end("not authenticated in time")
@@ -232,7 +225,7 @@ class Connection(asyncio.Protocol):
         """Schedule one round in the next iteration of the event loop; before a login, in turn with other logins."""
         if not self._round_scheduled:
             self._round_scheduled = True
-            (self._service.loop.call_soon if self.authenticated else self._service.in_turn)(self._scheduled_round)
+            (self._service.loop.call_soon if self.authenticated else self._service.turns.add)(self._scheduled_round)
 
     def _scheduled_round(self) -> None:
         self._round_scheduled = False
@@ -319,7 +312,13 @@ class Connection(asyncio.Protocol):
         future.add_done_callback(partial(self._done, exchange, started, then))
 
     def _done(self, exchange: Exchange, started: float, then: _Continue, future: asyncio.Future[Any]) -> None:
-        error = self._error_of(future)
+        error: BaseException | None
+        if self._transport is None and (future.cancelled() or future.exception() is None):
+            error = _Disconnected()
+        elif future.cancelled():
+            error = asyncio.CancelledError("the handler's wait was cancelled")
+        else:
+            error = future.exception()
         if error is not None:
             self._fail(exchange, error, started)
         else:
@@ -329,12 +328,6 @@ class Connection(asyncio.Protocol):
             self._schedule_round()
         elif not self._waiting:
             self._service.remove(self)
-
-    def _error_of(self, future: asyncio.Future[Any]) -> BaseException | None:
-        """The error of a finished future, or _Disconnected if the client is gone; None if it can be answered."""
-        if self._transport is None and (future.cancelled() or future.exception() is None):
-            return _Disconnected()
-        return asyncio.CancelledError("the handler's wait was cancelled") if future.cancelled() else future.exception()
 
     def _answer(self, exchange: Exchange, response: Answer, started: float) -> None:
         try:
@@ -362,7 +355,6 @@ class Connection(asyncio.Protocol):
         self._report(exchange, started)
 
     def _send_answers(self) -> None:
-        """Write responses in order, while the client reads."""
         while self._writable and self._transport is not None and not self._transport.is_closing():
             frames, ends = self._protocol.frames(_WRITE_BYTES)
             if frames:
@@ -383,7 +375,6 @@ class Connection(asyncio.Protocol):
         service.on_request(-1 if api is None else key, version, exchange.outcome, service.clock() - started)
 
     def _log(self, log: Callable[..., object], reason: str, exchange: Exchange | None = None) -> None:
-        """Log why the connection closes, and at which request."""
         about: dict[str, object] = {}
         if exchange is not None and exchange.header.api_key >= 0:
             api = APIS.get(exchange.header.api_key)

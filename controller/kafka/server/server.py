@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from controller.kafka.handling import ApiHandler
 from controller.kafka.sasl_gate import OnLogin, SaslRules
 from controller.kafka.server.connection import Connection
+from controller.kafka.server.eager import Turns
 from controller.kafka.server.protocol import Limits, OnRequest
 from controller.kafka.server.tls import Tls, TlsAccept
 
@@ -31,9 +33,6 @@ _CANCELLATION_S: Final = 1.0
 
 _ACCEPT_TURNS: Final = 3
 """The turns of asyncio's event loop in which an accepted connection becomes a `Connection`."""
-
-_LOGINS_S: Final = 0.01
-"""The longest time that logins may block the event loop in one iteration, however many begin at once."""
 
 _IDLE_CHECKS: Final = 4
 """The number of checks for idle connections in each period of `connections.max.idle.ms`."""
@@ -67,7 +66,7 @@ class ConnectionCounts:
         self._per_ip_max = per_ip_max
         self._overrides = overrides or {}
         self._by_host: Counter[str] = Counter()
-        self._per_s_max, self._due_s = per_s_max, 0.0
+        self._per_s_max, self._due_s = per_s_max, -math.inf
         self.total = 0
 
     @property
@@ -156,16 +155,15 @@ class KafkaServer:
         self._idle_check: asyncio.TimerHandle | None = None
         self._held = 0
         self._shedding: asyncio.Handle | None = None
-        self._logins: deque[Callable[[], None]] = deque()
+        self.turns = Turns()
+        """TLS handshakes, and rounds of connections without a login."""
 
     async def start(self, bound: socket.socket | None = None) -> None:
         """Listen, on a bound socket if one is given. Raises OSError if the address is not available."""
         self.loop = asyncio.get_running_loop()
         self.clock = self._given_clock or self.loop.time
-        if bound is None:
-            self._server = await self.loop.create_server(self._accept, self.host, self.port)
-        else:
-            self._server = await self.loop.create_server(self._accept, sock=bound)
+        where: dict[str, Any] = {"host": self.host, "port": self.port} if bound is None else {"sock": bound}
+        self._server = await self.loop.create_server(self._accept, **where)
         self.port = self._server.sockets[0].getsockname()[1]
         self._check_idle()
 
@@ -203,7 +201,6 @@ class KafkaServer:
         return len(self._connections)
 
     def close_idle(self) -> None:
-        """Close connections that were idle for too long. The server calls it periodically."""
         limit_s = self.limits.idle_ms_max / 1000
         for connection in tuple(self._connections):
             if connection.idle_s() >= limit_s:
@@ -214,7 +211,7 @@ class KafkaServer:
         limit, reason = self.limits.connections_max, ""
         if len(self._connections) + len(self.handshakes) >= limit:
             reason = f"too many connections: max.connections allows {limit}"
-        elif isinstance(connection, Connection):
+        elif self.tls is None or isinstance(connection, TlsAccept):
             delay_s = self._counts.delay_s(self.loop.time())
             if delay_s is None:
                 reason = "too many connections wait for max.connection.creation.rate"
@@ -246,21 +243,6 @@ class KafkaServer:
 
     def connection_of(self, principal: str) -> Connection:
         return Connection(self, principal)
-
-    def in_turn(self, work: Callable[[], None]) -> None:
-        """Do work of a connection without a login after that of others, at most `_LOGINS_S` in an iteration."""
-        if not self._logins:
-            self.loop.call_soon(self._go_on)
-        self._logins.append(work)
-
-    def _go_on(self) -> None:
-        ends_s = self.clock() + _LOGINS_S
-        try:
-            while self._logins and self.clock() < ends_s:
-                self._logins.popleft()()
-        finally:
-            if self._logins:
-                self.loop.call_soon(self._go_on)
 
     def buffered(self, more: int) -> None:
         """Count the bytes buffered for clients: partial requests, requests in flight, and unsent responses. Beyond the

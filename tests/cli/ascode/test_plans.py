@@ -47,6 +47,8 @@ def write(folder: Path, topics: dict[str, Any], name: str | None = None) -> Path
 def test_a_plan_shows_each_change_with_its_replicas_and_apply_makes_it(
     run: Run, server: Topicwright, tmp_path: Path
 ) -> None:
+    one = run("plan", write(tmp_path, {"a": {"partitions": 1}}))
+    assert one.out.startswith("+ a: 1 partition, factor ")
     file = write(tmp_path, {"a": {"partitions": 2, "factor": 2, "configs": {"retention.ms": 5}}})
     planned = run("plan", file)
     assert planned.code == 0
