@@ -39,11 +39,11 @@ _T = TypeVar("_T")
 class Refusal(UserError):
     """An error response, with its HTTP status. A change that is refused is an answer; a read that is refused is not."""
 
-    def __init__(self, status: int, error: ErrorView, method: str = "GET") -> None:
+    def __init__(self, status: int, error: ErrorView, *, is_change: bool = False) -> None:
         rule = f", by {error.rule}" if error.rule else ""
         super().__init__(f"{error.message} ({error.error}{rule})")
         self.status, self.error = status, error
-        is_answer = status == 404 or (method != "GET" and status < 500 and status != 401)
+        is_answer = status == 404 or (is_change and status < 500 and status != 401)
         self.exit_code = NEGATIVE if is_answer else WRONG
 
 
@@ -81,7 +81,8 @@ class Backend:
         status, files, answer = self._answer(method, path, body)
         try:
             if status >= 400:
-                raise Refusal(status, msgspec.json.decode(answer, type=ErrorView), method)
+                is_change = method != "GET" and "/rules/" not in path  # there, rules are only tried
+                raise Refusal(status, msgspec.json.decode(answer, type=ErrorView), is_change=is_change)
             self.archive_files += int(files)
             return msgspec.json.decode(answer, type=kind)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
