@@ -30,7 +30,7 @@ from controller.apis import ON_CLUSTER
 from controller.apis.configs import BROKER, GROUP, TOPIC
 from controller.apis.limits import slices
 from controller.controller_api import ControllerApi
-from controller.kafka.codec.codec import decode_response, encode_request
+from controller.kafka.codec.codec import decode_response, encode_request, encode_response
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.connections import CLIENT_ID, Address, ClusterUnreachable, NotAuthenticated
 from controller.kafka.handling import (
@@ -152,6 +152,20 @@ def forwarding_rows(
         for each in broker_apis
         if each.api_key not in own and each.api_key not in BETWEEN_BROKERS and each.api_key not in BY_IDENTITY
     }
+
+
+def without_group(listing: ApiHandler, group_id: str) -> ApiHandler:
+    """Returns the handler of ListGroups that hides a group. Consoles describe the topics of all groups, and would fail
+    for the workers' group, because the topics of the log are hidden."""
+
+    async def listed(context: RequestContext, request: ForwardedRequest) -> ForwardedResponse:
+        answer: Any = await listing.handle(context, request)  # type: ignore[misc]
+        correlation_id, found = decode_response(context.api_key, context.api_version, answer.frame)
+        shown = replace(found, groups=tuple(each for each in found.groups if each.group_id != group_id))  # type: ignore
+        frame = encode_response(context.api_key, context.api_version, correlation_id, shown)
+        return ForwardedResponse(frame=frame[4:])
+
+    return replace(listing, max_version=min(listing.max_version, ApiKey.LIST_GROUPS.max_version), handle=listed)
 
 
 # --- configs

@@ -11,7 +11,14 @@ from functools import partial
 
 from controller.apis import access, cluster, configs, guarded, records, topics
 from controller.apis.cluster import NEWEST, finalized_keys, supported_features, with_api_versions
-from controller.apis.forwarding import forwarding_rows, metadata_then_close, produce_closes, to_broker, to_brokers
+from controller.apis.forwarding import (
+    forwarding_rows,
+    metadata_then_close,
+    produce_closes,
+    to_broker,
+    to_brokers,
+    without_group,
+)
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
 from controller.apis.partitions import elect_leaders, list_reassignments
@@ -28,7 +35,7 @@ from events.names import BrokerId
 HandlerTable = Mapping[int, ApiHandler]
 
 _ELEMENTS_MAX: Mapping[int, int] = {
-    **dict.fromkeys(CHANGES, 16_000),  # up to 10,000 (`CHANGES_MAX`), some with several elements
+    **dict.fromkeys(CHANGES, 16_000),  # up to 10,000 (`RECORDS_PER_REQUEST_MAX`), some with several elements
     ApiKey.ELECT_LEADERS: 8_000,  # 64,000 partitions take 50 ms to encode
     **dict.fromkeys((ApiKey.DESCRIBE_PRODUCERS, ApiKey.OFFSET_FETCH), 4_000),  # 32,000 partitions take about 10 ms
     ApiKey.ALTER_PARTITION: 400_000,  # in one report of a broker: the in-sync replicas of 100,000 partitions
@@ -99,11 +106,16 @@ def descriptions(api: ControllerApi) -> dict[int, Handler]:
 
 
 def cluster_listener(
-    api: ControllerApi, broker_id: BrokerId | None = None, *, link: ClusterLink, has_own_access: bool
+    api: ControllerApi,
+    broker_id: BrokerId | None = None,
+    *,
+    link: ClusterLink,
+    has_own_access: bool,
+    hidden_group: str | None = None,
 ) -> HandlerTable:
     """A listener in front of a target cluster: this process's own, or one for the broker `broker_id`. Requests that are
     not about topics are forwarded to that broker, or to any; also those about ACLs, users and quotas, unless this
-    process `has_own_access`."""
+    process `has_own_access`. ListGroups omits `hidden_group`."""
     broker_apis = link.api_versions.api_keys
     forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
     is_expected_node = api.is_expected_node if broker_id is None else _at_broker(api, broker_id)
@@ -117,6 +129,8 @@ def cluster_listener(
         table[ApiKey.METADATA] = metadata_then_close(table[ApiKey.METADATA])
         table[ApiKey.PRODUCE] = produce_closes(table[ApiKey.PRODUCE])
     forwarded = forwarding_rows(broker_apis, own, forward, api.grants, at_broker)
+    if hidden_group is not None and ApiKey.LIST_GROUPS in forwarded:
+        forwarded[ApiKey.LIST_GROUPS] = without_group(forwarded[ApiKey.LIST_GROUPS], hidden_group)
     return with_api_versions(
         table | forwarded,
         supported_features=link.api_versions.supported_features,

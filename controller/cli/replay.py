@@ -146,7 +146,7 @@ COMMANDS: dict[str, _Command] = {
     ),
     "watch": _Command(
         "watch",
-        "check the same rules while events are written, until interrupted",
+        "check the invariants while events are written, until interrupted",
         spark=False,
         formats=("table", "json"),
         has_at=False,

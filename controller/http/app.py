@@ -34,7 +34,6 @@ from controller.http.errors import PROBLEM, Connection, HttpRequest, answer_earl
 from controller.http.following import Followers
 from controller.http.gate import Authenticated, Hosts, Logins, host_check
 from controller.http.metrics import OPEN_PATHS, Metrics
-from controller.http.pages import cluster as cluster_pages
 from controller.http.pages import frame
 from controller.http.pages import handlers as page_handlers
 from controller.http.pages import rules as rules_page
@@ -49,7 +48,7 @@ from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.queries.proving import Sign, head_of, unsigned
 from projections.text.points_in_time import InvalidPointInTime, parse_point_in_time, refuse_future
-from projections.views.view import ProblemView
+from projections.views.view import ErrorView, ProblemView, problem
 
 Operation = dict[str, Any]
 
@@ -66,18 +65,14 @@ _KEY: Final = {
     "example": "7f3c9a52-0b1e-4c55-9d0e-5a2f1c3b8e11",
 }
 _PROBLEM_REF: Final = {"$ref": "#/components/schemas/ProblemView"}
-_PROBLEM: Final = {
-    "type": "urn:kafka:error:TOPIC_ALREADY_EXISTS",
-    "title": "Topic already exists",
-    "status": 409,
-    "detail": "Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
-    "instance": "/v1/requests/3f2a9c-12-9c1d02f47a",
-    "error": "TOPIC_ALREADY_EXISTS",
-    "code": 36,
-    "message": "Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
-    "request_id": "3f2a9c-12-9c1d02f47a",
-    "rule": "validation:exists",
-}
+_EXISTS: Final = ErrorView(
+    error="TOPIC_ALREADY_EXISTS",
+    code=36,
+    message="Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
+    request_id="3f2a9c-12-9c1d02f47a",
+    rule="validation:exists",
+)
+_PROBLEM: Final = msgspec.to_builtins(problem(_EXISTS, 409))
 _LOGINS: Final = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A token of a user"},
     "basic": {"type": "http", "scheme": "basic", "description": "User name and password, the same as for SASL"},
@@ -293,7 +288,7 @@ def _litestar(versioned: Sequence[HTTPRouteHandler], names: tuple[str, ...], tit
     """The routes, given the names of the objects that `_with_parts` provides."""
     routes: list[HTTPRouteHandler | Router] = [describe, *_handlers(health), Router("/v1", route_handlers=versioned)]
     if "site" in names:
-        pages = _handlers(frame, page_handlers, cluster_pages, rules_page)
+        pages = _handlers(frame, page_handlers, rules_page)
         routes.append(Router("/", route_handlers=pages, include_in_schema=False))
     return Litestar(
         route_handlers=routes,

@@ -7,70 +7,52 @@ the scan is complete. A complete one is reused until the next event.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from itertools import chain, islice
+from typing import Any, Final
 
 from litestar import Response
 
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads, TooBusy
-from controller.machine.state import Topic
-from controller.store.store import TopicStore
 from projections.queries.query import Queries
-from projections.views.view import AsOfView
+from projections.queries.risks import Risks
+from projections.queries.whatif import WhatIf
 
 STEP: Final = 5
 """Slices of topics in a step, which takes some tens of milliseconds."""
 SCANS_MAX: Final = 8
 
 
-class Count(Protocol):
-    """Counts the topics that `add` gets in slices."""
-
-    def slices(self, store: TopicStore) -> Iterable[list[Topic]]: ...
-
-    def add(self, topics: Sequence[Topic]) -> None: ...
-
-    def view(self, as_of: AsOfView, *, is_complete: bool) -> object: ...
-
-
 class _Scan:
-    def __init__(self, queries: Queries, count: Count) -> None:
+    def __init__(self, queries: Queries, count: Risks | WhatIf, threads: QueryThreads) -> None:
         self._queries, self._count, self.end = queries, count, queries.end()
-        self._left = self._added()
-        self._lock = threading.Lock()
-        self.stepped = asyncio.Event()
+        self._slices = chain.from_iterable(count.slices(part.live()) for part in queries.parts)
         self.is_answered = False
         """True once a response had all topics."""
-
-    def start(self, threads: QueryThreads) -> None:
+        self.stepped = asyncio.Event()
         self.task = asyncio.create_task(self._run(threads))
         self.task.add_done_callback(self._ended)
+
+    async def _run(self, threads: QueryThreads) -> None:
+        while not await threads.run(self._step):
+            self.stepped.set()
+            self.stepped = asyncio.Event()
+
+    def _step(self) -> bool:
+        """Count some topics. Returns True at the end."""
+        slices = list(islice(self._slices, STEP))
+        for topics in slices:
+            self._count.add(topics)
+            self._queries.parts[0].pause()
+        is_complete = len(slices) < STEP
+        self.view = self._count.view(self._queries.as_of(self.end), is_complete=is_complete)
+        return is_complete
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             task.exception()  # asyncio logs one that nobody fetches, such as QueryClosed
         self.stepped.set()
-
-    async def _run(self, threads: QueryThreads) -> None:
-        while len(await threads.run(lambda: list(islice(self._left, STEP)))) == STEP:
-            self.stepped.set()
-            self.stepped = asyncio.Event()
-
-    def _added(self) -> Iterator[None]:
-        for part in self._queries.parts:
-            for topics in self._count.slices(part.live()):
-                with self._lock:
-                    self._count.add(topics)
-                part.pause()
-                yield
-
-    def view(self) -> object:
-        self.is_answered = self.task.done()
-        with self._lock:
-            return self._count.view(self._queries.as_of(self.end), is_complete=self.is_answered)
 
 
 class Scans:
@@ -80,20 +62,20 @@ class Scans:
         self._is_patient = is_patient
         self._scans: dict[object, _Scan] = {}
 
-    async def answer(self, reader: Reader, key: object, count: Callable[[Queries], Count]) -> Response[Any]:
+    async def answer(self, reader: Reader, key: object, count: Callable[[Queries], Risks | WhatIf]) -> Response[Any]:
         """Answer with the scan of this key, or begin it with a new `count`. Raises TooBusy, and the errors of `count`
         and the scan."""
         scan = self._scans.get(key)
         if scan is None or (scan.is_answered and scan.end != reader.queries.end()):
             self._make_room()
-            scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries))
-            scan.start(reader.threads)
+            scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries), reader.threads)
             self._scans[key] = scan
         await (asyncio.wait({scan.task}) if self._is_patient else scan.stepped.wait())
         if scan.task.done() and scan.task.exception() is not None:
             self._scans.pop(key, None)
             scan.task.result()
-        return await reader.answer(lambda _: scan.view())
+        view, scan.is_answered = scan.view, scan.task.done()
+        return await reader.answer(lambda _: view)
 
     def _make_room(self) -> None:
         if len(self._scans) >= SCANS_MAX:

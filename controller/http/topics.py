@@ -1,4 +1,4 @@
-"""GET handlers of the JSON API for topics: lists, one topic, its configs and events, now or at any point in time.
+"""GET handlers of the JSON API for topics: lists, one topic, its configs, now or at any point in time.
 
 A page of a list examines a bounded number of topics. If the caller may not describe the last examined topic, the cursor
 is encrypted, so that it does not reveal the name (`controller.http.permissions`).
@@ -16,12 +16,11 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
-from controller.http.requests import At, Cursor, EventOrder, EventType, FromOffset, Glob, Limit
+from controller.http.requests import At, Cursor, Glob, Limit
 from controller.http.scans import Scans
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
-from projections.queries.events import EventFilter, topic_events_page
 from projections.queries.query import Ends
 from projections.queries.risks import Risks, RisksView
 from projections.queries.topics import (
@@ -36,7 +35,6 @@ from projections.queries.topics import (
     topics_at,
 )
 from projections.text.names import WantedStatus
-from projections.views.events import EventsView
 from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView
 
 TOPICS_PER_SLICE = 100
@@ -112,23 +110,6 @@ async def topic_configs(name: FromPath[str], reader: _Reader, at: At = None) -> 
     if at is not None or newest is None:
         return await reader.threads.answer(configs_of_topic_at, part, name, at)
     return await reader.threads.answer(configs_of, part, newest.configs, settings, end)
-
-
-@get("/topics/{name:str}/events")
-async def topic_events(
-    name: FromPath[str],
-    reader: _Reader,
-    start: FromOffset = 0,
-    limit: Limit = 100,
-    kind: EventType = None,
-    order: EventOrder = "oldest",
-    cursor: Cursor = None,
-    at: At = None,
-) -> Response[EventsView]:
-    """The events of a topic name: of every topic that ever had it, and of refused requests."""
-    reader.require(name)
-    which = EventFilter(name, None, () if kind is None else (kind,))
-    return await reader.answer(topic_events_page, which, start, limit, cursor, newest=order == "newest", at=at)
 
 
 class _Page:

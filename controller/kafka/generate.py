@@ -22,7 +22,7 @@ from typing import Final
 from controller.kafka.api_keys import FAMILIES, GENERATED, ApiKey, Family
 from controller.kafka.schema import RECORDS, Direction, Field, Kind, Layout, Record, read_schema, record_layout
 
-SECRETS: Final = frozenset({"auth_bytes", "hmac", "salted_password"})
+SECRETS: Final = frozenset({"auth_bytes", "hmac", "salted_password", "server_key", "stored_key"})
 """Fields whose values never appear in the text of a message."""
 
 _TYPES: Final[Mapping[Kind | None, str]] = {

@@ -38,6 +38,8 @@ from events.errors import shortened
 
 ALLOWED = Verdict(outcome="allowed")
 """The verdict if there are no policies, or if every policy allows the request without observations."""
+OBSERVATIONS_MAX = 100
+"""Limit for the observations of one policy on one request, which the request's commit writes."""
 
 
 class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +147,7 @@ def _returned(policy: str, returned: object) -> Verdict:
     return _failed(
         policy,
         f"returned a {type(returned).__name__} from validate, "
-        "which may return None or a sequence of Observation, and refuses by raising PolicyViolation",
+        f"which may return None or at most {OBSERVATIONS_MAX} Observation, and refuses by raising PolicyViolation",
     )
 
 
@@ -167,7 +169,7 @@ def _failed(policy: str, what: str) -> Verdict:
 
 
 def _observations(policy: str, given: object) -> tuple[Observation, ...] | None:
-    if not isinstance(given, tuple | list):
+    if not isinstance(given, tuple | list) or len(given) > OBSERVATIONS_MAX:
         return None
     items = cast("Sequence[Any]", given)
     if not all(isinstance(item, Observation) for item in items):

@@ -109,10 +109,12 @@ class ClientListeners(KafkaListeners):
         if isinstance(self._of_brokers, SimulatedBrokerListeners):
             await self._of_brokers.open(api)
 
-    async def open_for_cluster(self, api: ControllerApi, link: ClusterLink, background: Background) -> None:
-        """Accept requests. Requests that are not about topics go to the target cluster. Raises SettingsError if its
-        brokers need more ports than the settings allow, and ClusterUnreachable if its ACLs are needed and cannot be
-        read."""
+    async def open_for_cluster(
+        self, api: ControllerApi, link: ClusterLink, background: Background, hidden_group: str | None = None
+    ) -> None:
+        """Accept requests. Requests that are not about topics go to the target cluster, whose `hidden_group` is not
+        listed. Raises SettingsError if its brokers need more ports than the settings allow, and ClusterUnreachable if
+        its ACLs are needed and cannot be read."""
         if self._acls is not None and self._logins is not None:
             self._acls.link = link
             if any(each.logs_in for each in self.listeners) and not link.security.mechanism:
@@ -124,7 +126,7 @@ class ClientListeners(KafkaListeners):
             age, help_text = self._acls.age_s, "Since the target cluster's ACLs were read."
             self._metrics.watch(lambda: [("cluster_acls_age_seconds", help_text, age())])
         assert isinstance(self._of_brokers, BrokerListeners), "listen_for_cluster was called before"
-        handlers = partial(cluster_listener, link=link, has_own_access=self._acls is None)
+        handlers = partial(cluster_listener, link=link, has_own_access=self._acls is None, hidden_group=hidden_group)
         self._of_brokers.open(api, handlers)
         await self.open(api, handlers)
 

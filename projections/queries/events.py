@@ -193,16 +193,6 @@ def events_page(
     return EventsView(views, sum(end), next_cursor(page.next_place))
 
 
-def topic_events_page(
-    query: Queries, which: EventFilter, start: int, limit: int, cursor: str | None, *, newest: bool, at: str | None
-) -> EventsView:
-    """A page of the events of a topic. Raises NoTopic if there never was one, BadPlace, InvalidPointInTime."""
-    page = events_page(query, which, start, limit, None, cursor, newest=newest, at=at)
-    if not page.events and which.topic is not None:
-        query.of_topic(which.topic).check_known(which.topic)
-    return page
-
-
 # --- the newest first
 
 READ_FIRST = 20

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from heapq import merge
 from itertools import islice
 from typing import Any, Literal
@@ -29,7 +28,7 @@ from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
 from projections.queries.events import newest_of_cluster
 from projections.queries.health import waiting_text, waits_for
-from projections.queries.query import NotFound, NoTopic, Queries, Query
+from projections.queries.query import NotFound, Queries, Query
 from projections.queries.topics import issues_of
 from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
@@ -42,19 +41,6 @@ from projections.views.view import view_of
 
 STEPS_AFTER_GAP = 400
 """A longer chain has the first STEPS_BEFORE_GAP and the last STEPS_AFTER_GAP steps."""
-
-
-def explain(query: Queries, subject: str, at: str | None = None) -> ExplanationView:
-    """The chain of the topic of this name or, if there is no event of that name, of the request with this id.
-
-    Raises NotFound, InvalidPointInTime.
-    """
-    with suppress(NoTopic):
-        return explain_topic(query, subject, at)
-    try:
-        return explain_request(query, subject, at)
-    except NotFound:
-        raise nothing_to_explain(subject) from None
 
 
 def nothing_to_explain(subject: str) -> NotFound:
@@ -103,7 +89,6 @@ def explain_request(query: Queries, request_id: str, at: str | None = None) -> E
 
 
 def _outcomes(request: RequestView) -> str:
-    """The outcome of each topic; of a single one with the reason."""
     outcomes = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name_and_code(one.code)}" if one.code else "")
         for one in request.topics[:10]

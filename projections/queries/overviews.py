@@ -117,7 +117,7 @@ def _state(issues: Sequence[IssueView], counted: Counted | None) -> tuple[overvi
 def _counts(counted: Counted | None) -> dict[str, Any]:
     if counted is None:
         return {}
-    health, loads = counted.tallies.health, counted.tallies.brokers
+    health = counted.tallies.health
     return {
         "topics": counted.topics,
         "partitions": counted.partitions,
@@ -125,7 +125,6 @@ def _counts(counted: Counted | None) -> dict[str, Any]:
         "under_replicated_partitions": health.under_replicated,
         "offline_partitions": health.offline,
         "placeholders": health.placeholders,
-        "loads": tuple(overviews.LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
     }
 
 

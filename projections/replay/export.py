@@ -55,6 +55,8 @@ BUCKETS = 32
 """A shard is in the bucket of the CRC-32 of its key, modulo this number."""
 CHUNK_BYTES = 128 << 20
 """The size in memory after which a file's events are written, a row group for each bucket."""
+GROUP_EVENTS = 5_000
+"""About the fewest events in a row group of a file with more events: each row group takes some ms to write and read."""
 _BATCH_ROWS = 50_000
 """The number of rows in a batch of `exported`."""
 _NAMES = tuple(COLUMNS)
@@ -80,8 +82,8 @@ def write_files(runner: Runner, ref: Ref, place: str, start: int, ends: Ends) ->
     return tuple(sorted(files))
 
 
-def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The events as row groups, each with events of one bucket."""
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The events as row groups, each with the events of one bucket, or of several if there are few events."""
     import pyarrow.compute as pc
 
     chunk, size = list[pa.RecordBatch](), 0
@@ -93,25 +95,28 @@ def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             shards = table["shard"].combine_chunks().dictionary_encode()
             known = pa.array([crc32(shard.encode()) % BUCKETS for shard in shards.dictionary.to_pylist()], _BUCKET.type)
             table = table.append_column(_BUCKET, known.take(shards.indices))
-            yield from filter(len, (table.filter(pc.equal(table["bucket"], one)) for one in range(BUCKETS)))
+            together = -(-BUCKETS // max(1, len(table) // GROUP_EVENTS))
+            groups = pc.divide(table["bucket"], together)
+            yield from filter(len, (table.filter(pc.equal(groups, one)) for one in range(BUCKETS)))
             chunk, size = [], 0
 
 
 def _write(log: LogRef | KafkaTopic, wanted: Range, place: str) -> str:
     """Write the file of a range; returns its name."""
-    name, out, events = f"{PREFIX}{wanted.start:012}-{wanted.end:012}.parquet", pa.BufferOutputStream(), 0
+    name, out, events = f"{PREFIX}{wanted.start:012}-{wanted.end:012}{_SUFFIX}", pa.BufferOutputStream(), 0
     with pq.ParquetWriter(out, SCHEMA, compression="snappy") as parquet:
-        for group in _by_bucket(read_range(log, wanted, _NAMES)):
+        for group in _row_groups(read_range(log, wanted, _NAMES)):
             parquet.write_table(group)
             events += len(group)
     assert events == wanted.end - wanted.start, f"{name} has all events of its range"
-    open_store(place).write(name, out.getvalue().to_pybytes())
+    open_store(place).write(name, memoryview(out.getvalue()))
     return name
 
 
 NOTE = "_topicwright.json"
 PREFIX = "events-"
 """The prefix of the files of events."""
+_SUFFIX = ".parquet"
 PARTITION = "partition-"
 """The prefix of the folder of a log partition."""
 
@@ -220,7 +225,7 @@ def exported(folder: str, ends: Ends, columns: Sequence[str], starts: Ends | Non
             found = database.sql(query([part], copies)).to_arrow_reader(_BATCH_ROWS)
             yield from (batch.cast(schema) for batch in found)
 
-    files = tuple(exported_files(folder, ends))
+    files = tuple(exported_files(folder, ends, starts or {}))
     parts, buckets = [_Part((file,)) for file in files], [_Part(files, number) for number in range(BUCKETS)]
     if not isinstance(open_store(folder), Folder):
         return Source(parts, read, schema)
@@ -239,15 +244,20 @@ def _path(place: str, name: str, copies: str) -> str:
     return str(copy)
 
 
-def exported_files(folder: str, ends: Ends) -> list[tuple[str, str]]:
-    """The Parquet files of an export, each with its folder; of a log in Kafka those of its partitions. Raises
-    ReplayError."""
+def exported_files(folder: str, ends: Ends, starts: Ends) -> list[tuple[str, str]]:
+    """The Parquet files of an export that may have events from `starts` on, each with its folder; of a log in Kafka
+    those of its partitions. Raises ReplayError."""
     whole = open_store(folder).read(NOTE) is not None
-    notes = [(place, read_note(place)) for place in ([folder] if whole else [_partition(folder, one) for one in ends])]
-    found = [(place, name) for place, note in notes if note is not None for name in note.files]
-    if not found:
+    places = {one: folder if whole else _partition(folder, one) for one in ends}
+    notes = {one: note.files for one, place in places.items() if (note := read_note(place)) is not None}
+    if not any(notes.values()):
         raise ReplayError(f"{folder} holds no export: make one with `topicwright replay export LOG --to {folder}`")
-    return found
+    return [
+        (places[one], name)
+        for one, names in notes.items()
+        for name in names
+        if int(name.removesuffix(_SUFFIX).rpartition("-")[2]) >= starts.get(one, 0)
+    ]
 
 
 def events_from(runner: Runner, ref: Ref, ends: Ends, options: Options) -> Callable[[Sequence[str]], Source]:

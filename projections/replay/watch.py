@@ -17,20 +17,22 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from events.codec import decode_event
 from events.logs.log import read_one, shard_offsets
 from events.names import ShardKey
-from projections.replay.checks.growth import Checkpoint, Shards, check_again, joined
-from projections.replay.checks.history import COLUMNS
+from projections.replay.checks.checking import Run, check
+from projections.replay.checks.growth import begin_at, joined
+from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.checks.invariants import violation_line
 from projections.replay.checks.rules import COLUMNS as VIOLATION
-from projections.replay.log.columns import Columns
+from projections.replay.log.columns import Columns, arrow_schema
 from projections.replay.log.log_ref import RANGE_EVENTS, LogRef, Ref, ranges, read_range
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
@@ -38,6 +40,7 @@ from projections.replay.runner import Batches
 from projections.text.wording import many
 
 POLL_EVERY_S = 1.0
+_SCHEMA = arrow_schema(COLUMNS)
 
 
 class Watch:
@@ -45,7 +48,7 @@ class Watch:
 
     def __init__(self, ref: LogRef) -> None:
         self._ref = ref
-        self._before = Checkpoint((), ())
+        self._runs: tuple[Run, ...] = ()
         self._reported: set[tuple[Any, ...]] = set()
         self.next_offset = 0
 
@@ -68,19 +71,23 @@ class Watch:
             return
         wanted = ranges(self.next_offset, end, RANGE_EVENTS, self._ref.partition)
         new = (batch for each in wanted for batch in read_range(self._ref, each, COLUMNS))
-        checked = check_again(new, self._earlier, self._before, settle_ms=None)
-        self._before = self._before._replace(runs=joined(checked.runs))
-        self.next_offset = end
+        with history_of(new, _SCHEMA) as history:
+            begin_at(history, self._runs)
+            shards = history.execute("select '' union select shard from log.events").fetchall()
+            history.register("earlier", pa.RecordBatchReader.from_batches(_SCHEMA, self._earlier(shards)))
+            history.execute("insert into log.events by name from earlier")
+            checked = check(history, settle_ms=None, given=("offset_runs",))
+        self._runs, self.next_offset = joined(checked.runs), end
         for row in checked.rows:
             key = tuple(row[name] for name in ("check", "shard", "offset", "seen"))
             if key not in self._reported:
                 self._reported.add(key)
                 yield row
 
-    def _earlier(self, shards: Shards) -> Batches:
+    def _earlier(self, shards: Iterable[tuple[str]]) -> Batches:
         columns = Columns(COLUMNS, self._ref.partition)
         with frozen_log(self._ref.path) as log:
-            for shard in sorted(shards.get(self._ref.partition, ())):
+            for (shard,) in shards:
                 for offset in shard_offsets(log, ShardKey(shard), 0, self.next_offset):
                     value = read_one(log, offset)
                     columns.add(decode_event(offset, value), value)

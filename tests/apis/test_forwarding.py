@@ -18,8 +18,10 @@ from controller.apis.forwarding import (
     metadata_then_close,
     produce_closes,
     to_broker,
+    without_group,
 )
 from controller.apis.records import PRODUCE_ROW
+from controller.kafka.codec.codec import decode_response, encode_response
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.handling import (
     NO_RESPONSE,
@@ -31,7 +33,7 @@ from controller.kafka.handling import (
     RequestContext,
     Session,
 )
-from controller.kafka.messages import ApiKey
+from controller.kafka.messages import ApiKey, clients
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.protocol import Exchange, ServerProtocol
@@ -89,6 +91,23 @@ async def test_frames_are_forwarded_unchanged() -> None:
     assert isinstance(answer, ForwardedResponse)
     exchange.answer(answer)
     assert exchange.frame == struct.pack(">i", len(ANSWER)) + ANSWER
+
+
+@pytest.mark.parametrize("version", [0, 5])
+async def test_list_groups_hides_the_workers_group(version: int) -> None:
+    groups = tuple(clients.ListedGroup(group_id=each, protocol_type="consumer") for each in ("billing", "workers"))
+
+    async def broker(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+        return encode_response(LIST_GROUPS, version, 7, clients.ListGroupsResponse(groups=groups))[4:]
+
+    newest = [ApiVersion(api_key=LIST_GROUPS, min_version=0, max_version=99)]
+    row = without_group(forwarding_rows(newest, (), broker, anybody)[LIST_GROUPS], "workers")
+    assert row.max_version == ApiKey.LIST_GROUPS.max_version, "the response must be decoded"
+    request = ForwardedRequest(frame=frame(LIST_GROUPS, version, b""))
+    answer = await row.handle(RequestContext(LIST_GROUPS, version), request)  # type: ignore[misc]
+    assert isinstance(answer, ForwardedResponse)
+    expected = clients.ListGroupsResponse(groups=groups[:1])
+    assert decode_response(LIST_GROUPS, version, answer.frame) == (7, expected)
 
 
 async def test_forwarded_requests_of_a_connection_are_sequential() -> None:

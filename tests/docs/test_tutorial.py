@@ -22,9 +22,9 @@ PRINTED = (
     r"under-replicated since(.*\n)+.*all wait for broker 3",
     r"broker 2 is fenced",
     r"pay\.refunds is rejected: .*only 2 broker\(s\) are live",
-    r"healthy, as of",
+    r"healthy: 3 of 3 brokers live",
     r"RulesApplied(.*\n)+.*broker 3 is fenced(.*\n)+.*broker 3 is live",
-    r"^pay\.orders: under-replicated \(6 of 6\)(.*\n)+topic pay\.orders: ready(.*\n)+.*because broker 3 is fenced",
+    r"^pay\.orders: under-replicated \(6 of 6\)(.*\n)+Topic pay\.orders: ready(.*\n)+.*because broker 3 is fenced",
     r"all \d+ invariants hold(.*\n)+.*0 decided otherwise",
 )
 """A pattern for the output of each block."""

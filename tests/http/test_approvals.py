@@ -107,7 +107,7 @@ async def test_an_approval_of_what_was_deleted_meanwhile_is_refused_and_waits_on
         await one.request("POST", "/v1/topics", 201, json={"name": "a"}, headers=ALICE)
         await apply(one)
         problem = await one.request("DELETE", "/v1/topics/a", 403, headers=ALICE)
-        assert "for 1.5 hours: ask User:c* or the role approver" in problem["message"]
+        assert "for 90 minutes: ask User:c* or the role approver" in problem["message"]
         await apply(one, RULES.partition('[[rule]]\nname = "kept"')[0])
         await one.request("DELETE", "/v1/topics/a", headers=ALICE)
         refused = await decide(one, problem["request_id"], "approve", CAROL, 404)

@@ -56,7 +56,7 @@ async def test_proofs_cover_every_event_of_a_topic_or_request(one: Service) -> N
         events = [decode_event(event.offset, event.value) for event in proof.events]
         assert bytes.fromhex(proof.head.root) == root_of(one, proof.head.size)
         if "topic" in which:
-            shown = await one.get("/v1/topics/pay.orders/events")
+            shown = await one.get("/v1/events?topic=pay.orders")
             assert [event.offset for event in events] == [each["offset"] for each in shown["events"]]
         elif "request" in which:
             assert {event.event.topic for event in events} == {"pay.orders"}  # type: ignore[union-attr]

@@ -30,7 +30,6 @@ async def test_topic_without_describe_looks_missing(half: Service) -> None:
     await half.create("secret")
     for path in (
         "/v1/topics/{}",
-        "/v1/topics/{}/events",
         "/v1/changes?topic={}",
         "/v1/explain/{}",
         "/v1/events?topic={}",

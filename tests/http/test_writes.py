@@ -191,7 +191,7 @@ async def test_a_deleted_topic_retains_its_history(one: Service) -> None:
     assert (gone["error"], gone["topic_id"]) == ("NONE", made["topic_id"])
     reply = await one.get("/v1/topics/t", 404)
     assert "it was deleted at offset" in reply["message"]
-    events = (await one.get("/v1/topics/t/events"))["events"]
+    events = (await one.get("/v1/events?topic=t"))["events"]
     assert [event["type"] for event in events][-1] == "TopicDeleted"
     assert events[-1]["fields"]["request"] == {
         "api": "HTTP",

@@ -122,7 +122,10 @@ def test_keyboard_interrupt_of_the_operator_is_raised() -> None:
         chain_of(A=raising(KeyboardInterrupt())).validate(REQUEST)
 
 
-@pytest.mark.parametrize("returned", [False, True, "no", 0, {}, ["no"], {Observation("a", "b")}], ids=repr)
+INVALID: tuple[object, ...] = (False, True, "no", 0, {}, ["no"], {Observation("a", "b")}, [Observation("a", "b")] * 101)
+
+
+@pytest.mark.parametrize("returned", INVALID, ids=lambda returned: repr(returned)[:40])
 def test_an_invalid_return_value_of_a_policy_is_a_failed_verdict(returned: object) -> None:
     verdict = chain_of(A=lambda request: returned).validate(REQUEST)
     assert verdict.outcome == "failed"

@@ -102,7 +102,7 @@ def _answer(future: Future[None]) -> tuple[int, str]:
 
 
 def _events(server: Topicwright, topic: str) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(f"http://{server.http}/v1/topics/{topic}/events", timeout=240) as answer:
+    with urllib.request.urlopen(f"http://{server.http}/v1/events?topic={topic}", timeout=240) as answer:
         events: list[dict[str, Any]] = json.load(answer)["events"]
     return events
 

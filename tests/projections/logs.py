@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
 from events.catalog import Recorded
 from events.codec import encode_event
-from projections.queries.query import Queries, Query
+from projections.queries.explain import explain_request, explain_topic
+from projections.queries.query import NoTopic, Queries, Query
+from projections.views.events import ExplanationView
 from projections.views.rows import TopicRow
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given
 from tests.support.memory_log import InMemoryLog
+
+
+def explain(query: Queries, subject: str, at: str | None = None) -> ExplanationView:
+    """Returns the chain of the topic of this name or, if there is no event of that name, of the request."""
+    with suppress(NoTopic):
+        return explain_topic(query, subject, at)
+    return explain_request(query, subject, at)
 
 
 def kept(records: Sequence[Recorded], at_once: int = 1, *, restarts: bool = False) -> tuple[InMemoryLog, TopicStore]:

@@ -26,7 +26,6 @@ from events.names import RequestId, TopicName
 from projections.queries import explain as module
 from projections.queries import overviews
 from projections.queries.events import EventFilter, events_page
-from projections.queries.explain import explain
 from projections.queries.query import NotFound, Queries
 from projections.queries.topics import topic_at, topics_at
 from projections.text.wording import event_text
@@ -37,7 +36,7 @@ from tests.events import golden
 from tests.events.golden import HISTORIES, REAL, history
 from tests.machine.tables import command
 from tests.machine.walks import Walk, walked, walks
-from tests.projections.logs import kept, questions_of, story
+from tests.projections.logs import explain, kept, questions_of, story
 
 LIFE = """
 1 2 3 fewer

@@ -17,15 +17,14 @@ from events.external_decision import FOLLOW, ExternalDecision, external_decision
 from events.logs.log import EventLog
 from events.names import RequestId, shard_key
 from projections.queries import past
-from projections.queries.explain import explain
 from projections.queries.past import ABANDONED_AFTER_PAGES
 from projections.queries.query import Queries, Query
 from projections.views.events import event_view as shown_event
 from projections.views.lines import explanation
 from tests.events.golden import FOLLOWED, history
 from tests.machine.walks import Walk, walked, walks
+from tests.projections.logs import explain, listed
 from tests.projections.logs import kept as in_memory
-from tests.projections.logs import listed
 from tests.store.test_snapshotting import commits_of, kept, story
 
 

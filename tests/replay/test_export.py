@@ -191,17 +191,21 @@ def test_export_files_are_named_by_their_first_offset(
     added_to(tmp_path / "out", history, "49")
     added_to(tmp_path / "out", history, "89")
     names = [file_name(*limits) for limits in ((0, 25), (25, 50), (50, 70), (70, 90))]
-    assert exported_files(str(tmp_path / "out"), {0: 90}) == [(str(tmp_path / "out"), name) for name in names]
+    assert exported_files(str(tmp_path / "out"), {0: 90}, {}) == [(str(tmp_path / "out"), name) for name in names]
     read = [offset for name in names for offset in offsets_in(tmp_path / "out" / name)]
     assert read == list(range(90)), "each offset once, in order"
     assert {one.name for one in (tmp_path / "out").iterdir()} == {NOTE, *names}
 
 
 def test_row_groups_are_small_and_typed(history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = pq.ParquetFile(tmp_path / export_module._write(history, Range(0, 5), str(tmp_path)))
+    assert few.num_row_groups == 1, "a few events are not divided"
     monkeypatch.setattr(export_module, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(export_module, "GROUP_EVENTS", 1)
+    monkeypatch.setattr(export_module, "BUCKETS", 8)
     monkeypatch.setattr("projections.replay.log.log_ref._BATCH_ROWS", 16)
-    name = file_name(5, 55)
-    assert export_module._write(history, Range(5, 55), str(tmp_path)) == name
+    name = file_name(5, 53)
+    assert export_module._write(history, Range(5, 53), str(tmp_path)) == name
     file = pq.ParquetFile(tmp_path / name)
     groups = [file.read_row_group(n, ["offset", "bucket"]).to_pydict() for n in range(file.num_row_groups)]
     assert {len(set(group["bucket"])) for group in groups} == {1}, "a row group has one bucket"

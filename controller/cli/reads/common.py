@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 TOPIC_COLUMNS = ("topic", "partitions", "factor", "status", "created", "owner")
 WATCH_S: Final = 2.0
-COUNT_S: Final = 0.2
 PAGE = 1000
 """Results per request: the maximum of the API."""
 COMPLETIONS_MAX: Final = 200
@@ -107,21 +106,6 @@ def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) 
     while page.next_cursor is not None:
         page = backend.get(kind, path, cursor=page.next_cursor, **parameters)
         yield page
-
-
-class Counted(Protocol):
-    @property
-    def is_complete(self) -> bool: ...
-
-
-_Counted = TypeVar("_Counted", bound=Counted)
-
-
-def complete(backend: Backend, kind: type[_Counted], path: str, **parameters: object) -> _Counted:
-    """The answer once it counts all topics."""
-    while not (found := backend.get(kind, path, **parameters)).is_complete:
-        sleep(COUNT_S)
-    return found
 
 
 def ids(numbers: Sequence[int]) -> str:

@@ -8,7 +8,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from time import monotonic, sleep  # noqa: TID251 - how long somebody at a terminal waits
 from typing import Any, Final
-from urllib.parse import quote
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative, print_error, suggestion
 from controller.cli.backend import Backend, Refusal
@@ -112,10 +111,8 @@ def _recreate(options: argparse.Namespace, backend: Backend) -> int:
 
 def _before_deletion(name: str, backend: Backend) -> str:
     """The point in time before the last deletion of a topic. Raises UserError if it was never deleted."""
-    path = f"/topics/{quote(name, safe='')}/events"
-    answers = [
-        backend.get(EventsView, path, type=kind, order="newest", limit=1) for kind in ("TopicDeleted", "TopicVanished")
-    ]
+    which = {"topic": name, "order": "newest", "limit": 1}
+    answers = [backend.get(EventsView, "/events", type=kind, **which) for kind in ("TopicDeleted", "TopicVanished")]
     found = [event for answer in answers for event in answer.events]
     if not found:
         raise UserError(f"topic {name} was never deleted; name a time with --at to use another state of it")

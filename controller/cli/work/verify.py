@@ -109,7 +109,7 @@ def _proof(text: bytes, key: bytes | None, known: Head | None) -> int:
             "--key with the public key of the service, or --head with a saved head"
         )
     if key is not None and not head.is_signed_by(key):
-        raise ProofFails("its head is not signed by that key")
+        raise ProofFails("its head is not signed" + (" by that key" if head.signature else ""))
     if known is not None and (known.log, known.size, known.root) != (head.log, head.size, head.root):
         if known.size != head.size:
             raise ProofFails(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from litestar import Response, get, post
 from litestar.di import NamedDependency
@@ -33,8 +33,11 @@ from projections.text.wording import changed
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, RecordedChangesView, TimelineView
 from projections.views.overviews import (
+    AccessView,
+    BrokerDetailView,
     ClusterHealthView,
     DifferenceView,
+    QuorumView,
     WhatIfView,
 )
 from projections.views.requests import RequestsView, RequestView
@@ -55,7 +58,6 @@ async def overview(
     if not site.allows(request, "Describe"):
         return await site.page(request, "overview.html", at=at, health=None, head=None)
     health: ClusterHealthView = await site.call(reads.cluster_health, request, at=at)
-    brokers: BrokersView = await site.call(reads.brokers, request, at=at)
     begin = since or f"{max(0, (health.as_of.at_ms or 0) - AGO['1 h'])}ms"
     activity: TimelineView = await site.call(reads.timeline, request, since=begin, at=at, spans=CHART_SPANS)
     head: Head | None = None
@@ -70,11 +72,9 @@ async def overview(
         follow=FOLLOW,
         command=("status",),
         health=health,
-        brokers=brokers,
         head=head,
         partitions=site.partitions,
         spans=activity.spans,
-        loads={one.broker_id: one for one in health.loads},
     )
 
 
@@ -158,11 +158,6 @@ def _is_healthy(one: PartitionView) -> bool:
     return one.leader >= 0 and len(one.isr) == len(one.replicas)
 
 
-@get("/topics/{name:str}/events")
-async def topic_events(name: FromPath[str], at: At = None) -> Redirect:
-    return Redirect(f"/events?{urlencode({'topic': name, **({'at': at} if at else {})})}", status_code=303)
-
-
 @page("/requests", reads.requests, "requests.html", limit=50)
 async def requests(site: Site, request: HttpRequest, found: RequestsView, given: dict[str, Any]) -> dict[str, Any]:
     sees_all = site.allows(request, "Describe")
@@ -220,6 +215,31 @@ async def changes(
         "command": ("changes", *((topic,) if topic else ()), *filters),
         "page": found,
     }
+
+
+@page("/brokers", reads.brokers, "brokers.html")
+async def brokers(site: Site, found: BrokersView, at: str | None) -> dict[str, Any]:
+    loads = site.api.store.durable_tallies.brokers if at is None else {}
+    return {"follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
+
+
+@page("/brokers/{broker_id:int}", reads.broker, "broker.html")
+async def broker(site: Site, request: HttpRequest, found: BrokerDetailView, at: str | None) -> dict[str, Any]:
+    health: ClusterHealthView = await site.call(reads.cluster_health, request, at=at)
+    issues = [one for one in health.issues if found.broker_id in one.waits_for]
+    return {"follow": FOLLOW, "command": ("brokers", str(found.broker_id)), "one": found, "issues": issues}
+
+
+@page("/quorum", reads.quorum, "quorum.html")
+async def quorum(found: QuorumView) -> dict[str, Any]:
+    here = next((one for one in found.voters if one.node_id == found.node_id), None)
+    command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
+    return {"follow": FOLLOW, "command": command, "found": found}
+
+
+@page("/access", reads.access, "access.html")
+async def access(found: AccessView) -> dict[str, Any]:
+    return {"follow": FOLLOW, "command": ("acls", "list"), "found": found}
 
 
 @get("/diff")

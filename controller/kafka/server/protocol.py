@@ -247,7 +247,7 @@ class ServerProtocol:
 
     def _unsupported(self, header: RequestHeader, api: ApiHandler | None, size: int) -> Exchange:
         if api is None or header.api_key != ApiKey.API_VERSIONS:
-            reason = "unsupported API" if api is None else "unsupported version"
+            reason = "unsupported version" if api else "unsupported API" if self._apis else "the service is starting"
             return self._ending(header, reason, "unsupported", size)
         exchange = self._add(Exchange(header, None, size))
         supported = ApiVersion(api_key=header.api_key, min_version=api.min_version, max_version=api.max_version)

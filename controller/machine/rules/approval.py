@@ -24,8 +24,7 @@ from events.errors import shortened
 
 HELD_MAX, HELD_PER_PRINCIPAL_MAX, HELD_BYTES_MAX = 1_000, 50, 1 << 14
 """Limits for the number of held requests, of all and of one principal, and for the bytes of each."""
-_HOUR_MS = 3_600_000
-_DAY_MS = 24 * _HOUR_MS
+_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
 
 
 def hold(
@@ -63,8 +62,8 @@ def hold(
 
 
 def _duration(ms: int) -> str:
-    number, unit = (ms / _HOUR_MS, "hour") if ms % _DAY_MS else (ms / _DAY_MS, "day")
-    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+    number, unit = next((ms // size, unit) for unit, size in _UNITS if ms % size == 0)
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def _way_forward(held: catalog.ApprovalRequested) -> str:

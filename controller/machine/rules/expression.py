@@ -36,7 +36,8 @@ _ANY_CONFIG: Final = frozenset(("before", "after", "configs", "label"))
 _OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "host", "before"}
 _OF_FACTS: Final = _OF_TOPIC - {"name", "after"}
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(")
-_WHOLE = re.compile(r"(?<!in )(?<!size\()(?<![!=]= )\b(before|after|configs?|label)\b(?!\s*(?:[.\[]|[!=]=))")
+_ALL = r"(?:(?:before|after)\s*\.\s*)?(?:configs?|label)|before|after"
+_WHOLE = re.compile(rf"(?<!in )(?<!size\()(?<![!=]= )(?<![\w.])({_ALL})\b(?!\s*(?:[.\[]|[!=]=))")
 """Copying all configs takes 25 µs, and in a list each time that the list grows."""
 _MATCHES: Final = "re2_matches"
 """The name under which the CEL library knows our `matches`; the library's own `matches` cannot be replaced."""

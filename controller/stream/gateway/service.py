@@ -148,7 +148,8 @@ class GatewayService:
         cluster = self._cluster = await reached(
             "the target cluster", lambda: reach(_addresses(gateway.cluster)), ClusterUnreachable
         )
-        await self.clients.open_for_cluster(gateway, cluster, self._background.begin)
+        hidden_group = self.options.settings.stream_group_id
+        await self.clients.open_for_cluster(gateway, cluster, self._background.begin, hidden_group)
         self._background.begin(self._poll_cluster(cluster))
 
     async def _poll_cluster(self, cluster: ClusterLink) -> None:

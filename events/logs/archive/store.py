@@ -137,7 +137,7 @@ class Folder:
         except OSError as error:
             raise _away(self.url, error) from None
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes | memoryview) -> None:
         """Write or replace an object atomically."""
         target = self._folder / _checked(name)
         try:
@@ -183,7 +183,7 @@ class Bucket:
         except FileNotFoundError:
             return None
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes | memoryview) -> None:
 
         def write(system: Any, path: str) -> None:
             with system.open_output_stream(f"{path}/{_checked(name)}") as stream:

@@ -82,17 +82,22 @@ def check(
     wanted: Iterable[Invariant] = (),
     limit: int | None = None,
     settle_ms: int | None = SETTLE_MS,
+    given: Iterable[str] = (),
+    starts: Mapping[int, int] | None = None,
+    more: str = "",
 ) -> Result:
-    """Check the events in the table `log.events`; returns at most `limit` violations of each query (None: all).
+    """Check the events in the table `log.events`; returns at most `limit` violations of each query (None: all), from
+    the offsets `starts` on.
 
-    The end of the log is checked after `settle_ms` without events of the reconciler; None: never. Raises ReplayError.
+    The end of the log is checked after `settle_ms` without events of the reconciler; None: never. The views `given`
+    exist already. The SQL `more` runs after the others were created. Raises ReplayError.
     """
-    create_views(history, settle_ms=settle_ms, tables=TABLES)
-    return result_of(history, rules.violations(history, tuple(wanted) or invariants(), limit))
+    create_views(history, settle_ms=settle_ms, tables=TABLES, given=given)
+    history.execute(more)
+    return _result(history, rules.violations(history, tuple(wanted) or invariants(), limit, starts))
 
 
-def result_of(history: duckdb.DuckDBPyConnection, rows: Iterable[dict[str, Any]]) -> Result:
-    """These violations, and the extent of a history."""
+def _result(history: duckdb.DuckDBPyConnection, rows: Iterable[dict[str, Any]]) -> Result:
     return Result(list(rows), *_extent(history), history.sql("from offset_runs").to_arrow_table().to_pylist())
 
 
@@ -122,7 +127,7 @@ def check_in_buckets(
     rest = [one._replace(queries=tuple(filterfalse(rules.is_of_the_log, one.queries))) for one in every]
 
     def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
-        return result_of(history, rules.violations(history, whole, limit))
+        return _result(history, rules.violations(history, whole, limit))
 
     def checked(bucket: duckdb.DuckDBPyConnection) -> Batches:
         yield pa.RecordBatch.from_pylist(list(rules.violations(bucket, rest, limit)), schema=FOUND)

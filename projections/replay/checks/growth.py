@@ -1,45 +1,39 @@
 """Checks a log that has grown since its last check: only the new events, and what they need of the earlier ones.
 
 The result of a check is stored in a DuckDB file in the export (a checkpoint): the ranges of offsets that were read
-(runs), the violations, the view `carried_events`, and hashes of the ids of all create requests. The carried events are
-a few that stand for all earlier ones. The next check reads those of the topics that have new events, and then replaces
-them; it does not touch other topics, except for the partitions that may violate an invariant at the end of the log.
+(`runs`), the violations that later events do not resolve (`found`), the view `carried_events` (`carried`), and hashes
+of the ids of all create requests (`requests`). The carried events are a few that stand for all earlier ones. The next
+check reads and replaces those of topics that have new events. Of other topics it reads only the partitions, which may
+violate an invariant at the end of the log.
 
 New events are checked after the carried ones. This finds each violation at least as a suspicion: a violation by which
 the carried events may be misleading, a new event of an earlier request, or a topic that violated an invariant before.
 If there is a suspicion, all topics with new events are checked again from their first event on.
-
-A checkpoint of other invariants, or of another release of DuckDB, is ignored and replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from projections.replay.checks import rules
-from projections.replay.checks.checking import FOUND, RUNS, SETTLE_MS, Result, Run, Save, result_of
-from projections.replay.checks.history import COLUMNS, TABLES, create_views, history_of, text_of
-from projections.replay.checks.rules import invariants
+from projections.replay.checks.checking import FOUND, RUNS, Result, Run, check
+from projections.replay.checks.history import COLUMNS, create_views, history_of, text_of
+from projections.replay.export import exported
 from projections.replay.log.columns import arrow_schema
+from projections.replay.log.log_ref import Ends
 from projections.replay.outcome import ReplayError
-from projections.replay.runner import SHARD, Batches, Rows, Source
+from projections.replay.runner import SHARD
 
-Shards = Mapping[int, set[str]]
-"""Shard keys by log partition."""
 FILE = "_checked.duckdb"
 """The checkpoint in an export."""
-_BATCH_ROWS = 50_000
-_SCHEMA = arrow_schema(COLUMNS)
 _REQUESTS = """
-hash(log_partition, shard, request_id) {} (from checked.requests)
-  and type in ('CreateRequested', 'RulesObserved') and request_id is not null
+type in ('CreateRequested', 'RulesObserved') and request_id is not null
+  and hash(log_partition, shard, request_id) {} (from checked.requests)
 """
 _SAVE = f"""
 begin;
@@ -58,14 +52,15 @@ _OTHER_PARTITIONS = """
 insert into open_partitions by name
 select log_partition, shard, "offset", topic, generate_subscripts(partitions, 1) - 1 as "partition",
        unnest(partitions, recursive := true)
-from checked.carried anti join log.events using (log_partition, shard)
+from checked.carried semi join (from log_ends where settled) using (log_partition)
+anti join log.events using (log_partition, shard)
 where type in ('TopicCreated', 'TopicDiscovered')
 """
-_CONTINUED = f"""
+_CONTINUED = """
 insert into log.events by name
 from checked.carried where shard = '' or (log_partition, shard) in (
-  select ({", ".join(SHARD)}) from log.events
-  union select ({", ".join(SHARD)}) from checked.carried where type = 'CreateRequested')
+  select (log_partition, shard) from log.events
+  union select (log_partition, shard) from checked.carried where type = 'CreateRequested')
 """
 """The carried events of brokers and settings, of shards with new events, and of requests without an answer."""
 _SUSPECTS = f"""
@@ -75,21 +70,19 @@ select log_partition, shard from log.events
 anti join (from checked.carried where type = 'CreateRequested') using (log_partition, shard, request_id)
 where {_REQUESTS.format("in")}
 union
-select e.log_partition, e.shard from last_events e
+select e.log_partition, e.shard from ({{last}}) e
 join log.events n on n.log_partition = e.log_partition and n."offset" = e."offset" + 1
 where (n.at_ms, n.cause_command, n.cause_id) = (e.at_ms, e.cause_command, e.cause_id)
 """
 """Shards whose new events may violate an invariant in a way that only their earlier events show: they violated one
 before, a request continues that was answered, or the earlier check ended in the middle of a decision. (Other events of
 a request that was answered violate an invariant by themselves.)"""
-
-
-class Checkpoint(NamedTuple):
-    """The result of a check that the next check continues from: the offset ranges that it read (`runs`), and the
-    violations that are final (`found`: those that later events do not resolve)."""
-
-    runs: tuple[Run, ...]
-    found: tuple[Mapping[str, Any], ...]
+_AGAIN = """
+reset threads;
+create table again as
+from suspects union select log_partition, shard from log.events union select log_partition, '' from offset_runs;
+create or replace table log.events as from ({events}) semi join again using (log_partition, shard)
+"""
 
 
 def rules_hash(cluster_id: str) -> str:
@@ -100,8 +93,8 @@ def rules_hash(cluster_id: str) -> str:
 
 
 def write_checkpoint(folder: str, rules: str, history: duckdb.DuckDBPyConnection, result: Result) -> None:
-    """Write the result of a check by the rules with the hash `rules` to an export, or bring its checkpoint up to date:
-    those shards are replaced that have events in `history`."""
+    """Write the result of a check by the rules with the hash `rules` to an export. In an existing checkpoint, those
+    shards are replaced that have events in `history`. Raises ReplayError."""
     _attach(history, folder)
     Path(folder, FILE).chmod(0o600)
     history.execute("set checkpoint_threshold = '1B'")  # commit to the file itself, not to a second file
@@ -112,23 +105,40 @@ def write_checkpoint(folder: str, rules: str, history: duckdb.DuckDBPyConnection
     history.execute(_SAVE)
 
 
-def read_checkpoint(folder: str, rules: str) -> Checkpoint | None:
-    """The checkpoint in an export; None if there is none, or it was written with other rules. Raises ReplayError."""
+def check_growth(folder: str, ends: Ends, rules: str) -> Result | None:
+    """Check the events before `ends` that an export has got since its checkpoint, in this process, and update the
+    checkpoint. If it is of other rules or of later events, it is removed; None if there is none. Raises ReplayError."""
     if not Path(folder, FILE).exists():
         return None
-    with duckdb.connect() as history:
+    with history_of([], arrow_schema(COLUMNS)) as history:
+        history.execute("set threads = 1")  # the events are few
         _attach(history, folder)
-        with suppress(duckdb.CatalogException):  # its first check did not end
-            if history.sql("from checked.rules").fetchall() == [(rules,)]:
-                tables = (history.sql(f"from checked.{name}").to_arrow_table() for name in ("runs", "found"))
-                return Checkpoint(*(tuple(table.to_pylist()) for table in tables))
+        starts = _starts(history, rules)
+        if starts and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
+            result = _check_growth(history, folder, starts, ends)
+            write_checkpoint(folder, rules, history, result)
+            return result
+    for name in (FILE, f"{FILE}.wal"):
+        Path(folder, name).unlink(missing_ok=True)
     return None
 
 
-def remove_checkpoint(folder: str) -> None:
-    """Remove the checkpoint in an export, if there is one."""
-    for name in (FILE, f"{FILE}.wal"):
-        Path(folder, name).unlink(missing_ok=True)
+def _check_growth(history: duckdb.DuckDBPyConnection, folder: str, starts: Ends, ends: Ends) -> Result:
+    last = {partition: end - 1 for partition, end in starts.items()}
+    history.execute(f"insert into log.events by name {exported(folder, ends, COLUMNS, starts).rows()}")
+    suspects = history.sql(_SUSPECTS.format(last=exported(folder, starts, COLUMNS, last).rows())).to_arrow_table()
+    ((read,),) = history.execute("select count(*) from log.events").fetchall()
+    begin_at(history, rows_of(history, "checked.runs"))
+    history.execute(_CONTINUED)
+    result = check(history, given=("offset_runs",), starts=last, more=_OTHER_PARTITIONS)
+    found = rows_of(history, "checked.found")
+    if len(suspects) or result.rows:
+        shards = [{name: row[name] for name in SHARD} for row in (*suspects.to_pylist(), *result.rows)]
+        history.register("suspects", pa.Table.from_pylist(shards, arrow_schema(SHARD)))
+        history.execute(_AGAIN.format(events=exported(folder, ends, COLUMNS).rows()))
+        result = check(history, given=("offset_runs",), more=_OTHER_PARTITIONS)
+        found = [*rows_of(history, "checked.found anti join again using (log_partition, shard)"), *result.rows]
+    return result._replace(rows=found, read=read)
 
 
 def _attach(history: duckdb.DuckDBPyConnection, folder: str) -> None:
@@ -139,9 +149,20 @@ def _attach(history: duckdb.DuckDBPyConnection, folder: str) -> None:
         raise ReplayError(f"{path} cannot be opened, so remove it if no other check runs: {error}") from None
 
 
-def ends_of_runs(runs: Iterable[Run]) -> dict[int, int]:
-    """The offset after the last event, by log partition."""
-    return {run["log_partition"]: run["last"] + 1 for run in sorted(runs, key=lambda run: run["last"])}
+def _starts(history: duckdb.DuckDBPyConnection, rules: str) -> Ends:
+    """The offset after the last event of the checkpoint, by log partition; empty if it has other rules."""
+    try:
+        if history.sql("from checked.rules").fetchall() != [(rules,)]:
+            return {}
+    except duckdb.CatalogException:  # the check that created the file did not end
+        return {}
+    return dict(history.sql("select log_partition, max(last) + 1 from checked.runs group by all").fetchall())
+
+
+def rows_of(history: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    """The rows of a query that begins with FROM."""
+    found: list[dict[str, Any]] = history.sql(f"from {query}").to_arrow_table().to_pylist()
+    return found
 
 
 def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
@@ -159,85 +180,9 @@ def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(made)
 
 
-def check_growth(folder: str, new: Source, whole: Source, last: Source, before: Checkpoint, save: Save) -> Result:
-    """Check the events after the checkpoint in a folder, in this process. Raises ReplayError.
-
-    `new` has these events, `whole` those before the checkpoint, and `last` the last of those in each log partition: all
-    with COLUMNS, in files.
-    """
-
-    def earlier(shards: Shards) -> Batches:
-        keys = [{"log_partition": one, "shard": shard} for one, some in shards.items() for shard in some]
-        with duckdb.connect() as database:
-            database.register("wanted", pa.Table.from_pylist(keys, arrow_schema(SHARD)))
-            found = database.sql(f"from ({whole.rows()}) semi join wanted using ({', '.join(SHARD)})")
-            yield from (batch.cast(_SCHEMA) for batch in found.to_arrow_reader(_BATCH_ROWS))
-
-    with history_of(new.rows(), new.schema) as history:
-        _attach(history, folder)
-        history.execute(f"create view last_events as {last.rows()}")
-        suspects = set(history.execute(_SUSPECTS).fetchall())
-        ((read,),) = history.execute("select count(*) from log.events").fetchall()
-        _begin_at(history, before.runs)
-        history.execute(_CONTINUED)
-        starts = {one: end - 1 for one, end in ends_of_runs(before.runs).items()}
-        result = _check(history, SETTLE_MS, starts, others=True)
-        suspects.update((row["log_partition"], row["shard"]) for row in result.rows)
-        if not suspects:
-            result = result._replace(rows=[dict(row) for row in before.found], read=read)
-            save(history, result)
-            return result
-    return check_again(new.rows(), earlier, before, suspects, folder=folder, save=save)._replace(read=read)
-
-
-def check_again(
-    new: Rows,
-    earlier: Callable[[Shards], Batches],
-    before: Checkpoint,
-    more: Iterable[tuple[int, str]] = (),
-    settle_ms: int | None = SETTLE_MS,
-    folder: str | None = None,
-    save: Save | None = None,
-) -> Result:
-    """Check all events of the shards with new events, and of the shards `more`, in this process. Raises ReplayError.
-
-    `new` has the events after a checkpoint, with COLUMNS. `earlier` returns the events of some shards before it.
-    """
-    with history_of(new, _SCHEMA) as history:
-        shards = _begin_at(history, before.runs)
-        for partition, shard in more:
-            shards[partition].add(shard)
-        history.register("earlier", pa.RecordBatchReader.from_batches(_SCHEMA, earlier(shards)))
-        history.execute("insert into log.events by name from earlier")
-        if folder is not None:
-            _attach(history, folder)
-        result = _check(history, settle_ms, others=folder is not None)
-        found = [dict(row) for row in before.found if row["shard"] not in shards.get(row["log_partition"], ())]
-        result = result._replace(rows=[*found, *result.rows])
-        if save is not None:
-            save(history, result)
-    return result
-
-
-def _check(
-    history: duckdb.DuckDBPyConnection, settle_ms: int | None, starts: Mapping[int, int] | None = None, *, others: bool
-) -> Result:
-    """Check a history, from the offsets `starts` on; with the partitions of `others`, which are shards without events
-    in it."""
-    create_views(history, settle_ms=settle_ms, tables=TABLES, given=("offset_runs",))
-    if others:
-        history.execute(_OTHER_PARTITIONS)
-    return result_of(history, rules.violations(history, invariants(), starts=starts))
-
-
-def _begin_at(history: duckdb.DuckDBPyConnection, before: Iterable[Run]) -> dict[int, set[str]]:
-    """Create the view `offset_runs` of the runs before and of the new events in `log.events`. Returns the shards that
-    the new events concern, by log partition."""
+def begin_at(history: duckdb.DuckDBPyConnection, before: Iterable[Mapping[str, Any]]) -> None:
+    """Create the view `offset_runs` of the runs before and of the new events in `log.events`."""
     create_views(history, only=("offset_runs",))
-    runs = (*before, *history.sql("from offset_runs").to_arrow_table().to_pylist())
+    runs = joined((*before, *rows_of(history, "offset_runs")))
     history.execute("drop view offset_runs")
-    history.register("offset_runs", pa.Table.from_pylist(list(joined(runs)), RUNS))
-    shards = {run["log_partition"]: {""} for run in runs}
-    for partition, shard in history.execute("select distinct log_partition, shard from log.events").fetchall():
-        shards[partition].add(shard)
-    return shards
+    history.register("offset_runs", pa.Table.from_pylist(list(runs), RUNS))

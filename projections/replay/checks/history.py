@@ -151,4 +151,5 @@ def create_views(
     for view in views():
         if view.name in existing or (view.name is not None and wanted is not None and view.name not in wanted):
             continue
-        history.execute(view.sql.replace("create view", "create table", 1) if view.name in computed else view.sql)
+        kind = "table" if view.name in computed else "view"
+        history.execute(view.sql.replace("create view", f"create or replace {kind}", 1))

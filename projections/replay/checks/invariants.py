@@ -19,18 +19,10 @@ from typing import Any
 
 from events.logs.archive.store import Folder, open_store
 from projections.replay.checks.checking import Events, Result, Save, check_here, check_in_buckets
-from projections.replay.checks.growth import (
-    check_growth,
-    ends_of_runs,
-    read_checkpoint,
-    remove_checkpoint,
-    rules_hash,
-    write_checkpoint,
-)
-from projections.replay.checks.history import COLUMNS
+from projections.replay.checks.growth import check_growth, rules_hash, write_checkpoint
 from projections.replay.checks.rules import Found, Invariant, check_queries, invariants, read_invariants, together
 from projections.replay.export import check_export, events_from, export, exported
-from projections.replay.log.log_ref import Ends, Ref, ends_of
+from projections.replay.log.log_ref import Ref, ends_of
 from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.runner import InProcess, Runner
 from projections.text.wording import many
@@ -64,7 +56,10 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     else:
         folder = place.url
         notes = export(runner, ref, folder, ends).values()
-        checked = _checked_again(runner, folder, ends, rules_hash(",".join(note.cluster_id for _, note in notes)))
+        rules = rules_hash(",".join(note.cluster_id for _, note in notes))
+        checked = check_growth(folder, ends, rules) or _checked(
+            runner, partial(exported, folder, ends), save=partial(write_checkpoint, folder, rules)
+        )
     found = together(checked.rows, wanted, limit)
     about = {"events": checked.events, "violations": {one.check: one.times for one in found}}
     lines = list(_lines(found, checked, len(wanted)))
@@ -80,19 +75,6 @@ def _checked(
 ) -> Result:
     checked = check_here if isinstance(runner, InProcess) else partial(check_in_buckets, runner)
     return checked(events, wanted, limit, save)
-
-
-def _checked_again(runner: Runner, folder: str, ends: Ends, rules: str) -> Result:
-    """Check the events added to an export in a folder since its last check; all events if there is no usable
-    checkpoint."""
-    before, save = read_checkpoint(folder, rules), partial(write_checkpoint, folder, rules)
-    starts = {} if before is None else ends_of_runs(before.runs)
-    if before is not None and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
-        last = exported(folder, starts, COLUMNS, {partition: end - 1 for partition, end in starts.items()})
-        new, earlier = exported(folder, ends, COLUMNS, starts), exported(folder, starts, COLUMNS)
-        return check_growth(folder, new, earlier, last, before, save)
-    remove_checkpoint(folder)
-    return _checked(runner, partial(exported, folder, ends), save=save)
 
 
 def _rules(options: Options) -> tuple[Invariant, ...]:

@@ -98,7 +98,7 @@ def seen(server: Topicwright, path: str) -> Any:
 
 
 def types(server: Topicwright, name: str) -> list[str]:
-    return [event["type"] for event in seen(server, f"/v1/topics/{name}/events?limit=500")["events"]]
+    return [event["type"] for event in seen(server, f"/v1/events?topic={name}&limit=500")["events"]]
 
 
 def replicas(admin: AdminClient, name: str) -> list[list[int]]:

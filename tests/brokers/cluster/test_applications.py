@@ -163,7 +163,7 @@ def test_mirrormaker_2_mirrors_topics_and_their_changes(gateway: InFront, other:
             lambda: seen(gateway.server, f"/v1/topics/{way}.{orders}"),
             lambda topic: len(topic["partitions"]) == 3 and topic["configs"].get("retention.ms") == "12345678",
         )
-    events = seen(gateway.server, f"/v1/topics/{way}.{forbidden}/events")["events"]
+    events = seen(gateway.server, f"/v1/events?topic={way}.{forbidden}")["events"]
     rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
     assert rejected["rule"] == "policy:rules/no-forbidden"
     assert {"TopicCreated", "PartitionsAdded", "TopicConfigsChanged"} <= set(types(gateway.server, f"{way}.{orders}"))

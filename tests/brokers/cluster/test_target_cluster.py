@@ -64,7 +64,7 @@ def test_refusals_of_the_cluster_are_rejections(
 ) -> None:
     refused = f"refused-{name}"
     assert create(here, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
-    events = seen(server, f"/v1/topics/{refused}/events")["events"]
+    events = seen(server, f"/v1/events?topic={refused}")["events"]
     rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
     assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
 
@@ -135,7 +135,7 @@ def test_a_target_broker_fails_and_returns(
             lambda isr: isr == [[1, 2, 3]] * 2,
         )
         assert whole, "not all replicas are in sync"
-        events = seen(server, f"/v1/topics/{name}/events?limit=500")["events"]
+        events = seen(server, f"/v1/events?topic={name}&limit=500")["events"]
         assert any("broker 3 replaces placeholder -1" in event["text"] for event in events)
         until(lambda: seen(server, f"/v1/topics/{name}-before")["status"], lambda status: status == "ready")
 

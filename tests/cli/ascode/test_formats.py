@@ -89,6 +89,13 @@ def test_julie_names_topics_by_context_project_and_data_type(tmp_path: Path) -> 
     assert list(FileSet([tmp_path / "a.yaml"]).topics) == ["oltp.web.p.foo", "oltp.web.p.bar.avro"]
 
 
+def test_files_of_other_tools_that_concern_no_topic_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text("meta: {name: c, environment: e}\nspec: {bootstrapAddrs: [a:1]}\n")
+    (tmp_path / "acl.yaml").write_text("meta: {name: a}\nspec: {acls: []}\n")
+    (tmp_path / "julie.yaml").write_text("context: c\nprojects:\n- name: p\n  topics:\n")
+    assert FileSet([tmp_path]).topics == {}
+
+
 def test_static_placement_of_topicctl_and_own_replicas(tmp_path: Path) -> None:
     spec = "{partitions: 2, replicationFactor: 2, placement: {strategy: static, staticAssignments: [[1, 2], [2, 3]]}}"
     (tmp_path / "a.yaml").write_text(f"meta: {{name: a}}\nspec: {spec}\n---\ntopics: {{b: {{replicas: [[3, 1]]}}}}\n")
@@ -100,8 +107,8 @@ def test_static_placement_of_topicctl_and_own_replicas(tmp_path: Path) -> None:
 ERRORS = r"""
 topics: {a: {partitons: 3}}                       | 1: partitons: unknown key of topic 'a'; did you mean partitions?
 topics: {a: {partitions: 0}}                      | 1: partitions must be a whole number from 1 to 2147483647, not '0'
-topics: {a: {factor: three}}                      | 1: factor must be a whole number from 1 to 2147483647, not 'three'
-topics: {a: {factor: [1]}}                        | 1: factor must be a whole number from 1 to 2147483647, not a list
+topics: {a: {factor: three}}                      | 1: factor must be a whole number from 1 to 32767, not 'three'
+topics: {a: {factor: [1]}}                        | 1: factor must be a whole number from 1 to 32767, not a list
 topics: {a: 3}                                    | 1: topic 'a' must be a mapping, not '3'
 topics:\n  a:\n  b:\n  a:                         | 4: a: given twice, first in line 2
 topics: {a.b: , a_b: }                            | 1: topic 'a_b', whose name collides with 'a.b', is
@@ -128,6 +135,7 @@ meta: {name: a}\nspec: {placement: {strategy: in-rack}} | 2: placement strategy 
 apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser  | 2: kind 'KafkaUser' does not describe topics; allowed: KafkaTopic
 apiVersion: kafka.strimzi.io/v1\nkind: KafkaTopic | 1: metadata is missing
 apiVersion: kafka.jikkou.io/v1\nkind: KafkaTopic\nmetadata: {name: a}\nspec: {configMapRefs: [c]} | 4: no file has
+apiVersion: kafka.jikkou.io/v1\nmetadata: {name: a, annotations: {jikkou.io/delete: true}} | 2: annotation
 projects: []                                      | 1: context is missing
 """
 

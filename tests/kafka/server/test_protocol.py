@@ -144,6 +144,12 @@ def test_unsupported_api_or_version_ends_the_connection(sent: bytes, outcome: st
     assert conversation.next_exchange() is None, "no request is read after the end"
 
 
+def test_a_listener_without_handlers_is_starting() -> None:
+    conversation = ServerProtocol({}, BYTES_MAX)
+    conversation.receive(frame(header(18, 0)))
+    assert [one.ends for one in exchanges(conversation)] == ["the service is starting"]
+
+
 def test_a_frame_of_maximum_size_is_accepted() -> None:
     conversation = protocol()
     name = "x" * (BYTES_MAX - len(metadata_request(1)) + 4)

@@ -66,6 +66,7 @@ def test_matches_fails_on_an_invalid_pattern(text: str, capfd: pytest.CaptureFix
         (f"[{', '.join('0' * 60)}].map(x, config) == []", "has a macro and 60 commas, allowed are 10"),
         ("[1].all(a, [1].existsOne(b, true))", "has 2 macros"),
         ("[1].//\nall(a, [1].//\nall(b, true))", "has // and several lines"),
+        ("[after.config] == []", "copies all of after.config"),
         ("config.map(key, config) == []", "copies all of config; allowed: one of its values"),
         ("'''a'b''' == name || [after] == []", "copies all of after"),
         (r"r'\' == name || [configs] == [] || name == ''", "copies all of configs"),

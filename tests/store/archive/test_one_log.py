@@ -28,11 +28,11 @@ from events.logs.rocksdb_database import RETAINED, Database, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
 from projections.queries.events import newest_of_topic
-from projections.queries.explain import explain
 from projections.queries.proving import audit
 from projections.queries.query import Queries
 from projections.queries.requests import RequestFilter, scan_requests
 from projections.replay.log.secondary import frozen_log
+from tests.projections.logs import explain
 from tests.replay.history import open_log
 from tests.store.archive.archives import (
     OTHER,
@@ -316,7 +316,7 @@ class Dying(Folder):
         self.left = calls
         self.after = after
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes | memoryview) -> None:
         self.left -= 1
         if not self.left and not self.after:
             (self._folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -195,7 +195,7 @@ async def test_an_emptied_archive_is_filled_again_across_restarts(folder: Path, 
 
 
 class Full(Folder):
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes | memoryview) -> None:
         if name.startswith("events/"):
             raise ArchiveAway(f"the archive {self.url} cannot be used now: No space left on device")
         super().write(name, content)

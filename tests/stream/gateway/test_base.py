@@ -30,7 +30,7 @@ def shown(gateway: Topicwright) -> list[Any]:
     """Returns the responses about the whole log that must be equal at all gateways."""
     size = get(gateway, "/v1/log/head?partition=0")["head"]["size"]
     proof = get(gateway, f"/v1/log/proof?partition=0&offset=5&size={size}")
-    paths = ("/v1/topics?limit=1000", "/v1/topics/t7/events", "/v1/explain/t7", "/v1/events?limit=20")
+    paths = ("/v1/topics?limit=1000", "/v1/events?topic=t7", "/v1/explain/t7", "/v1/events?limit=20")
     return [size, proof["head"]["root"], proof["events"], *(get(gateway, path) for path in paths)]
 
 

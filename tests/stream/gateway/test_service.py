@@ -100,7 +100,7 @@ def test_gateway_http_responses_equal_those_of_the_embedded_controller(running: 
         partition = topic["as_of"]["partition"]
         found = get(gateway, f"/v1/requests/{made['request_id']}")
         assert [(each["topic"], each["status"]) for each in found["topics"]] == [("over.http", "created")]
-        events = get(gateway, "/v1/topics/over.http/events")["events"]
+        events = get(gateway, "/v1/events?topic=over.http")["events"]
         assert events[0]["type"] == "CreateRequested"
         assert {event["partition"] for event in events} == {partition}
         page = get(gateway, f"/v1/events?partition={partition}&from={events[0]['offset']}&limit=1")

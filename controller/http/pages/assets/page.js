@@ -116,14 +116,3 @@ button.addEventListener("click", () => {
   showTimes();
 });
 showTimes();
-
-// --- names that are typed before something is deleted
-
-for (const typed of document.querySelectorAll("input[data-must-be]")) {
-  const button = typed.form.querySelector("button");
-  const check = () => {
-    button.disabled = typed.value !== typed.dataset.mustBe;
-  };
-  typed.addEventListener("input", check);
-  check();
-}
