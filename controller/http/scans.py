@@ -7,36 +7,25 @@ the scan is complete. A complete one is reused until the next event.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from itertools import chain, islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from litestar import Response
 
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads, TooBusy
-from controller.machine.state import Topic
-from controller.store.store import TopicStore
 from projections.queries.query import Queries
-from projections.views.view import AsOfView
+from projections.queries.risks import Risks
+from projections.queries.whatif import WhatIf
 
 STEP: Final = 5
 """Slices of topics in a step, which takes some tens of milliseconds."""
 SCANS_MAX: Final = 8
 
 
-class Count(Protocol):
-    """Counts the topics that `add` gets in slices."""
-
-    def slices(self, store: TopicStore) -> Iterator[list[Topic]]: ...
-
-    def add(self, topics: Sequence[Topic]) -> None: ...
-
-    def view(self, as_of: AsOfView, *, is_complete: bool) -> object: ...
-
-
 class _Scan:
-    def __init__(self, queries: Queries, count: Count, threads: QueryThreads) -> None:
+    def __init__(self, queries: Queries, count: Risks | WhatIf, threads: QueryThreads) -> None:
         self._queries, self._count, self.end = queries, count, queries.end()
         self._slices = chain.from_iterable(count.slices(part.live()) for part in queries.parts)
         self.is_answered = False
@@ -73,7 +62,7 @@ class Scans:
         self._is_patient = is_patient
         self._scans: dict[object, _Scan] = {}
 
-    async def answer(self, reader: Reader, key: object, count: Callable[[Queries], Count]) -> Response[Any]:
+    async def answer(self, reader: Reader, key: object, count: Callable[[Queries], Risks | WhatIf]) -> Response[Any]:
         """Answer with the scan of this key, or begin it with a new `count`. Raises TooBusy, and the errors of `count`
         and the scan."""
         scan = self._scans.get(key)

@@ -52,7 +52,8 @@ _OTHER_PARTITIONS = """
 insert into open_partitions by name
 select log_partition, shard, "offset", topic, generate_subscripts(partitions, 1) - 1 as "partition",
        unnest(partitions, recursive := true)
-from checked.carried anti join log.events using (log_partition, shard)
+from checked.carried semi join (from log_ends where settled) using (log_partition)
+anti join log.events using (log_partition, shard)
 where type in ('TopicCreated', 'TopicDiscovered')
 """
 _CONTINUED = """
@@ -77,6 +78,7 @@ where (n.at_ms, n.cause_command, n.cause_id) = (e.at_ms, e.cause_command, e.caus
 before, a request continues that was answered, or the earlier check ended in the middle of a decision. (Other events of
 a request that was answered violate an invariant by themselves.)"""
 _AGAIN = """
+reset threads;
 create table again as
 from suspects union select log_partition, shard from log.events union select log_partition, '' from offset_runs;
 create or replace table log.events as from ({events}) semi join again using (log_partition, shard)
@@ -109,6 +111,7 @@ def check_growth(folder: str, ends: Ends, rules: str) -> Result | None:
     if not Path(folder, FILE).exists():
         return None
     with history_of([], arrow_schema(COLUMNS)) as history:
+        history.execute("set threads = 1")  # the events are few
         _attach(history, folder)
         starts = _starts(history, rules)
         if starts and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
