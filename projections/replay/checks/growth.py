@@ -13,9 +13,10 @@ If there is a suspicion, all topics with new events are checked again from their
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -104,13 +105,13 @@ def rules_hash(cluster_id: str) -> str:
 def write_checkpoint(folder: str, rules: str, history: duckdb.DuckDBPyConnection, result: Result) -> None:
     """Write the result of a check by the rules with the hash `rules` to an export. In an existing checkpoint, those
     shards are replaced that have events in `history`. Raises ReplayError."""
-    _attach(history, folder)
-    Path(folder, FILE).chmod(0o600)
-    history.execute("set checkpoint_threshold = '1B'")  # commit to the file itself, not to a second file
     found = [{**row, "times": 1} for row in result.rows if not row["at_end"]]
-    history.register("found", pa.Table.from_pylist(found, FOUND))
-    history.execute("set variable rules = ?", [rules])
-    history.execute(_SAVE)
+    with _attached(history, folder) as file:
+        file.chmod(0o600)
+        history.execute("set checkpoint_threshold = '1B'")  # commit to the file itself, not to a second file
+        history.register("found", pa.Table.from_pylist(found, FOUND))
+        history.execute("set variable rules = ?", [rules])
+        history.execute(_SAVE)
 
 
 def check_growth(folder: str, ends: Ends, rules: str) -> Result | None:
@@ -118,9 +119,8 @@ def check_growth(folder: str, ends: Ends, rules: str) -> Result | None:
     checkpoint. If it is of other rules or of later events, it is removed; None if there is none. Raises ReplayError."""
     if not Path(folder, FILE).exists():
         return None
-    with history_of([], arrow_schema(COLUMNS)) as history:
+    with history_of([], arrow_schema(COLUMNS)) as history, _attached(history, folder):
         history.execute("set threads = 1")  # the events are few
-        _attach(history, folder)
         starts = _starts(history, rules)
         if starts and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
             result = _check_growth(history, folder, starts, ends)
@@ -139,22 +139,25 @@ def _check_growth(history: duckdb.DuckDBPyConnection, folder: str, starts: Ends,
     begin_at(history, "checked.runs")
     history.execute(_CONTINUED)
     result = check(history, given=("offset_runs",), starts=last, more=_OTHER_PARTITIONS)
-    found = _rows(history, "from checked.found")
+    found = "from checked.found"
     if len(suspects) or result.rows:
         shards = [{name: row[name] for name in SHARD} for row in (*suspects.to_pylist(), *result.rows)]
         history.register("suspects", pa.Table.from_pylist(shards, arrow_schema(SHARD)))
         history.execute(_AGAIN.format(events=exported(folder, ends, COLUMNS).rows()))
         result = check(history, given=("offset_runs",), more=_OTHER_PARTITIONS)
-        found = [*_rows(history, "from checked.found anti join again using (log_partition, shard)"), *result.rows]
-    return result._replace(rows=found, read=read)
+        found += " anti join again using (log_partition, shard)"
+    return result._replace(rows=[*history.sql(found).to_arrow_table().to_pylist(), *result.rows], read=read)
 
 
-def _attach(history: duckdb.DuckDBPyConnection, folder: str) -> None:
-    path = str(Path(folder, FILE))
+@contextmanager
+def _attached(history: duckdb.DuckDBPyConnection, folder: str) -> Iterator[Path]:
+    """Attach the checkpoint as `checked`. Raises ReplayError if it cannot be read or written."""
+    file = Path(folder, FILE)
     try:
-        history.execute("attach if not exists '{}' as checked".format(path.replace("'", "''")))
+        history.execute("attach if not exists '{}' as checked".format(str(file).replace("'", "''")))
+        yield file
     except duckdb.Error as error:
-        raise ReplayError(f"{path} cannot be opened, so remove it if no other check runs: {error}") from None
+        raise ReplayError(f"{file} of the last check cannot be used: {error}; if no check runs, remove it") from None
 
 
 def _starts(history: duckdb.DuckDBPyConnection, rules: str) -> Ends:
@@ -165,11 +168,6 @@ def _starts(history: duckdb.DuckDBPyConnection, rules: str) -> Ends:
     except duckdb.CatalogException:  # the check that created the file did not end
         return {}
     return dict(history.sql("select log_partition, max(last) + 1 from checked.runs group by all").fetchall())
-
-
-def _rows(history: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = history.sql(query).to_arrow_table().to_pylist()
-    return found
 
 
 def begin_at(history: duckdb.DuckDBPyConnection, before: str) -> None:

@@ -360,3 +360,18 @@ def test_changed_invariants_discard_the_checkpoint(tmp_path: Path, monkeypatch: 
     assert "are new" in exported_log(tmp_path, clean(), 60).lines[-2]
     monkeypatch.setattr("projections.replay.checks.invariants.rules_hash", lambda _: "newer")
     assert "are new" not in exported_log(tmp_path, clean(), 70).lines[-2]
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    exported_log(tmp_path, clean(), 50)
+    file = tmp_path / "export" / FILE
+    content = file.read_bytes()
+    for damaged_content in (b"", content[:-300_000], content[:12_300] + b"x" + content[12_301:]):
+        file.write_bytes(damaged_content)
+        with pytest.raises(
+            ReplayError, match=rf"{FILE} of the last check cannot be used: .*; if no check runs, remove it"
+        ):
+            exported_log(tmp_path, clean(), 60)
+    file.unlink()
+    assert "are new" not in exported_log(tmp_path, clean(), 60).lines[-2]
+    assert "are new" in exported_log(tmp_path, clean(), 60).lines[-2]
