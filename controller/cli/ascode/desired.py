@@ -20,7 +20,6 @@ from controller.cli.context import NAME
 from controller.machine.configs.topic_configs import LABEL
 from events.names import ShardKey, shard_key
 
-TOPICS_MAX: Final = 100_000
 ERRORS_MAX: Final = 20
 
 Keys = Mapping[str, Node]
@@ -82,8 +81,6 @@ class FileSet:
         if first is not topic:
             other = "" if first.name == topic.name else f", whose name collides with '{first.name}',"
             self._errors.append(str(topic.node.error(f"topic '{topic.name}'{other} is described in {first.node}")))
-        if len(self._by_key) > TOPICS_MAX:
-            raise topic.node.error(f"the files describe more than {TOPICS_MAX} topics")
 
     def of_set(self, key: str, node: Node) -> Node:
         """The value of a key that the whole set has once. Raises FileError if another document has another value."""

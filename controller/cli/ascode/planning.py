@@ -39,7 +39,6 @@ EXPLAINED_MAX: Final = 100
 NAMES_CHARS_MAX: Final = 1000
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,18}")
 _VERBS: Final = {"create": "create", "alter": "change", "delete": "delete"}
-_LAST_EVENT: Final = {"create": "TopicDeleted", "configs": "TopicConfigsChanged", "partitions": "PartitionsAdded"}
 _REQUEST_SIZE: Final = 10_000
 """`POST /v1/changes` takes 100 changes, 10,000 partitions and 1 MB: a change is 1 % of this, or more if it is large."""
 _TOO_LARGE: Final = "too large: allowed are replicas of 10000 partitions, 1000 configs, and 500 kB in all"
@@ -247,10 +246,11 @@ def drift(options: argparse.Namespace, backend: Backend) -> int:
 
 def _cause(backend: Backend, change: Change) -> str:
     """The last event that made a topic differ from the files; empty if there is none."""
-    if change.request.type == "delete":
+    of_topic = "TopicConfigsChanged" if change.request.configs else "PartitionsAdded"
+    if change.before is not None and not (change.request.configs or change.request.num_partitions > 0):
         return ""
-    kind = "create" if change.before is None else "configs" if change.request.configs else "partitions"
-    which = {"topic": change.name, "type": _LAST_EVENT[kind], "order": "newest", "limit": 1}
+    kind = "TopicDeleted" if change.before is None else of_topic
+    which = {"topic": change.name, "type": kind, "order": "newest", "limit": 1}
     answer = backend.get(EventsView, "/events", **which)
     return "".join(f"{one.at}: {one.text}" for one in answer.events)
 

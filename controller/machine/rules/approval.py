@@ -101,9 +101,7 @@ def approve(state: State, command: TopicCommand, decide: Callable[[Collection[st
 
 
 def gone(request_id: str) -> str:
-    return (
-        f"No request {shortened(request_id, 100)} waits for approval: `topicwright explain` shows if one was decided."
-    )
+    return f"No request {shortened(request_id, 100)} waits for approval: `topicwright explain` has its outcome, if any."
 
 
 def own(principal: str) -> str:

@@ -190,6 +190,8 @@ def test_drift_says_what_differs_and_since_when(run: Run, server: Topicwright, t
     assert lines[7:] == ["Drift: 1 to create, 1 to change, 0 to delete; 1 rejected."]
     never = run("drift", write(tmp_path, {"a": {"partitions": 2}, "never": {}}))
     assert (never.code, [line[:8] for line in never.out.splitlines()[::2]]) == (1, ["+ never:", "Drift: 1"])
+    moved = run("drift", write(tmp_path, {"a": {"factor": 4}}, "moved"))
+    assert moved.out.splitlines()[1].startswith("    rejected: kafka-reassign-partitions"), "no event is the cause"
     assert run("drift", tmp_path / "none.yaml").code == 2
 
 
