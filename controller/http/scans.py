@@ -69,7 +69,10 @@ class Scans:
         and the scan."""
         scan = self._scans.get(key)
         if scan is None or (scan.is_answered and scan.end != reader.queries.end()):
-            self._make_room()
+            if len(self._scans) >= SCANS_MAX:
+                self._scans = {key: each for key, each in self._scans.items() if not each.task.done()}
+            if len(self._scans) >= SCANS_MAX:
+                raise TooBusy(f"{SCANS_MAX} counts of all topics are running already; try again later")
             scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries), reader.threads)
             self._scans[key] = scan
         await (asyncio.wait({scan.task}) if self._is_patient else scan.stepped.wait())
@@ -78,10 +81,3 @@ class Scans:
             scan.task.result()
         view, scan.is_answered = scan.view, scan.task.done()
         return await reader.answer(lambda _: view)
-
-    def _make_room(self) -> None:
-        if len(self._scans) >= SCANS_MAX:
-            complete = next((key for key, scan in self._scans.items() if scan.task.done()), None)
-            if complete is None:
-                raise TooBusy(f"{SCANS_MAX} counts of all topics are running already; try again later")
-            del self._scans[complete]
