@@ -199,7 +199,7 @@ async def cluster_health(reader: _Reader, at: parameters.At = None) -> Response[
     counted = Counted(counts.topics, counts.partitions, status.topics_waiting, store.durable_tallies)
     waiting = store.durable_waiting(WAITING_CHECKED_MAX)
     now_ms = api.controller.now_ms()
-    present = overviews.Present(counted, api.cluster, now_ms, status.requests_open, waiting, tuple(process_issues(api)))
+    present = overviews.Present(counted, api.cluster, now_ms, waiting, tuple(process_issues(api)))
     return await reader.answer(overviews.health, at, present)
 
 

@@ -76,7 +76,10 @@ class Scans:
         now_s = asyncio.get_running_loop().time()
         is_left = scan is not None and (scan.is_answered or scan.ended_s < now_s - ABANDONED_S)
         if scan is None or (is_left and scan.end != reader.queries.end()):
-            self._make_room()
+            if len(self._scans) >= SCANS_MAX:
+                self._scans = {known: each for known, each in self._scans.items() if not each.task.done()}
+            if len(self._scans) >= SCANS_MAX:
+                raise TooBusy(f"{SCANS_MAX} counts of all topics are running already; try again later")
             scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries), reader.threads)
             self._scans[key] = scan
         await (asyncio.wait({scan.task}) if self._is_patient else scan.stepped.wait())
@@ -85,10 +88,3 @@ class Scans:
             scan.task.result()
         view, scan.is_answered = scan.view, scan.task.done()
         return await reader.answer(lambda _: view)
-
-    def _make_room(self) -> None:
-        if len(self._scans) >= SCANS_MAX:
-            complete = next((key for key, scan in self._scans.items() if scan.task.done()), None)
-            if complete is None:
-                raise TooBusy(f"{SCANS_MAX} counts of all topics are running already; try again later")
-            del self._scans[complete]

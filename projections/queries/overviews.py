@@ -43,13 +43,12 @@ def brokers(query: Queries, at: str | None) -> BrokersView:
 
 
 class Present(msgspec.Struct, frozen=True):
-    """The live state of a service, for the health of the present: counts, open requests, topics that are not ready,
+    """The live state of a service, for the health of the present: counts, topics that are not ready,
     and problems of the process."""
 
     counted: Counted
     cluster: Cluster
     now_ms: int
-    requests_open: int
     waiting: Sequence[Topic] = ()
     issues: tuple[IssueView, ...] = ()
 
@@ -71,7 +70,6 @@ def health(query: Queries, at: str | None, present: Present | None = None) -> ov
         summary=summary,
         issues=issues,
         **_counts(counted),
-        requests_open=None if present is None else present.requests_open,
         brokers_registered=len(cluster.brokers),
         live=tuple(sorted(cluster.live)),
         fenced=tuple(sorted(key for key, one in cluster.brokers.items() if one.fenced)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any, Final
 
@@ -57,8 +57,7 @@ class Risks:
         self._excepted, self._counts = _exceptions(cluster, now_ms), Counter[str]()
         self._found: list[RiskyTopicView] = []
 
-    def slices(self, store: TopicStore) -> Iterator[list[Topic]]:
-        return store.durable_topics()
+    slices = staticmethod(TopicStore.durable_topics)
 
     def add(self, topics: Sequence[Topic]) -> None:
         self._topics_read += len(topics)

@@ -28,7 +28,7 @@ ClusterState = Literal["healthy", "degraded", "critical", "unknown"]
 class ClusterHealthView(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the cluster at a glance: `summary` is one sentence, `issues` are its problems, the worst first.
 
-    For the past `requests_open` is null and topics that are not ready have no issue, because events do not hold what
+    For the past topics that are not ready have no issue, because events do not hold what
     these wait for. The counts of topics and partitions are null, and the state `unknown` without other issues, if
     counting would take too long. `refused` covers the day before the newest event.
     """
@@ -39,7 +39,6 @@ class ClusterHealthView(msgspec.Struct, frozen=True, kw_only=True):
     topics: int | None = None
     partitions: int | None = None
     topics_pending: int | None = None
-    requests_open: int | None
     under_replicated_partitions: int | None = None
     offline_partitions: int | None = None
     placeholders: int | None = None
