@@ -7,6 +7,7 @@ the scan is complete. A complete one is reused until the next event.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from itertools import chain, islice
 from typing import Any, Final
@@ -22,6 +23,8 @@ from projections.queries.whatif import WhatIf
 STEP: Final = 5
 """Slices of topics in a step, which takes some tens of milliseconds."""
 SCANS_MAX: Final = 8
+ABANDONED_S: Final = 10
+"""A complete scan that nobody asked for within this time is as good as answered: its counts may be days old."""
 
 
 class _Scan:
@@ -30,6 +33,7 @@ class _Scan:
         self._slices = chain.from_iterable(count.slices(part.live()) for part in queries.parts)
         self.is_answered = False
         """True once a response had all topics."""
+        self.ended_s = math.inf
         self.stepped = asyncio.Event()
         self.task = asyncio.create_task(self._run(threads))
         self.task.add_done_callback(self._ended)
@@ -47,9 +51,12 @@ class _Scan:
             self._queries.parts[0].pause()
         is_complete = len(slices) < STEP
         self.view = self._count.view(self._queries.as_of(self.end), is_complete=is_complete)
+        if is_complete:
+            del self._count, self._slices  # some MB
         return is_complete
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        self.ended_s = task.get_loop().time()
         if not task.cancelled():
             task.exception()  # asyncio logs one that nobody fetches, such as QueryClosed
         self.stepped.set()
@@ -66,7 +73,9 @@ class Scans:
         """Answer with the scan of this key, or begin it with a new `count`. Raises TooBusy, and the errors of `count`
         and the scan."""
         scan = self._scans.get(key)
-        if scan is None or (scan.is_answered and scan.end != reader.queries.end()):
+        now_s = asyncio.get_running_loop().time()
+        is_left = scan is not None and (scan.is_answered or scan.ended_s < now_s - ABANDONED_S)
+        if scan is None or (is_left and scan.end != reader.queries.end()):
             self._make_room()
             scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries), reader.threads)
             self._scans[key] = scan
