@@ -18,9 +18,8 @@ from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopi
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.judging import most_partitions
+from controller.machine.validation import RECORDS_PER_REQUEST_MAX
 
-CHANGES_MAX: Final = 10_000
-"""Metadata records of one request, and partitions among them (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Size of the elements of one response from which `in_turns` describes no further items."""
 TOPICS_PER_SLICE: Final = 200
@@ -70,7 +69,7 @@ def _topics(api: ControllerApi, request: CreateTopicsRequest, principal: str) ->
     partitions = sum(len(topic.assignments) or max(0, topic.num_partitions) for topic in request.topics)
     by_default = [topic.name for topic in request.topics if topic.num_partitions == -1 and not topic.assignments]
     partitions += most_partitions(api.cluster, principal, by_default) if by_default else 0
-    if partitions > CHANGES_MAX:
+    if partitions > RECORDS_PER_REQUEST_MAX:
         return PARTITIONS
     return batch_error(partitions + len(request.topics) + sum(len(topic.configs) for topic in request.topics))
 
@@ -78,20 +77,20 @@ def _topics(api: ControllerApi, request: CreateTopicsRequest, principal: str) ->
 def _partitions(api: ControllerApi, request: CreatePartitionsRequest, _: str) -> Detail | None:
     if len(request.topics) < 2:
         return None
-    if len(request.topics) > CHANGES_MAX:
+    if len(request.topics) > RECORDS_PER_REQUEST_MAX:
         return BATCH
-    if sum(max(0, topic.count) for topic in request.topics) <= CHANGES_MAX:
+    if sum(max(0, topic.count) for topic in request.topics) <= RECORDS_PER_REQUEST_MAX:
         return None
     added = 0
     for one in request.topics:
         topic = api.topic(one.name)
         added += max(0, one.count - len(topic.partitions)) if topic is not None else 0
-    return MORE_PARTITIONS if added > CHANGES_MAX else None
+    return MORE_PARTITIONS if added > RECORDS_PER_REQUEST_MAX else None
 
 
 def batch_error(changes: int) -> Detail | None:
     """The error of a request with this number of changes, if that is too large."""
-    return BATCH if changes > CHANGES_MAX else None
+    return BATCH if changes > RECORDS_PER_REQUEST_MAX else None
 
 
 def _once(named: Iterable[Any]) -> Iterable[dict[str, Any]]:

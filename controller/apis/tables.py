@@ -35,7 +35,7 @@ from events.names import BrokerId
 HandlerTable = Mapping[int, ApiHandler]
 
 _ELEMENTS_MAX: Mapping[int, int] = {
-    **dict.fromkeys(CHANGES, 16_000),  # up to 10,000 (`CHANGES_MAX`), some with several elements
+    **dict.fromkeys(CHANGES, 16_000),  # up to 10,000 (`RECORDS_PER_REQUEST_MAX`), some with several elements
     ApiKey.ELECT_LEADERS: 8_000,  # 64,000 partitions take 50 ms to encode
     **dict.fromkeys((ApiKey.DESCRIBE_PRODUCERS, ApiKey.OFFSET_FETCH), 4_000),  # 32,000 partitions take about 10 ms
     ApiKey.ALTER_PARTITION: 400_000,  # in one report of a broker: the in-sync replicas of 100,000 partitions

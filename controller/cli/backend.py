@@ -14,6 +14,7 @@ import http.client
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from time import sleep  # noqa: TID251 - while the service counts topics
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -27,6 +28,7 @@ from projections.views.view import ErrorView
 
 ANSWER_S: Final = 60.0
 """Timeout of the service. While events are followed, the service sends a heartbeat every 10 s."""
+COUNT_S: Final = 0.2
 KEYS: Final = ("username", "password", "token", "ssl.truststore.location")
 _ANSWER_BYTES_MAX = 256 << 20
 """Larger than a topic with a million partitions. The limit protects `verify`, which must not trust the service."""
@@ -37,11 +39,11 @@ _T = TypeVar("_T")
 class Refusal(UserError):
     """An error response, with its HTTP status. A change that is refused is an answer; a read that is refused is not."""
 
-    def __init__(self, status: int, error: ErrorView, method: str = "GET") -> None:
+    def __init__(self, status: int, error: ErrorView, *, is_change: bool = False) -> None:
         rule = f", by {error.rule}" if error.rule else ""
         super().__init__(f"{error.message} ({error.error}{rule})")
         self.status, self.error = status, error
-        is_answer = status == 404 or (method != "GET" and status < 500 and status != 401)
+        is_answer = status == 404 or (is_change and status < 500 and status != 401)
         self.exit_code = NEGATIVE if is_answer else WRONG
 
 
@@ -58,8 +60,11 @@ class Backend:
         """Close the connection or the data folder."""
 
     def get(self, kind: type[_T], path: str, name: str = "", /, **parameters: object) -> _T:
-        """GET a path below `/v1`, and the name below it. Parameters that are None are left out; `from_` is `from`."""
-        return self.send("GET", path, kind, name, **parameters)
+        """GET a path below `/v1`, and the name below it, until the answer is complete. Parameters that are None are
+        left out; `from_` is `from`."""
+        while not getattr(found := self.send("GET", path, kind, name, **parameters), "is_complete", True):
+            sleep(COUNT_S)
+        return found
 
     def send(
         self, method: str, path: str, kind: type[_T], name: str = "", /, body: object = None, **parameters: object
@@ -76,7 +81,8 @@ class Backend:
         status, files, answer = self._answer(method, path, body)
         try:
             if status >= 400:
-                raise Refusal(status, msgspec.json.decode(answer, type=ErrorView), method)
+                is_change = method != "GET" and "/rules/" not in path  # there, rules are only tried
+                raise Refusal(status, msgspec.json.decode(answer, type=ErrorView), is_change=is_change)
             self.archive_files += int(files)
             return msgspec.json.decode(answer, type=kind)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors

@@ -48,7 +48,7 @@ from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.queries.proving import Sign, head_of, unsigned
 from projections.text.points_in_time import InvalidPointInTime, parse_point_in_time, refuse_future
-from projections.views.view import ProblemView
+from projections.views.view import ErrorView, ProblemView, problem
 
 Operation = dict[str, Any]
 
@@ -65,18 +65,14 @@ _KEY: Final = {
     "example": "7f3c9a52-0b1e-4c55-9d0e-5a2f1c3b8e11",
 }
 _PROBLEM_REF: Final = {"$ref": "#/components/schemas/ProblemView"}
-_PROBLEM: Final = {
-    "type": "urn:kafka:error:TOPIC_ALREADY_EXISTS",
-    "title": "Topic already exists",
-    "status": 409,
-    "detail": "Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
-    "instance": "/v1/requests/3f2a9c-12-9c1d02f47a",
-    "error": "TOPIC_ALREADY_EXISTS",
-    "code": 36,
-    "message": "Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
-    "request_id": "3f2a9c-12-9c1d02f47a",
-    "rule": "validation:exists",
-}
+_EXISTS: Final = ErrorView(
+    error="TOPIC_ALREADY_EXISTS",
+    code=36,
+    message="Topic 'orders' already exists. It was created at 2026-07-17T10:00:00.000Z and is ready.",
+    request_id="3f2a9c-12-9c1d02f47a",
+    rule="validation:exists",
+)
+_PROBLEM: Final = msgspec.to_builtins(problem(_EXISTS, 409))
 _LOGINS: Final = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A token of a user"},
     "basic": {"type": "http", "scheme": "basic", "description": "User name and password, the same as for SASL"},

@@ -12,7 +12,8 @@ limits that uvicorn leaves to a reverse proxy:
   connection. A pipelined request waits until the client has read the previous response.
 - Connection count. Beyond CONNECTIONS_MAX or the limit of open files, a new connection replaces the one that has waited
   longest for a request. If all connections have requests in progress, a few more may connect, for health checks only.
-- Fair reading. Received bytes are processed in blocks, so that a body of tiny chunks does not block the event loop.
+- Fair reading. Received bytes are processed in blocks and in turn, so that neither a body of tiny chunks nor many
+  requests at once block the event loop.
 
 Non-goals: answering requests, and logging single clients.
 """
@@ -31,6 +32,7 @@ from uvicorn.server import ServerState
 
 from controller.http.requests import API
 from controller.kafka.handling import normal_host
+from controller.kafka.server.eager import Turns
 from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls, TlsAccept
 
@@ -63,6 +65,8 @@ class ListenerConnections:
         self.busy = busy
         self.tls = tls
         self._counts = counts
+        self.turns, self.blocks = Turns(), Turns()
+        """TLS handshakes, and received blocks, which do not wait for handshakes."""
         self._open: set[Connection | TlsAccept] = set()
         self._waiting: dict[Connection | TlsAccept, None] = {}
         self._unsent: dict[Connection, int] = {}
@@ -170,16 +174,12 @@ class Connection(H11Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Process one block at once, and the others in later rounds of the event loop."""
-        if self._unread:
-            self._unread += data
+        """Process the bytes in blocks, in turn with other connections."""
+        if not self._unread:
+            self._listener.blocks.add(self._process_block)
+        self._unread += data
+        if len(self._unread) > READ_BLOCK_BYTES:
             self.transport.pause_reading()
-        elif len(data) <= READ_BLOCK_BYTES:
-            self._process(data)
-        else:
-            self._unread += data
-            self.transport.pause_reading()
-            self._process_block()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -222,17 +222,15 @@ class Connection(H11Protocol):
     def _process_block(self) -> None:
         block = bytes(self._unread[:READ_BLOCK_BYTES])
         del self._unread[:READ_BLOCK_BYTES]
+        if not self.transport.is_closing():
+            super().data_received(block)
+            self._update_request_timer()
         if self.transport.is_closing():
             self._unread.clear()
-        elif block:
-            self._process(block)
-            self.loop.call_soon(self._process_block)
+        elif self._unread:
+            self._listener.blocks.add(self._process_block)
         elif not self.flow.read_paused:
             self.transport.resume_reading()
-
-    def _process(self, data: bytes) -> None:
-        super().data_received(data)
-        self._update_request_timer()
 
     def _update_request_timer(self) -> None:
         """Start the timer while the connection waits for a whole request; stop it when the request has arrived."""

@@ -60,6 +60,10 @@ def host_check(app: ASGIApp, hosts: Hosts) -> ASGIApp:
             message = f"Host {host[0][:100]!r} is not a name of this service; allow it with http.allowed.hosts"
             await answer_early(send, 421, ErrorCode.INVALID_REQUEST, message)
             return
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            message = "Content-Length and Transfer-Encoding are both given; allowed is one of them"  # see RFC 9112, 6.3
+            await answer_early(send, 400, ErrorCode.INVALID_REQUEST, message, ((b"connection", b"close"),))
+            return
         if client is not None:
             address = normal_host(client[0]) if _is_address(client[0]) else ""
             cast(dict[str, Any], scope)["client"] = (address, client[1])

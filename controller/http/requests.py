@@ -189,6 +189,8 @@ def _problem(message: str, kind: type[msgspec.Struct]) -> str:
         unknown, within = what.split("`")[1], path.rstrip("`").removeprefix("$.")
         known = "" if within else f"; allowed are {', '.join(kind.__struct_fields__)}"
         return f"{within}{'.' if within else ''}{unknown[:KEY_CHARACTERS_MAX]}: unknown field{known}"
+    if what.startswith("Invalid value"):  # of the tag of a change, the only union
+        what = f"{what[:KEY_CHARACTERS_MAX]}; allowed are create, alter, delete"
     field = path.rstrip("`").replace("key` in `", "key of ").replace("$.", "")
     return f"{field or 'body'}: {what}"
 

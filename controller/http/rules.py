@@ -93,10 +93,10 @@ class BacktestBody(RedecideBody, frozen=True, forbid_unknown_fields=True, kw_onl
 
 async def run(trials: asyncio.Lock, reader: Reader, task: Task, kind: type[_View]) -> _View:
     """Run a trial. Raises Refused, TooBusy, and QueryClosed if the service stops."""
-    await check_text(task.text or "")
     if trials.locked():
         raise TooBusy("a test, backtest or redecide of rules is running already; try again when it has ended")
     async with trials:
+        await check_text(reader, task.text or "")
         answer = msgspec.json.decode(await _answer(reader, msgspec.json.encode(task)), type=kind | str)
     if isinstance(answer, str):
         raise invalid(answer)
@@ -129,12 +129,12 @@ async def _answer(reader: Reader, task: bytes) -> bytes:
     raise refused(500, ErrorCode.UNKNOWN_SERVER_ERROR, "the trial failed; the service's log has the cause")
 
 
-async def check_text(text: str, *, can_wait: bool = True) -> None:
-    """Raise Refused for invalid rules, and unless requests `can_wait` for approval, for rules that need that."""
-    try:  # in a thread, because it may take seconds; deciding finds the result in the cache, but no error
+async def check_text(reader: Reader, text: str) -> None:
+    """Raise Refused for invalid rules, and for rules that need approval where requests cannot wait. Raises TooBusy."""
+    try:  # in a query thread, because it may take seconds; deciding finds the result in the cache, but no error
         if text:
-            await asyncio.to_thread(new_rules, text)
-        if not can_wait:
+            await reader.threads.run(new_rules, text)
+        if not reader.api.decides_here:
             refuse_approval(text)
     except RulesError as error:
         raise refused(400, ErrorCode.INVALID_CONFIG, str(error)) from None
@@ -194,7 +194,7 @@ def _past(queries: Queries, since: str) -> Past:
 async def apply_rules(reader: _Reader, content: NamedDependency[RulesBody]) -> RulesAppliedView:
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
     reader.require(operation="Alter")
-    await check_text(content.text, can_wait=reader.api.decides_here)
+    await check_text(reader, content.text)
     answer = await _decided(reader, ApplyRules, text=content.text, after=content.after)
     return RulesAppliedView(answer.number)
 

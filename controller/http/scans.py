@@ -7,40 +7,33 @@ the scan is complete. A complete one is reused until the next event.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable
 from itertools import chain, islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from litestar import Response
 
 from controller.http.permissions import Reader
 from controller.http.query_threads import QueryThreads, TooBusy
-from controller.machine.state import Topic
-from controller.store.store import TopicStore
 from projections.queries.query import Queries
-from projections.views.view import AsOfView
+from projections.queries.risks import Risks
+from projections.queries.whatif import WhatIf
 
 STEP: Final = 5
 """Slices of topics in a step, which takes some tens of milliseconds."""
 SCANS_MAX: Final = 8
-
-
-class Count(Protocol):
-    """Counts the topics that `add` gets in slices."""
-
-    def slices(self, store: TopicStore) -> Iterator[list[Topic]]: ...
-
-    def add(self, topics: Sequence[Topic]) -> None: ...
-
-    def view(self, as_of: AsOfView, *, is_complete: bool) -> object: ...
+ABANDONED_S: Final = 10
+"""A complete scan that nobody asked for within this time is as good as answered: its counts may be days old."""
 
 
 class _Scan:
-    def __init__(self, queries: Queries, count: Count, threads: QueryThreads) -> None:
+    def __init__(self, queries: Queries, count: Risks | WhatIf, threads: QueryThreads) -> None:
         self._queries, self._count, self.end = queries, count, queries.end()
         self._slices = chain.from_iterable(count.slices(part.live()) for part in queries.parts)
         self.is_answered = False
         """True once a response had all topics."""
+        self.ended_s = math.inf
         self.stepped = asyncio.Event()
         self.task = asyncio.create_task(self._run(threads))
         self.task.add_done_callback(self._ended)
@@ -58,9 +51,12 @@ class _Scan:
             self._queries.parts[0].pause()
         is_complete = len(slices) < STEP
         self.view = self._count.view(self._queries.as_of(self.end), is_complete=is_complete)
+        if is_complete:
+            del self._count, self._slices  # some MB
         return is_complete
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        self.ended_s = task.get_loop().time()
         if not task.cancelled():
             task.exception()  # asyncio logs one that nobody fetches, such as QueryClosed
         self.stepped.set()
@@ -73,11 +69,13 @@ class Scans:
         self._is_patient = is_patient
         self._scans: dict[object, _Scan] = {}
 
-    async def answer(self, reader: Reader, key: object, count: Callable[[Queries], Count]) -> Response[Any]:
+    async def answer(self, reader: Reader, key: object, count: Callable[[Queries], Risks | WhatIf]) -> Response[Any]:
         """Answer with the scan of this key, or begin it with a new `count`. Raises TooBusy, and the errors of `count`
         and the scan."""
         scan = self._scans.get(key)
-        if scan is None or (scan.is_answered and scan.end != reader.queries.end()):
+        now_s = asyncio.get_running_loop().time()
+        is_left = scan is not None and (scan.is_answered or scan.ended_s < now_s - ABANDONED_S)
+        if scan is None or (is_left and scan.end != reader.queries.end()):
             self._make_room()
             scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries), reader.threads)
             self._scans[key] = scan

@@ -20,9 +20,9 @@ from events.catalog import Assignment, Configs, Verdict
 from events.names import BrokerId
 
 NAME_LENGTH_MAX = 249
-PARTITIONS_PER_REQUEST_MAX = 10_000
+RECORDS_PER_REQUEST_MAX = 10_000
 """Kafka's limit on the partitions of a request, and on its metadata records (QuorumController.MAX_RECORDS_PER_USER_OP).
-Here it applies to each topic, because topics are independent."""
+The machine applies it to each topic, because topics are independent."""
 PLACEHOLDERS_PER_REQUEST_MAX = 100_000
 """Limits requests with a factor far above the number of brokers; KIP-409 has no limit."""
 CLUSTER_METADATA = "__cluster_metadata"
@@ -175,13 +175,13 @@ def counts(command: CreateTopic) -> Rejection | None:
 
 def size(partitions: int, other_records: int = 0, kind: str = "partitions") -> Rejection | None:
     """The rejection beyond Kafka's limits on partitions and metadata records. `other_records` are not of partitions."""
-    if partitions + other_records <= PARTITIONS_PER_REQUEST_MAX:
+    if partitions + other_records <= RECORDS_PER_REQUEST_MAX:
         return None
-    if partitions <= PARTITIONS_PER_REQUEST_MAX:
+    if partitions <= RECORDS_PER_REQUEST_MAX:
         message = "Unable to perform excessively large batch operation."
     else:
         message = f"Excessively large number of {kind} per request."
-    limit = f" {partitions} partitions and their other records exceed the limit of {PARTITIONS_PER_REQUEST_MAX}."
+    limit = f" {partitions} partitions and their other records exceed the limit of {RECORDS_PER_REQUEST_MAX}."
     return Rejection(ErrorCode.POLICY_VIOLATION, message + limit, "validation:size")
 
 

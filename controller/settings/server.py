@@ -168,7 +168,7 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     max_connection_creation_rate: int = setting(
         INT_MAX,
         "Most new Kafka connections a second, over all listeners (KIP-612). Ten times as many may come at once. "
-        "The requests of as many more wait, after their TLS handshake, and other connections are closed.",
+        "As many more wait for their TLS handshake or first request, and others are closed.",
         AtLeast(1),
     )
     max_connections_per_ip: int = setting(

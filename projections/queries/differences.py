@@ -32,8 +32,8 @@ from projections.views.overviews import (
 )
 from projections.views.rows import TopicRow
 
-CHANGES_SHOWN_MAX, CLUSTER_EVENTS_MAX = 5, 5000
-SCANNED_KEYS_MAX, FOLDED_MAX = 5_000, 200
+CHANGES_SHOWN_MAX, CLUSTER_EVENTS_MAX = 5, 2000
+SCANNED_KEYS_MAX, FOLDED_MAX = 3_000, 200
 """Limits of a page: the shard keys that it scans, and those whose topics it rebuilds at both points in time."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]

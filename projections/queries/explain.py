@@ -89,7 +89,6 @@ def explain_request(query: Queries, request_id: str, at: str | None = None) -> E
 
 
 def _outcomes(request: RequestView) -> str:
-    """The outcome of each topic; of a single one with the reason."""
     outcomes = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name_and_code(one.code)}" if one.code else "")
         for one in request.topics[:10]

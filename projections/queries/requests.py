@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from heapq import merge
 
 import msgspec
@@ -79,8 +80,7 @@ def requests_page(query: Queries, which: RequestFilter, window: Window, may_show
     return RequestsView(tuple(map(summary_of, page.requests)), next_cursor(page.next_place), query.as_of(end))
 
 
-def summary_of(request: request_index.IndexedRequest) -> RequestSummary:
-    return view_of(RequestSummary, request)
+summary_of = partial(view_of, RequestSummary)
 
 
 def scan_requests(

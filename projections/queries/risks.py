@@ -18,10 +18,9 @@ from projections.views.view import AsOfView
 
 RISKS: Final = {
     "no-owner": "it has no label owner",
-    "one-replica": "a partition has one replica: its records are lost with a disk",
-    "no-spare-replica": "min.insync.replicas equals the replication factor: without any one broker, producers with "
-    "acks=all stop",
-    "unlimited-retention": "it deletes no records, and no rule has an exception for it",
+    "one-replica": "one failed disk loses the records of a partition",
+    "no-spare-replica": "the loss of any broker stops producers with acks=all",
+    "unlimited-retention": "it deletes no records, and has no exception",
     "no-preferred-leader": "no partition is led by its preferred leader",
 }
 """Each risk and its meaning."""

@@ -34,7 +34,7 @@ from projections.views.brokers import fold_cluster
 from projections.views.overviews import RefusedCreateView, TopicsWhatIfView, WhatIfView
 from projections.views.view import AsOfView, IssueKind
 
-OUTCOMES_MAX = 10_000
+OUTCOMES_MAX = 5_000
 STEPS_MAX, NAMES_MAX, TOPICS_NAMED_MAX, FACTORS_MAX = 10, 20, 100, 10
 FACTOR, PLACEHOLDERS = "default.replication.factor", "enable.under.replicated.topic.creation"
 SETTINGS = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, FACTOR, PLACEHOLDERS)
@@ -49,7 +49,7 @@ class InvalidChange(ValueError):
 
 _Likeness = tuple[object, ...]
 _Outcome = tuple[Situations, Situations, IssueKind | None, IssueKind | None, int]
-"""The situations before and after, the worst problems, and the number of partitions with the latter."""
+"""The situations before and after, the worst problems, and how many more partitions have the latter."""
 
 
 class WhatIf:
@@ -178,20 +178,20 @@ class WhatIf:
             self._state.topics.put(key, None)
             was, now = situations(topic), situations(after)
             now = was if now == was else now
-            worst = _worst(was, self._before)[0], *_worst(now, self._state.cluster)
-            self._outcomes[likeness] = was, now, *worst
+            (before, had), (worst, count) = _worst(was, self._before), _worst(now, self._state.cluster)
+            self._outcomes[likeness] = was, now, before, worst, count - had if worst == before else count
         self._state.waiting.clear()
 
     def _count(self, topic: Topic, outcome: _Outcome) -> None:
-        was, now, before_kind, kind, count = outcome
+        was, now, before_kind, kind, more = outcome
         if was is not now:
             add_move(self._situation_moves, was, now)
         if now and len(self._unhealthy) < TOPICS_NAMED_MAX:
             self._unhealthy.append(Unhealthy(topic.name, now))
-        if kind != before_kind:
+        if kind != before_kind or more > 0:
             topics, partitions, named = self._moves.get((before_kind, kind), (0, 0, ()))
             named = (*named, topic.name) if topics < TOPICS_NAMED_MAX else named
-            self._moves[before_kind, kind] = topics + 1, partitions + count, named
+            self._moves[before_kind, kind] = topics + 1, partitions + more, named
 
     def view(self, as_of: AsOfView, *, is_complete: bool = True) -> WhatIfView:
         """The answer for the slices that were added."""
@@ -202,9 +202,10 @@ class WhatIf:
         moves = sorted(self._moves.items(), key=lambda one: (order.index(one[0][1]), order.index(one[0][0])))
         topics, by_state = [], Counter[str]()
         for (before, after), (count, partitions, names) in moves:
-            is_worse = order.index(after) < order.index(before)
+            is_worse = order.index(after) <= order.index(before)
             topics.append(TopicsWhatIfView(is_worse, before, after, count, partitions, names))
-            by_state[f"would be {after or 'healthy'}{'' if is_worse else f' instead of {before}'}"] += count
+            then = f"would be {after or 'healthy'}{'' if is_worse else f' instead of {before}'}"
+            by_state[f"would have more partitions {after}" if before == after else then] += count
         parts = [f"{many(count, 'topic')} {then}" for then, count in by_state.items()]
         creates = tuple(self._refused_creates())
         if creates:

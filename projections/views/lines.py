@@ -167,15 +167,14 @@ _SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 def value(name: str, given: str | None) -> str | None:
     """The value of a config, with its size in a readable unit."""
+    unit, number = "", int(given) if given is not None and given.isdecimal() and len(given) < 19 else 0
     if given == "-1" and name.startswith("retention."):
-        return "-1 (unlimited)"
-    if given is not None and given.isdecimal() and len(given) in range(4, 19):
-        number = int(given)
-        if name.endswith(".ms"):
-            return f"{given} ({span(number)})"
-        if name.endswith(".bytes"):
-            return next((f"{given} ({number / size:.3g} {unit})" for unit, size in _SIZES if number >= size), given)
-    return given
+        unit = "unlimited"
+    elif number >= 1000 and name.endswith(".ms"):
+        unit = span(number)
+    elif name.endswith(".bytes"):
+        unit = next((f"{number / size:.3g} {each}" for each, size in _SIZES if number >= size), "")
+    return f"{given} ({unit})" if unit else given
 
 
 TEXT_MIN = 30
@@ -187,7 +186,7 @@ def wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
     if terminal is None:
         yield start + text
         return
-    for number, part in enumerate(wrap(text, max(TEXT_MIN, terminal - len(start))) or [""]):
+    for number, part in enumerate(wrap(text, max(TEXT_MIN, terminal - len(start)), break_on_hyphens=False) or [""]):
         yield (" " * len(start) if number else start) + part
 
 

@@ -53,8 +53,8 @@ class ClusterHealthView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicsWhatIfView(msgspec.Struct, frozen=True):
-    """The topics whose worst problem would change from `before` to `after` (null: healthy), and the number of
-    partitions that would have the problem `after`. `examples` are the first hundred topics."""
+    """The topics whose worst problem would change from `before` to `after` (null: healthy), or that would have it in
+    more partitions, and the number of the latter. `examples` are the first hundred topics."""
 
     is_worse: bool
     before: IssueKind | None
@@ -62,6 +62,10 @@ class TopicsWhatIfView(msgspec.Struct, frozen=True):
     topics: int
     partitions: int
     examples: tuple[str, ...]
+
+    @property
+    def then(self) -> str:
+        return f"more {self.after}" if self.after == self.before else self.after or "healthy"
 
 
 class RefusedCreateView(msgspec.Struct, frozen=True):

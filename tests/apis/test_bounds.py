@@ -12,7 +12,7 @@ import pytest
 from controller.access.authorizer import StandardAuthorizer
 from controller.apis import access as access_api
 from controller.apis import limits
-from controller.apis.limits import CHANGES, CHANGES_MAX
+from controller.apis.limits import CHANGES
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey, Message, access, configs
@@ -21,6 +21,7 @@ from controller.kafka.messages.clients import PartitionProduceData, ProduceReque
 from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from controller.machine.access.acls import Acls
 from controller.machine.errors import ErrorCode
+from controller.machine.validation import RECORDS_PER_REQUEST_MAX
 from events.catalog import CreateRejected
 from tests.apis.rig import Rig, read_back, rig
 
@@ -28,7 +29,7 @@ POLICY_VIOLATION = 44
 BATCH = "Unable to perform excessively large batch operation."
 PARTITIONS = "Excessively large number of partitions per request."
 MORE_PARTITIONS = "Excessively large number of additional partitions per request."
-MANY = CHANGES_MAX + 1
+MANY = RECORDS_PER_REQUEST_MAX + 1
 
 
 def topics(count: int, **more: Any) -> tuple[CreatableTopic, ...]:
@@ -166,7 +167,7 @@ async def loop_iterations_during(served: Rig, key: ApiKey, version: int, request
 NAMES = tuple(f"n{number}" for number in range(20_000))
 PAGES = tuple(topics_messages.TopicRequest(name=name) for name in NAMES)
 USERS = tuple(access.UserName(name=name) for name in NAMES)
-BROKERS = resources(4, map(str, range(10, CHANGES_MAX)))
+BROKERS = resources(4, map(str, range(10, RECORDS_PER_REQUEST_MAX)))
 LONG: list[tuple[ApiKey, int, Message]] = [
     (ApiKey.METADATA, 12, topics_messages.MetadataRequest(topics=asked(NAMES), allow_auto_topic_creation=False)),
     (ApiKey.DESCRIBE_CONFIGS, 4, configs.DescribeConfigsRequest(resources=described(NAMES))),

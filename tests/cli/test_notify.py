@@ -87,6 +87,7 @@ def test_a_consumer_killed_50_times_loses_nothing(server: Topicwright, tmp_path:
                 if kill == KILLS:
                     until(lambda: _delivered(got, offsets) and "offset{log" in state.read_text() and _lag(state) == 0)
                 process.kill()
+            assert not state.exists() or state.stat().st_mode & 0o777 == 0o644, "node_exporter reads it"
             if kill == KILLS // 2:
                 notifier.kill()
                 stack.enter_context(Process(argv, cwd=tmp_path, env=own))

@@ -77,12 +77,25 @@ def test_diff_of_texts_that_are_no_versions_and_of_control_characters(
     assert "+# \\x1b[31mred" in run("rules", "diff", folder / "red.toml", "--http", server.http).out.splitlines()
 
 
-@pytest.mark.parametrize("words", [("apply", "small.toml"), ("remove",)])
-async def test_a_login_without_alter_may_not_apply_rules(run: Run, folder: Path, words: tuple[str, ...]) -> None:
-    given = [folder / word if word.endswith(".toml") else word for word in words]
+@pytest.mark.parametrize(
+    ("line", "code", "needed"),
+    [
+        ("rules apply small.toml", 1, "Alter on the cluster"),
+        ("rules remove", 1, "Alter on the cluster"),
+        ("topic alter t --config retention.ms=5", 1, "AlterConfigs on Topic:t"),
+        ("rules backtest small.toml", 2, "Describe on the cluster"),
+        ("risks", 2, "Describe on the cluster"),
+        ("topics t", 2, "Describe on topic 't'"),
+    ],
+)
+async def test_a_change_without_permission_is_refused_and_a_read_is_an_error(
+    run: Run, folder: Path, line: str, code: int, needed: str
+) -> None:
+    words = [folder / word if word.endswith(".toml") else word for word in line.split()]
     async with service(authorizer=Half()) as one:
-        denied = await asyncio.to_thread(run, "rules", *given, "--http", f"127.0.0.1:{one.port}")
-    assert denied == (1, "", "topicwright: Alter on the cluster is needed (CLUSTER_AUTHORIZATION_FAILED)\n")
+        denied = await asyncio.to_thread(run, *words, "--http", f"127.0.0.1:{one.port}")
+    assert denied.code == code
+    assert needed in denied.out + denied.err
 
 
 async def test_a_login_with_alter_alone_applies_rules(run: Run, folder: Path) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from controller.http import connections, following, query_threads
-from controller.http.connections import READ_BLOCK_BYTES, Connection
+from controller.http.connections import READ_BLOCK_BYTES
 from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls, TlsSettings
 from tests.http.service import Service, followers, service
@@ -215,13 +216,13 @@ async def test_disconnect_cancels_the_handler(one: Service, to: Opened) -> None:
 
 async def test_chunked_body_is_processed_in_blocks(to: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    take = Connection._process
+    take = H11Protocol.data_received
 
-    def counted(self: Connection, data: bytes) -> None:
+    def counted(self: H11Protocol, data: bytes) -> None:
         sizes.append(len(data))
         take(self, data)
 
-    monkeypatch.setattr(Connection, "_process", counted)
+    monkeypatch.setattr(H11Protocol, "data_received", counted)
     text = b'{"name": "t"' + b" " * 40_000 + b"}"
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in text) + b"0\r\n\r\n"
     reader, writer = await to.send(POST + b"Transfer-Encoding: chunked\r\n\r\n")

@@ -89,6 +89,17 @@ async def test_what_if_by_the_rules_of_the_machine(line: str) -> None:
         assert all(name.partition(" ")[0] in page.text for name in moves)
 
 
+async def test_what_if_counts_more_partitions_of_a_topic_with_the_same_problem(one: Service) -> None:
+    await one.create("pay.single", assignments=[[1], [2], [3]])
+    await _stopped(one, 3)
+    answer = await one.get("/v1/whatif?change=lose-broker%202")
+    (moved,) = answer["topics"]
+    assert (moved["before"], moved["after"], moved["partitions"], moved["is_worse"]) == ("offline", "offline", 1, True)
+    assert answer["summary"] == "1 topic would have more partitions offline."
+    page = await one.client.get("/whatif?change=lose-broker+2", headers={"accept": "text/html"})
+    assert "more offline" in page.text
+
+
 async def test_what_if_agrees_with_what_then_happens(one: Service) -> None:
     for number in range(6):
         await one.create(f"t{number}", num_partitions=3, replication_factor=1 + number % 3)

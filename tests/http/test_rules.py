@@ -116,6 +116,8 @@ async def test_one_backtest_at_a_time_until_its_client_disconnects(
     answer = await second
     assert (answer.status_code, answer.json()["error"]) == (503, "REQUEST_TIMED_OUT")
     assert "is running already" in answer.json()["message"]
+    answer = await stored.client.post("/v1/rules/test", json={"text": "["})
+    assert answer.status_code == 503, "a text is read only when its turn has come: each reading may take a second"
     first.cancel()
     monkeypatch.undo()
     async with asyncio.timeout(240):

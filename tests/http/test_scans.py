@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controller.http.scans import _Scan
 from controller.machine.state import Topic
 from controller.store.store import TopicStore
 from projections.queries.risks import Risks
@@ -51,6 +52,26 @@ async def test_a_count_of_all_topics_answers_after_a_step_and_continues(one: Ser
     assert (found["topics_read"], found["counts"]["one-replica"]) == (3, 3), "as of the first request"
     assert found["as_of"] == first["as_of"]
     assert (await _complete(one, "/v1/risks"))["topics_read"] == 4, "a later event makes a new count"
+
+
+async def test_a_complete_count_that_nobody_fetched_is_not_an_answer_later(
+    one: Service, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, end = asyncio.Event(), _Scan._ended
+
+    def signalled(scan: _Scan, task: asyncio.Task[None]) -> None:
+        end(scan, task)
+        ended.set()
+
+    monkeypatch.setattr(_Scan, "_ended", signalled)
+    monkeypatch.setattr("controller.http.scans.ABANDONED_S", -1)
+    for number in range(3):
+        await one.create(f"t{number}")
+    assert not (await one.get("/v1/risks"))["is_complete"]
+    await one.create("later")
+    gate.set()
+    await ended.wait()
+    assert (await _complete(one, "/v1/risks"))["topics_read"] == 4
 
 
 async def test_the_page_of_an_unfinished_count_says_so(one: Service, gate: threading.Event) -> None:

@@ -48,6 +48,16 @@ async def test_idle_connections_do_not_delay_stop(one: Service) -> None:
     writer.close()
 
 
+async def test_content_length_with_transfer_encoding_gets_400_and_no_next_request(one: Service) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+    head = b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
+    writer.write(head + b"0\r\n\r\nGET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    answers = await reader.read()
+    assert answers.count(b"HTTP/1.1 ") == answers.count(b"HTTP/1.1 400") == 1
+    assert b"are both given" in answers
+    writer.close()
+
+
 async def test_non_http_bytes_get_400_and_are_logged() -> None:
     forward_logs(HTTP_SERVER)
     with structlog.testing.capture_logs() as lines:

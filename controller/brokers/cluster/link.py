@@ -45,7 +45,7 @@ from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsRes
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
 from controller.machine.errors import ErrorCode
-from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
+from controller.machine.validation import RECORDS_PER_REQUEST_MAX
 from events.catalog import Configs, Partition
 from events.names import BrokerId, TopicId, TopicName
 
@@ -360,7 +360,7 @@ def split_by_limit(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:
         records = 1 + len(topic.replica_assignment or ()) + len(topic.config or ())
         if records > room:
             requests.append([])
-            room = PARTITIONS_PER_REQUEST_MAX
+            room = RECORDS_PER_REQUEST_MAX
         requests[-1].append(topic)
         room -= records
     return requests

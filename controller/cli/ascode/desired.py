@@ -63,7 +63,9 @@ class FileSet:
             except FileError as error:
                 self._errors.append(str(error))
         self.topics = {one.name: one for one in map(self._completed, self._by_key.values())}
-        check(self._errors)
+        if self._errors:
+            more = len(self._errors) - ERRORS_MAX
+            raise FileError("\n".join([*self._errors[:ERRORS_MAX], *([f"and {more} more errors"] if more > 0 else [])]))
 
     def _read(self, document: Node) -> None:
         try:
@@ -106,13 +108,6 @@ class FileSet:
                     configs={**template.configs, **topic.configs},
                 )
         return replace(topic, configs={key: value for key, value in topic.configs.items() if value is not None})
-
-
-def check(errors: list[str]) -> None:
-    """Raise a FileError with the first of these errors, if there are any."""
-    if errors:
-        more = len(errors) - ERRORS_MAX
-        raise FileError("\n".join([*errors[:ERRORS_MAX], *([f"and {more} more errors"] if more > 0 else [])]))
 
 
 # --- formats

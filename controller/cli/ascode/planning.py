@@ -21,7 +21,7 @@ import yaml
 from msgspec.structs import replace
 
 from controller.cli.arguments import DONE, NEGATIVE, Negative
-from controller.cli.ascode.desired import FileSet, Wanted, check
+from controller.cli.ascode.desired import FileSet, Wanted
 from controller.cli.backend import Backend
 from controller.cli.output import Style, show
 from controller.cli.reads import common
@@ -42,7 +42,8 @@ _VERBS: Final = {"create": "create", "alter": "change", "delete": "delete"}
 _LAST_EVENT: Final = {"create": "TopicDeleted", "configs": "TopicConfigsChanged", "partitions": "PartitionsAdded"}
 _REQUEST_SIZE: Final = 10_000
 """`POST /v1/changes` takes 100 changes, 10,000 partitions and 1 MB: a change is 1 % of this, or more if it is large."""
-_TOO_LARGE: Final = "is too large: allowed are replicas of 10000 partitions, 1000 configs, and 500 kB in all"
+_TOO_LARGE: Final = "too large: allowed are replicas of 10000 partitions, 1000 configs, and 500 kB in all"
+_MOVE: Final = "kafka-reassign-partitions does this, because it copies records"
 _WIDTH: Final = 120
 
 
@@ -62,20 +63,14 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         of_bytes = len(msgspec.json.encode(self)) // 50
         return max(100, self.num_partitions, len(self.assignments), 10 * len(self.configs), of_bytes)
 
-    @property
-    def is_too_large(self) -> bool:
-        return self.size > max(_REQUEST_SIZE, self.num_partitions)
-
 
 class Change(msgspec.Struct, frozen=True):
-    """A change, the line that wants it, the topic before, and the outcome of the dry run. If the change is impossible,
-    `request` has only the name."""
+    """A change, the line that wants it, the topic before, and the outcome of the dry run."""
 
     request: Request
     where: str
     before: TopicSummary | None
     outcome: ChangeView = ChangeView(name="")
-    impossible: str = ""
     since: str = ""
     """The event that made the topic differ from the files."""
 
@@ -119,12 +114,11 @@ def agent_of(set_name: str | None) -> str:
 
 
 def differences(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Change]:
-    """The changes with their dry runs, but without those that change nothing, such as `0.5` to `0.50`. Impossible
-    changes come first, and say why."""
-    found = _wanted_changes(backend, files, prune=prune)
-    wanted = [replace(one, impossible=_TOO_LARGE) if one.request.is_too_large else one for one in found]
-    yield from (one for one in wanted if one.impossible)
-    for one in with_outcomes(backend, (one for one in wanted if not one.impossible)):
+    """The changes with their dry runs, but without those that change nothing, such as `0.5` to `0.50`. Changes that no
+    request can make come first."""
+    wanted = list(_wanted_changes(backend, files, prune=prune))
+    yield from (one for one in wanted if one.is_refused)
+    for one in with_outcomes(backend, (one for one in wanted if not one.is_refused)):
         is_same = one.request.configs and one.before is not None and one.outcome.configs == one.before.configs
         if one.is_refused or not is_same:
             yield one
@@ -133,13 +127,12 @@ def differences(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Ch
 def _wanted_changes(backend: Backend, files: FileSet, *, prune: bool) -> Iterator[Change]:
     current = topics_by_name(backend)
     for wanted in files.topics.values():
-        now, where = current.get(wanted.name), str(wanted.node)
-        if now is None:
-            yield Change(_creation(wanted), where, None)
-        elif problem := _problem(wanted, now, backend):
-            yield Change(Request("alter", wanted.name), where, now, impossible=problem)
-        else:
-            yield from (Change(one, where, now) for one in _alterations(wanted, now))
+        now = current.get(wanted.name)
+        for request in (_creation(wanted),) if now is None else _alterations(wanted, now):
+            too_large = _TOO_LARGE if request.size > max(_REQUEST_SIZE, request.num_partitions) else ""
+            yield _change(request, wanted, now, too_large)
+        if now is not None:
+            yield from _moves(wanted, now, backend)
     for now in current.values() if prune else ():
         by = now.created_by
         if now.name not in files.topics and by is not None and by.client_id == agent_of(files.name):
@@ -159,24 +152,26 @@ def _alterations(wanted: Wanted, now: TopicSummary) -> Iterator[Request]:
     configs = {key: value for key, value in given.items() if value != now.configs.get(key)}
     if configs:
         yield Request("alter", wanted.name, configs)
-    if wanted.partitions is not None and wanted.partitions > now.num_partitions:
+    if wanted.partitions not in (None, now.num_partitions):
         rows = (wanted.replicas or ())[now.num_partitions :]
         yield Request("alter", wanted.name, num_partitions=wanted.partitions, assignments=rows)
 
 
-def _problem(wanted: Wanted, now: TopicSummary, backend: Backend) -> str | None:
-    """Why Kafka cannot make this change, or why it needs another tool; None if it is possible."""
-    if wanted.partitions is not None and wanted.partitions < now.num_partitions:
-        return f"has {now.num_partitions} partitions: Kafka cannot reduce them to {wanted.partitions}"
-    tool = "kafka-reassign-partitions does this, because it copies records"
-    if wanted.factor not in (None, now.replication_factor):
-        return f"has the factor {now.replication_factor}, and the file {wanted.factor}: {tool}"
-    if wanted.replicas is not None:
+def _moves(wanted: Wanted, now: TopicSummary, backend: Backend) -> Iterator[Change]:
+    """A refused change of existing replicas, if the file has others."""
+    if wanted.factor is not None and wanted.factor != now.replication_factor:
+        yield _change(Request("alter", wanted.name, replication_factor=wanted.factor), wanted, now, _MOVE)
+    elif wanted.replicas is not None:
         existing = backend.get(TopicView, "/topics", wanted.name).partitions
-        for one, row in zip(existing, wanted.replicas, strict=False):
-            if one.replicas != row:
-                return f"has partition {one.partition} on {list(one.replicas)}, and the file on {list(row)}: {tool}"
-    return None
+        pairs = [(one, row) for one, row in zip(existing, wanted.replicas, strict=False) if one.replicas != row]
+        for one, row in pairs[:1]:
+            why = f"partition {one.partition} is on {list(one.replicas)}, and in the file on {list(row)}: {_MOVE}"
+            yield _change(Request("alter", wanted.name, assignments=wanted.replicas), wanted, now, why)
+
+
+def _change(request: Request, wanted: Wanted, now: TopicSummary | None, refused: str) -> Change:
+    error = ChangeView(name=wanted.name, error="INVALID_REQUEST", code=42, message=refused)
+    return Change(request, str(wanted.node), now, error if refused else ChangeView(name=wanted.name))
 
 
 def with_outcomes(backend: Backend, changes: Iterable[Change], *, dry_run: bool = True) -> Iterator[Change]:
@@ -217,9 +212,7 @@ def _plan_of(options: argparse.Namespace, backend: Backend) -> Plan:
     files = FileSet(options.files)
     if options.prune and files.name is None:
         raise UserError("--prune deletes only what the same set of files created: name it with `set: NAME` in a file")
-    changes = list(differences(backend, files, prune=options.prune))
-    check([f"{one.where}: topic '{one.name}' {one.impossible}" for one in changes if one.impossible])
-    return Plan(tuple(changes), files.name)
+    return Plan(tuple(differences(backend, files, prune=options.prune)), files.name)
 
 
 def _show(options: argparse.Namespace, made: Plan, what: str = "Plan") -> int:
@@ -280,6 +273,8 @@ def _saved(path: Path, backend: Backend) -> Plan:
         made = msgspec.json.decode(read_text(path, PLAN_BYTES_MAX), type=Plan)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not a plan that `topicwright plan --save` wrote: {error}") from None
+    if any(one.is_refused for one in made.changes):
+        return made
     current = topics_by_name(backend)
     repeated = with_outcomes(backend, (replace(one, before=current.get(one.name)) for one in made.changes))
     pairs = [pair for pair in zip(made.changes, repeated, strict=True) if not pair[0].is_same(pair[1])]
@@ -337,13 +332,13 @@ def _summary(change: Change) -> tuple[str, str, str]:
         return "+", "good", ", ".join([counts, *(f"{key}={value}" for key, value in request.configs.items())])
     if request.type == "delete":
         return "-", "bad", "deleted"
-    if change.impossible:
-        return "!", "bad", change.impossible
     if before is None:
         return "~", "warning", "the topic does not exist any more"
-    if not request.configs:
-        return "~", "warning", f"partitions {before.num_partitions} → {request.num_partitions}"
-    edits = []
+    edits = [f"partitions {before.num_partitions} → {request.num_partitions}"] if request.num_partitions > 0 else []
+    if request.replication_factor > 0:
+        edits.append(f"factor {before.replication_factor} → {request.replication_factor}")
+    elif not (edits or request.configs):
+        edits.append("other replicas")
     for key, value in request.configs.items():
         old, new_value = ("default" if one is None else one for one in (before.configs.get(key), value))
         edits.append(f"{key} {old} → {new_value}")

@@ -36,7 +36,7 @@ def status(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def whatif(options: argparse.Namespace, backend: Backend) -> int:
-    answer = common.complete(backend, overviews.WhatIfView, "/whatif", change=" ".join(options.change))
+    answer = backend.get(overviews.WhatIfView, "/whatif", change=" ".join(options.change))
     names = (name for one in answer.topics if one.is_worse for name in one.examples)
     show(options, answer, lambda style: _whatif_lines(answer, style), lambda: names)
     return NEGATIVE if answer.creates or any(one.is_worse for one in answer.topics) else DONE
@@ -153,7 +153,6 @@ def _cluster_lines(cluster: overviews.ClusterDifferenceView, style: Style) -> It
 
 
 def _health_lines(answer: overviews.ClusterHealthView, style: Style) -> Iterator[str]:
-    """The state of the cluster, and its problems."""
     mark = {"healthy": "good", "critical": "bad"}.get(answer.state, "warning")
     counts = [f"{len(answer.live)} of {many(answer.brokers_registered, 'broker')} live"]
     if answer.topics is not None:
@@ -164,12 +163,13 @@ def _health_lines(answer: overviews.ClusterHealthView, style: Style) -> Iterator
 
 
 def _issue_lines(found: Sequence[IssueView], style: Style) -> Iterator[str]:
-    """Problems with their causes, each as a paragraph."""
     for one in found:
         yield ""
         kind = style.painted(one.kind, "bad" if one.severity == "critical" else "warning")
         since = f" {'since' if style.now is None else 'for'} {style.age(one.began_at)}" if one.began_at else ""
-        yield from wrapped("", f"{kind}{since}: {one.text}", style.width)
+        first, *more = wrapped("", f"{one.kind}{since}: {one.text}", style.width)
+        yield first.replace(one.kind, kind, 1)
+        yield from more
         topics = ", ".join(one.examples) + (", …" if one.topics > len(one.examples) else "")
         facts = {"cause": one.cause, "to do": one.resolution, "topics": topics if one.examples else ""}
         for name, value in facts.items():
@@ -180,14 +180,13 @@ def _issue_lines(found: Sequence[IssueView], style: Style) -> Iterator[str]:
 
 
 def _whatif_lines(answer: overviews.WhatIfView, style: Style) -> Iterator[str]:
-    """The health after a change."""
     yield from wrapped("", answer.summary, style.width)
     for text in answer.changes:
         yield from wrapped("  if  ", text, style.width)
     yield f"  now{when(answer.as_of)}"
     if answer.topics:
         yield ""
-        rows = ((one.before or "healthy", one.after or "healthy", one.topics, _examples(one)) for one in answer.topics)
+        rows = ((one.before or "healthy", one.then, one.topics, _examples(one)) for one in answer.topics)
         yield from style.table(("NOW", "THEN", "TOPICS", "WHICH"), rows)
     for create in answer.creates:
         yield ""

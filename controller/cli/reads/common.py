@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 TOPIC_COLUMNS = ("topic", "partitions", "factor", "status", "created", "owner")
 WATCH_S: Final = 2.0
-COUNT_S: Final = 0.2
 PAGE = 1000
 """Results per request: the maximum of the API."""
 COMPLETIONS_MAX: Final = 200
@@ -99,7 +98,6 @@ class Page(Protocol):
 
 
 _Page = TypeVar("_Page", bound=Page)
-_View = TypeVar("_View")
 
 
 def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) -> Iterator[_Page]:
@@ -108,15 +106,6 @@ def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) 
     while page.next_cursor is not None:
         page = backend.get(kind, path, cursor=page.next_cursor, **parameters)
         yield page
-
-
-def complete(backend: Backend, kind: type[_View], path: str, **parameters: object) -> _View:
-    """The answer once it counts all topics."""
-    found: Any = backend.get(kind, path, **parameters)
-    while not found.is_complete:
-        sleep(COUNT_S)
-        found = backend.get(kind, path, **parameters)
-    return found  # type: ignore[no-any-return]
 
 
 def ids(numbers: Sequence[int]) -> str:

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from controller.cli.arguments import DONE, NEGATIVE
 from controller.cli.backend import Backend
 from controller.cli.output import Marked, Style, show
-from controller.cli.reads.common import complete
 from events.errors import UserError
 from events.logs.log import grouped
 from projections.queries.risks import RISKS, RisksView
@@ -57,7 +56,7 @@ def deny(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def risks(options: argparse.Namespace, backend: Backend) -> int:
-    found = complete(backend, RisksView, "/risks", limit=options.limit, label=options.label)
+    found = backend.get(RisksView, "/risks", limit=options.limit, label=options.label)
     show(options, found, lambda style: _risk_lines(found, style), lambda: (one.name for one in found.topics))
     return NEGATIVE if found.topics else DONE
 

@@ -22,6 +22,7 @@ from controller.cli.governance import NOTIFICATIONS
 from controller.cli.output import harmless
 from controller.cli.work.targets import Notification, sender_of
 from events.errors import UserError
+from events.files import replacing
 from projections.queries.changes import CHANGES
 from projections.queries.proving import HeadView
 from projections.replay.log.kafka_ref import KAFKA
@@ -110,10 +111,7 @@ class _Place:
     def store(self, offset: int, end: int) -> None:
         values = {"offset": offset, "lag": end - offset}
         text = "".join(f'topicwright_notify_{name}{{log="{self._log}"}} {each}\n' for name, each in values.items())
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        with fresh.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
+        with replacing(self._path) as file:
+            os.fchmod(file.fileno(), 0o644)  # node_exporter is another user
+            file.write(text.encode())
         self.offset = offset

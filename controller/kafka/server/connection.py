@@ -68,11 +68,11 @@ class Service(Protocol):
     loop: asyncio.AbstractEventLoop
     clock: Callable[[], float]
     reader: ThreadPoolExecutor
+    turns: eager.Turns
     on_login: OnLogin
     on_request: OnRequest
 
     def admit(self, connection: Connection) -> bool: ...
-    def in_turn(self, work: Callable[[], None]) -> None: ...
     def buffered(self, more: int) -> None: ...
     def remove(self, connection: Connection) -> None: ...
 
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         """Schedule one round in the next iteration of the event loop; before a login, in turn with other logins."""
         if not self._round_scheduled:
             self._round_scheduled = True
-            (self._service.loop.call_soon if self.authenticated else self._service.in_turn)(self._scheduled_round)
+            (self._service.loop.call_soon if self.authenticated else self._service.turns.add)(self._scheduled_round)
 
     def _scheduled_round(self) -> None:
         self._round_scheduled = False

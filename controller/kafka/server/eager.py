@@ -1,18 +1,23 @@
-"""Starts a coroutine immediately instead of in the next round of the event loop (an eager task in Python 3.12).
+"""When work starts on the event loop: `start` begins a coroutine immediately instead of in the next iteration (an eager
+task in Python 3.12), and `Turns` divides the work of many clients between iterations.
 
-`connection` starts request handlers with it, so requests that are read together start together and in order. A handler
-that never waits needs no task.
+`connection` starts request handlers with `start`, so requests that are read together start together and in order. A
+handler that never waits needs no task.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine
+from time import perf_counter  # noqa: TID251 - for how long work blocks the loop
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+TURN_S: Final = 0.01
+"""For how long work of `Turns` may block the event loop in one iteration."""
 
 
 def start(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T | asyncio.Task[T]:
@@ -48,3 +53,25 @@ class _Started(Coroutine[Any, Any, T]):
 
     def __await__(self) -> Any:
         raise TypeError("only a task may run this")
+
+
+class Turns:
+    """Runs one piece of work after another, and leaves the loop to others in between."""
+
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def add(self, work: Callable[[], None]) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._run)
+        self._waiting.append(work)
+
+    def _run(self) -> None:
+        ends_s = self._clock() + TURN_S
+        try:
+            while self._waiting and self._clock() < ends_s:
+                self._waiting.popleft()()
+        finally:
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._run)

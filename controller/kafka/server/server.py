@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -20,6 +20,7 @@ import structlog
 from controller.kafka.handling import ApiHandler
 from controller.kafka.sasl_gate import OnLogin, SaslRules
 from controller.kafka.server.connection import Connection
+from controller.kafka.server.eager import Turns
 from controller.kafka.server.protocol import Limits, OnRequest
 from controller.kafka.server.tls import Tls, TlsAccept
 
@@ -32,9 +33,6 @@ _CANCELLATION_S: Final = 1.0
 
 _ACCEPT_TURNS: Final = 3
 """The turns of asyncio's event loop in which an accepted connection becomes a `Connection`."""
-
-_LOGINS_S: Final = 0.01
-"""The longest time that logins may block the event loop in one iteration, however many begin at once."""
 
 _IDLE_CHECKS: Final = 4
 """The number of checks for idle connections in each period of `connections.max.idle.ms`."""
@@ -157,7 +155,8 @@ class KafkaServer:
         self._idle_check: asyncio.TimerHandle | None = None
         self._held = 0
         self._shedding: asyncio.Handle | None = None
-        self._logins: deque[Callable[[], None]] = deque()
+        self.turns = Turns()
+        """TLS handshakes, and rounds of connections without a login."""
 
     async def start(self, bound: socket.socket | None = None) -> None:
         """Listen, on a bound socket if one is given. Raises OSError if the address is not available."""
@@ -212,7 +211,7 @@ class KafkaServer:
         limit, reason = self.limits.connections_max, ""
         if len(self._connections) + len(self.handshakes) >= limit:
             reason = f"too many connections: max.connections allows {limit}"
-        elif isinstance(connection, Connection):
+        elif self.tls is None or isinstance(connection, TlsAccept):
             delay_s = self._counts.delay_s(self.loop.time())
             if delay_s is None:
                 reason = "too many connections wait for max.connection.creation.rate"
@@ -244,21 +243,6 @@ class KafkaServer:
 
     def connection_of(self, principal: str) -> Connection:
         return Connection(self, principal)
-
-    def in_turn(self, work: Callable[[], None]) -> None:
-        """Do work of a connection without a login after that of others, at most `_LOGINS_S` in an iteration."""
-        if not self._logins:
-            self.loop.call_soon(self._go_on)
-        self._logins.append(work)
-
-    def _go_on(self) -> None:
-        ends_s = self.clock() + _LOGINS_S
-        try:
-            while self._logins and self.clock() < ends_s:
-                self._logins.popleft()()
-        finally:
-            if self._logins:
-                self.loop.call_soon(self._go_on)
 
     def buffered(self, more: int) -> None:
         """Count the bytes buffered for clients: partial requests, requests in flight, and unsent responses. Beyond the

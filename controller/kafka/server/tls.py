@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from asyncio.protocols import _feed_data_to_buffered_proto  # type: ignore[attr-defined]
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -191,12 +193,17 @@ class TlsService(Protocol):
     loop: asyncio.AbstractEventLoop
     handshake_s_max: float
     """Time limit of a handshake."""
+    turns: eager.Turns
+    """Handshakes begin in turn: each takes about 0.4 ms of the event loop."""
 
     def connection_of(self, principal: str) -> asyncio.Protocol:
         """The protocol for a client after its handshake; `principal` is from its certificate."""
 
     def admit(self, connection: TlsAccept) -> bool: ...
     def remove(self, connection: TlsAccept) -> None: ...
+
+
+HELLO_BYTES_MAX: Final = 16 << 10
 
 
 class TlsAccept(asyncio.Protocol):
@@ -206,6 +213,9 @@ class TlsAccept(asyncio.Protocol):
         self._service = service
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._hello = bytearray()
+        self._delay_s = 0.0
         self.peer = "unknown"
         self.host = ""
 
@@ -214,17 +224,45 @@ class TlsAccept(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer, self.host = address_of(peer), host_of(peer)
         if not self._service.admit(self):
-            self._transport.abort()
+            self.abort()
             return
-        # Eagerly: uvloop reads as soon as this returns, and TLS must already be set up.
-        started = eager.start(self._handshake(self._transport), self._service.loop)
-        self._task = started if isinstance(started, asyncio.Task) else None
+        limit_s = self._service.handshake_s_max
+        self._timer = self._service.loop.call_later(limit_s, self._end, f"no handshake within {limit_s:g} s")
+
+    def data_received(self, data: bytes) -> None:
+        if not self._hello:
+            self._service.loop.call_later(self._delay_s, self._service.turns.add, self._begin)
+        self._hello += data
+        if len(self._hello) > HELLO_BYTES_MAX:
+            self._end("a ClientHello that is too long")
+        elif self._transport is not None:
+            self._transport.pause_reading()
+
+    def mute(self, seconds: float) -> None:
+        """Begin the handshake after this time."""
+        self._delay_s = seconds
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self._end("the client disconnected")
+
+    def _begin(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            started = eager.start(self._handshake(self._transport), self._service.loop)
+            self._task = started if isinstance(started, asyncio.Task) else None
+
+    def _end(self, why: str) -> None:
+        self._failed(why)
+        self.abort()
 
     def abort(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        if self._transport is not None:
-            self._transport.abort()
+        self._service.remove(self)
+        for each in (self._timer, self._task):
+            if each is not None:
+                each.cancel()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
 
     async def _handshake(self, transport: asyncio.Transport) -> None:
         service = self._service
@@ -232,9 +270,15 @@ class TlsAccept(asyncio.Protocol):
         early = _Early()
         limit_s = service.handshake_s_max
         try:
-            secure = await service.loop.start_tls(
-                transport, early, service.tls.context, server_side=True, ssl_handshake_timeout=limit_s
+            started = eager.start(
+                service.loop.start_tls(
+                    transport, early, service.tls.context, server_side=True, ssl_handshake_timeout=limit_s
+                ),
+                service.loop,
             )
+            service.loop.call_soon(transport.pause_reading)  # `start_tls` resumes it
+            service.loop.call_soon(service.turns.add, partial(_feed, transport, bytes(self._hello)))
+            secure = await started if isinstance(started, asyncio.Task) else started
             if secure is None or early.lost:
                 return
             certificate = secure.get_extra_info("ssl_object").getpeercert(binary_form=True)
@@ -249,6 +293,8 @@ class TlsAccept(asyncio.Protocol):
             return
         finally:
             service.remove(self)
+            if self._timer is not None:
+                self._timer.cancel()
         connection = service.connection_of(principal)
         secure.set_protocol(connection)
         connection.connection_made(secure)
@@ -256,6 +302,13 @@ class TlsAccept(asyncio.Protocol):
 
     def _failed(self, why: str) -> None:
         _logger.warning("tls_handshake_failed", reason=why, peer=self.peer, listener=self._service.listener)
+
+
+def _feed(transport: asyncio.Transport, hello: bytes) -> None:
+    """Give TLS what has arrived before it was set up."""
+    if not transport.is_closing():
+        _feed_data_to_buffered_proto(transport.get_protocol(), hello)
+        transport.resume_reading()
 
 
 class _Early(asyncio.Protocol):

@@ -35,6 +35,7 @@ from controller.machine.commands.commands import (
 from controller.machine.decision import Answer, Decision, Detail, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
+from controller.machine.validation import RECORDS_PER_REQUEST_MAX
 from events.access import (
     Acl,
     AclsCreated,
@@ -50,8 +51,6 @@ from events.catalog import PartitionsAdded, TopicCreated
 
 CLUSTER_NAME = "kafka-cluster"
 """Kafka's name of the only cluster resource."""
-CHANGES_PER_REQUEST_MAX = 10_000
-"""Kafka's limit on the records of a request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 
 RANGES_SINCE = 32
 """The metadata.version (4.4-IV1) from which the host of an ACL may be an address range (KIP-1276)."""
@@ -61,7 +60,7 @@ OPERATIONS = range(codes.ALL, codes.TWO_PHASE_COMMIT + 1)
 
 def create_acls(state: State, command: CreateAcls) -> Decision:
     """Creates the valid ACLs. Creating an existing ACL succeeds without an event."""
-    if len(command.acls) > CHANGES_PER_REQUEST_MAX:
+    if len(command.acls) > RECORDS_PER_REQUEST_MAX:
         return _too_many(command, "create")
     held, level = state.cluster.acls, state.cluster.feature("metadata.version")
     has_ranges = level == 0 or level >= RANGES_SINCE  # a level of 0: the brokers are not KRaft brokers
@@ -75,7 +74,7 @@ def delete_acls(state: State, command: DeleteAcls) -> Decision:
     held = state.cluster.acls
     details = tuple(Detail(acls=tuple(held.matching(each))) for each in command.filters)
     gone = {acl for detail in details for acl in detail.acls}
-    if len(gone) > CHANGES_PER_REQUEST_MAX:
+    if len(gone) > RECORDS_PER_REQUEST_MAX:
         return _too_many(command, "remove")
     return _acls_changed(command, details, tuple(sorted(gone)))
 
@@ -90,7 +89,7 @@ def _acls_changed(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...],
 
 
 def _too_many(command: CreateAcls | DeleteAcls, verb: str) -> Decision:
-    message = f"Cannot {verb} more than {CHANGES_PER_REQUEST_MAX} acls in a single operation."
+    message = f"Cannot {verb} more than {RECORDS_PER_REQUEST_MAX} acls in a single operation."
     return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.POLICY_VIOLATION), message),))
 
 

@@ -96,16 +96,23 @@ def test_changes_that_kafka_cannot_make_are_told_before_anything_is_done(
 ) -> None:
     assert run("apply", write(tmp_path, {"a": {"partitions": 3, "factor": 2}, "b": {"replicas": [[1, 2]]}})).code == 0
     file = write(tmp_path, {"c": {}, "a": {"partitions": 2}, "b": {"replicas": [[2, 1]]}})
-    for verb in ("plan", "apply"):
+    for verb, ending in (("plan", "Plan"), ("apply", "Nothing is applied")):
         refused = run(verb, file)
-        assert refused.code == 2
-        assert refused.err.splitlines()[0].endswith(
-            f"{file}:4: topic 'a' has 3 partitions: Kafka cannot reduce them to 2"
+        assert refused.code == 1
+        assert f"~ a: partitions 3 → 2  ({file}:4)\n    rejected: " in refused.out
+        assert (
+            f"~ b: other replicas  ({file}:7)\n    rejected: partition 0 is on [1, 2], and in the file on"
+            in refused.out
         )
-        assert f"{file}:7: topic 'b' has partition 0 on [1, 2], and the file on [2, 1]" in refused.err
+        assert refused.out.endswith(f"{ending}: 1 to create, 0 to change, 0 to delete; 2 rejected.\n")
     assert fetch(server.http, "/v1/topics/c")[0] == 404
-    other = run("plan", write(tmp_path, {"a": {"factor": 3}}))
-    assert "topic 'a' has the factor 2, and the file 3: kafka-reassign-partitions does this" in other.err
+    other = run("plan", write(tmp_path, {"a": {"factor": 3}})).out
+    assert f"~ a: factor 2 → 3  ({file}:3)\n    rejected: kafka-reassign-partitions does this" in other
+    saved = tmp_path / "plan.json"
+    assert run("plan", file, "--save", saved).code == 1
+    assert run("apply", "--plan", saved).out.endswith(
+        "Nothing is applied: 0 to create, 0 to change, 0 to delete; 1 rejected.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,8 +125,8 @@ def test_a_topic_that_is_too_large_for_a_request_is_an_error(
     run: Run, server: Topicwright, tmp_path: Path, topic: dict[str, Any]
 ) -> None:
     refused = run("plan", write(tmp_path, {"a": topic}))
-    assert refused.code == 2
-    assert ":3: topic 'a' is too large: allowed are replicas of 10000 partitions, 1000 configs" in refused.err
+    assert refused.code == 1
+    assert "    rejected: too large: allowed are replicas of 10000 partitions, 1000 configs, and" in refused.out
 
 
 def test_a_saved_plan_is_applied_exactly_or_says_what_changed_since(
@@ -172,14 +179,15 @@ def test_drift_says_what_differs_and_since_when(run: Run, server: Topicwright, t
     drift = run("drift", file)
     assert drift.code == 1
     lines = [line for line in drift.out.splitlines() if not line.startswith("    0:")]
-    assert lines[0] == f"! a: has 2 partitions: Kafka cannot reduce them to 1  ({file}:4)"
+    assert lines[0] == f"~ a: partitions 2 → 1  ({file}:4)"
     assert lines[1].startswith("    since 20")
     assert " raises a from 1 to 2 partitions" in lines[1]
-    assert lines[2].startswith("+ b: ")
-    assert " deletes b" in lines[3]
-    assert lines[4].startswith("~ c: retention.ms 6 → 5")
-    assert " changes the configs of c" in lines[5]
-    assert lines[6:] == ["Drift: 1 to create, 2 to change, 0 to delete."]
+    assert "rejected: " in lines[2]
+    assert lines[3].startswith("+ b: ")
+    assert " deletes b" in lines[4]
+    assert lines[5].startswith("~ c: retention.ms 6 → 5")
+    assert " changes the configs of c" in lines[6]
+    assert lines[7:] == ["Drift: 1 to create, 1 to change, 0 to delete; 1 rejected."]
     never = run("drift", write(tmp_path, {"a": {"partitions": 2}, "never": {}}))
     assert (never.code, [line[:8] for line in never.out.splitlines()[::2]]) == (1, ["+ never:", "Drift: 1"])
     assert run("drift", tmp_path / "none.yaml").code == 2

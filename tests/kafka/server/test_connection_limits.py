@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 import threading
 from contextlib import AsyncExitStack
@@ -17,6 +16,7 @@ from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.server.eager import Turns
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, Limits
 from controller.kafka.server.tls import Tls
 from tests.kafka.server.listener import (
@@ -169,7 +169,7 @@ def test_a_burst_of_connections_passes_and_later_ones_wait_for_the_creation_rate
 @pytest.mark.parametrize("is_secure", [False, True], ids=["PLAINTEXT", "SSL"])
 @on_each_loop
 async def test_max_connection_creation_rate_delays_connections(tmp_path: Path, is_secure: bool) -> None:
-    """The first request waits."""
+    """The TLS handshake, or the first request, waits."""
     authority = Authority(tmp_path)
     tls = Tls(settings(authority.issue("server"))) if is_secure else None
     context = ssl.create_default_context(cafile=authority.file) if is_secure else None
@@ -186,10 +186,8 @@ async def test_max_connection_creation_rate_delays_connections(tmp_path: Path, i
         with capture_logs() as logs:
             while counts.delay_s(now_s()) is not None:
                 pass
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
-            with contextlib.suppress(ConnectionResetError):
-                assert await reader.read() == b""
-            writer.close()
+            async with connected(server) as another:
+                assert await another.closed() == b""
         assert [log["reason"] for log in logs] == ["too many connections wait for max.connection.creation.rate"]
 
 
@@ -206,18 +204,18 @@ def _failing() -> None:
     raise ZeroDivisionError
 
 
-async def test_logins_that_arrive_together_leave_the_event_loop_to_others() -> None:
+async def test_work_that_arrives_together_leaves_the_event_loop_to_others() -> None:
     done: list[int] = []
-    async with serving({}, clock=_ticking) as server:
-        for number in range(8):
-            server.in_turn(partial(done.append, number))
-        server.in_turn(_failing)
-        server.in_turn(partial(done.append, 9))
-        asyncio.get_running_loop().set_exception_handler(lambda *_: done.append(8))
-        await asyncio.sleep(0)
-        assert done == [0]
-        await until(lambda: len(done) == 10)
-    assert done == list(range(10)), "an exception ends no other login"
+    turns = Turns(_ticking)
+    for number in range(8):
+        turns.add(partial(done.append, number))
+    turns.add(_failing)
+    turns.add(partial(done.append, 9))
+    asyncio.get_running_loop().set_exception_handler(lambda *_: done.append(8))
+    await asyncio.sleep(0)
+    assert done == [0]
+    await until(lambda: len(done) == 10)
+    assert done == list(range(10)), "an exception ends no other work"
 
 
 @on_each_loop
