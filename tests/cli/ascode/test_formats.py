@@ -163,18 +163,20 @@ def test_all_errors_of_all_files_are_reported_up_to_a_limit(tmp_path: Path) -> N
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"topics: {\xff: }")
-    (tmp_path / "deep.yaml").write_text("[" * 100_000)
+    (tmp_path / "deep.yaml").write_text("[" * 21)
+    (tmp_path / "deeper.yaml").write_text("[" * 100_000)
     empty = tmp_path / "empty"
     empty.mkdir()
     for path, why in (
         (tmp_path / "latin.yaml", ": is not UTF-8"),
         (tmp_path / "deep.yaml", ":1: lists and mappings are nested more than 20 deep"),
+        (tmp_path / "deeper.yaml", ":1: "),  # PyYAML 6.0.4 has a limit too
         (tmp_path / "none.yaml", ": cannot be read: No such file or directory"),
         (empty, ": the folder has no .yaml or .yml files"),
     ):
         with pytest.raises(FileError) as raised:
             FileSet([path])
-        assert str(raised.value) == f"{path}{why}"
+        assert str(raised.value).startswith(f"{path}{why}")
 
 
 def test_files_of_the_docs_and_the_example(tmp_path: Path) -> None:
