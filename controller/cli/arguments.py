@@ -287,8 +287,7 @@ def point_in_time(text: str) -> str:
         refuse_future(text, parsed, round(now.timestamp() * 1000))
         if isinstance(parsed, datetime):
             given = _iso(parsed)
-    except InvalidPointInTime as error:
-        raise argparse.ArgumentTypeError(f"{error}, or {AGO}") from None
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        more = f", or {AGO}" if isinstance(error, InvalidPointInTime) and "in the future" not in str(error) else ""
+        raise argparse.ArgumentTypeError(f"{error}{more}") from None
     return given

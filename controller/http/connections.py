@@ -65,8 +65,8 @@ class ListenerConnections:
         self.busy = busy
         self.tls = tls
         self._counts = counts
-        self.turns = Turns()
-        """TLS handshakes, and received blocks."""
+        self.turns, self.blocks = Turns(), Turns()
+        """TLS handshakes, and received blocks, which do not wait for handshakes."""
         self._open: set[Connection | TlsAccept] = set()
         self._waiting: dict[Connection | TlsAccept, None] = {}
         self._unsent: dict[Connection, int] = {}
@@ -176,7 +176,7 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Process the bytes in blocks, in turn with other connections."""
         if not self._unread:
-            self._listener.turns.add(self._process_block)
+            self._listener.blocks.add(self._process_block)
         self._unread += data
         if len(self._unread) > READ_BLOCK_BYTES:
             self.transport.pause_reading()
@@ -228,7 +228,7 @@ class Connection(H11Protocol):
         if self.transport.is_closing():
             self._unread.clear()
         elif self._unread:
-            self._listener.turns.add(self._process_block)
+            self._listener.blocks.add(self._process_block)
         elif not self.flow.read_paused:
             self.transport.resume_reading()
 

@@ -51,6 +51,8 @@ class _Scan:
             self._queries.parts[0].pause()
         is_complete = len(slices) < STEP
         self.view = self._count.view(self._queries.as_of(self.end), is_complete=is_complete)
+        if is_complete:
+            del self._count, self._slices  # some MB
         return is_complete
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -34,7 +34,7 @@ from projections.views.brokers import fold_cluster
 from projections.views.overviews import RefusedCreateView, TopicsWhatIfView, WhatIfView
 from projections.views.view import AsOfView, IssueKind
 
-OUTCOMES_MAX = 10_000
+OUTCOMES_MAX = 5_000
 STEPS_MAX, NAMES_MAX, TOPICS_NAMED_MAX, FACTORS_MAX = 10, 20, 100, 10
 FACTOR, PLACEHOLDERS = "default.replication.factor", "enable.under.replicated.topic.creation"
 SETTINGS = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, FACTOR, PLACEHOLDERS)

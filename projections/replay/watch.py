@@ -27,8 +27,8 @@ import pyarrow as pa
 from events.codec import decode_event
 from events.logs.log import read_one, shard_offsets
 from events.names import ShardKey
-from projections.replay.checks.checking import Run, check
-from projections.replay.checks.growth import begin_at, joined
+from projections.replay.checks.checking import RUNS, check
+from projections.replay.checks.growth import begin_at
 from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.checks.invariants import violation_line
 from projections.replay.checks.rules import COLUMNS as VIOLATION
@@ -48,7 +48,7 @@ class Watch:
 
     def __init__(self, ref: LogRef) -> None:
         self._ref = ref
-        self._runs: tuple[Run, ...] = ()
+        self._runs = RUNS.empty_table()
         self._reported: set[tuple[Any, ...]] = set()
         self.next_offset = 0
 
@@ -72,12 +72,13 @@ class Watch:
         wanted = ranges(self.next_offset, end, RANGE_EVENTS, self._ref.partition)
         new = (batch for each in wanted for batch in read_range(self._ref, each, COLUMNS))
         with history_of(new, _SCHEMA) as history:
-            begin_at(history, self._runs)
+            history.register("before", self._runs)
+            begin_at(history, "before")
             shards = history.execute("select '' union select shard from log.events").fetchall()
             history.register("earlier", pa.RecordBatchReader.from_batches(_SCHEMA, self._earlier(shards)))
             history.execute("insert into log.events by name from earlier")
             checked = check(history, settle_ms=None, given=("offset_runs",))
-        self._runs, self.next_offset = joined(checked.runs), end
+        self._runs, self.next_offset = checked.runs, end
         for row in checked.rows:
             key = tuple(row[name] for name in ("check", "shard", "offset", "seen"))
             if key not in self._reported:

@@ -65,7 +65,7 @@ class RecordedChangeView(msgspec.Struct, frozen=True, kw_only=True, omit_default
     at_ms: int
     type: str
     text: str
-    """The change as a sentence."""
+    """The change as a sentence; a create without its replicas."""
     topic: str | None
     principal: str
     client_id: str | None
@@ -152,7 +152,7 @@ def change_view(
         RecordedChangeView,
         record,
         type=type(event).__name__,
-        text=recorded_text(record),
+        text=recorded_text(record).partition("; replicas ")[0],
         topic=getattr(event, "topic", None),
         principal=getattr(event, "principal", ""),
         client_id=getattr(event, "client_id", None),

@@ -252,7 +252,7 @@ def test_event_pages_cover_all_log_partitions(folder: Path, printed: Printed, mo
 OF_PARTITIONS = f"""
 events --since 2                   | 2 give partition or topic too
 events --partition 3               | 2 there is no partition 3; allowed are 0 to 2
-explain {NAMES[5]}                 | 0 topic {NAMES[5]}:
+explain {NAMES[5]}                 | 0 Topic {NAMES[5]}:
 prove 2                            | 2 partition: each partition has its own tree: name one, 0 to 2
 """
 

@@ -14,9 +14,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource as KafkaPythonResource
 from kafka.admin import ConfigResourceType
 
-from tests.support.kafka_tools import run_tools
+from tests.support.kafka_tools import FAILED_READS, failed_reads, run_tools
 from tests.support.reference_kafka import TRANSACTIONS, reference_kafka
-from tests.support.tools import KAFKA_SERVER, ROOT, client_classpath, compile_java, java_command, run_quietly
 from tests.support.topicwright import Topicwright, topicwright
 from tests.support.wire import Wire
 
@@ -90,18 +89,6 @@ def test_kafka_tools(at: str, topicwright_server: Topicwright, broker: str, topi
     assert not wrong, "\n".join(map(str, wrong))
 
 
-ERRORS = {
-    "describeAcls": "SecurityDisabledException",
-    "describeClassicGroups": "GroupIdNotFoundException",
-    "describeConsumerGroups": "GroupIdNotFoundException",
-    "describeDelegationToken": "UnsupportedByAuthenticationException",
-    "describeShareGroups": "GroupIdNotFoundException",
-    "describeStreamsGroups": "GroupIdNotFoundException",
-    "describeTransactions": "TransactionalIdNotFoundException",
-}
-"""The reads with an error, also from a Kafka without ACLs, delegation tokens, groups and transactions."""
-
-
 @pytest.fixture(params=["kafka", "topicwright"])
 def read(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """HOST:PORT of Topicwright, and of a Kafka of its own: Kafka creates a topic when transactions are described, which
@@ -115,13 +102,7 @@ def read(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def test_every_read_of_javas_admin_client(read: str, topic: str) -> None:
     create(read, topic)
-    classpath = compile_java(ROOT / "tests/clients/java/reads", client_classpath(KAFKA_SERVER))
-    done = run_quietly(java_command(classpath, "Reads", read, topic))
-    assert done.returncode == 0, done.stderr
-    found = dict(line.split(" ", 1) for line in done.stdout.splitlines())
-    assert found.pop("left") == "[]", "the program calls every read"
-    errors = {name: result for name, result in found.items() if "Exception" in result}
-    assert errors == ERRORS
+    assert failed_reads(read, topic) == FAILED_READS
 
 
 def test_librdkafka_admin_client(topicwright_server: Topicwright, created: str) -> None:

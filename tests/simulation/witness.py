@@ -35,6 +35,10 @@ class Witness:
         self._ids: dict[tuple[str, str], bytes] = {}
         self.decided: dict[tuple[str, str], str] = {}
         """The outcome of each request that was held, by its id and topic."""
+        self._held: dict[tuple[str, str], bytes | None] = {}
+        """The topic of each held request; None for a creation."""
+        self._deleted: dict[str, bytes] = {}
+        """The last deleted topic of each name."""
         self.rules = 0
         """The newest version of the rules."""
 
@@ -53,14 +57,20 @@ class Witness:
             case TopicDeleted():
                 del self.alive[event.topic]
                 self.deleted.add(event.topic_id)
+                self._deleted[event.topic] = event.topic_id
             case TopicReady():
                 self.ready.add(self.alive[event.topic])
             case CreateAnswered() if (event.request_id, event.topic) in self._ids:
                 self.answered.add((self._ids[event.request_id, event.topic], event.error_code))
             case RulesApplied():
                 self.rules = max(self.rules, event.number)
+            case ApprovalRequested():
+                self._held[event.request_id, event.name] = self.alive.get(event.name)
             case ApprovalDecided():
                 held = event.request_id, event.name
+                topics = self._held[held], self.alive.get(event.name), self._deleted.get(event.name)
+                is_of_topic = event.outcome == "approved" and topics[0] is not None
+                assert not is_of_topic or topics[0] in topics[1:], f"{held} was done to a later topic"
                 assert held not in self.decided, f"{held} was {self.decided[held]}, and is {event.outcome}"
                 self.decided[held] = event.outcome
             case _:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.brokers.cluster.served import create, replicas, seen, types, until
 from tests.support.cluster import SETTINGS
+from tests.support.kafka_tools import FAILED_READS, failed_reads
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream
@@ -129,6 +130,12 @@ def test_external_changes_of_the_target_cluster_are_imported(before: Before, nam
         lambda: types(before.gateway, name),
         lambda found: found == ["TopicDiscovered", "TopicDiscovered", "TopicVanished"],
     )
+
+
+def test_every_read_of_javas_admin_client_through_a_gateway(before: Before, name: str) -> None:
+    assert create(before.here, name)[0] == 0
+    not_forwarded = {"describeDelegationToken": "UnsupportedVersionException"}
+    assert failed_reads(before.gateway.kafka, name) == FAILED_READS | not_forwarded
 
 
 def _groups(admin: AdminClient) -> set[str]:

@@ -63,3 +63,25 @@ def _started(version: str) -> KafkaTools:
     process = Process(tools.java_command(classpath, "KafkaTools"), cwd=tools.CACHE)
     atexit.register(process.kill)
     return KafkaTools(process)
+
+
+FAILED_READS = {
+    "describeAcls": "SecurityDisabledException",
+    "describeClassicGroups": "GroupIdNotFoundException",
+    "describeConsumerGroups": "GroupIdNotFoundException",
+    "describeDelegationToken": "UnsupportedByAuthenticationException",
+    "describeShareGroups": "GroupIdNotFoundException",
+    "describeStreamsGroups": "GroupIdNotFoundException",
+    "describeTransactions": "TransactionalIdNotFoundException",
+}
+"""The reads that fail, also at a Kafka without ACLs, delegation tokens, groups and transactions."""
+
+
+def failed_reads(bootstrap: str, topic: str) -> dict[str, str]:
+    """Call every read of Java's admin client, which needs this topic; returns the exceptions by method."""
+    classpath = tools.compile_java(tools.ROOT / "tests/clients/java/reads", tools.client_classpath(tools.KAFKA_SERVER))
+    done = tools.run_quietly(tools.java_command(classpath, "Reads", bootstrap, topic))
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert found.pop("left") == "[]", "the program calls every read"
+    return {name: result for name, result in found.items() if "Exception" in result}

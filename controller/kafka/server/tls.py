@@ -13,6 +13,7 @@ import asyncio
 import re
 import ssl
 from asyncio.protocols import _feed_data_to_buffered_proto  # type: ignore[attr-defined]
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -247,7 +248,8 @@ class TlsAccept(asyncio.Protocol):
 
     def _begin(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._task = self._service.loop.create_task(self._handshake(self._transport))
+            started = eager.start(self._handshake(self._transport), self._service.loop)
+            self._task = started if isinstance(started, asyncio.Task) else None
 
     def _end(self, why: str) -> None:
         self._failed(why)
@@ -274,7 +276,8 @@ class TlsAccept(asyncio.Protocol):
                 ),
                 service.loop,
             )
-            service.loop.call_soon(_feed, transport, bytes(self._hello))  # before it reads more
+            service.loop.call_soon(transport.pause_reading)  # `start_tls` resumes it
+            service.loop.call_soon(service.turns.add, partial(_feed, transport, bytes(self._hello)))
             secure = await started if isinstance(started, asyncio.Task) else started
             if secure is None or early.lost:
                 return
@@ -305,6 +308,7 @@ def _feed(transport: asyncio.Transport, hello: bytes) -> None:
     """Give TLS what has arrived before it was set up."""
     if not transport.is_closing():
         _feed_data_to_buffered_proto(transport.get_protocol(), hello)
+        transport.resume_reading()
 
 
 class _Early(asyncio.Protocol):

@@ -25,8 +25,6 @@ from projections.replay.log import columns as event_columns
 from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import Batches, Rows, Runner, Source
 
-Run = Mapping[str, Any]
-"""A row of the view `offset_runs`."""
 RUNS = pa.schema(
     [("log_partition", pa.int32()), ("first", pa.int64()), ("last", pa.int64()), ("events", pa.int64()),
      ("end_ms", pa.int64()), ("reconciled_ms", pa.int64()), ("kafka_brokers", pa.bool_())]
@@ -69,12 +67,12 @@ class Result(NamedTuple):
     rows: list[dict[str, Any]]
     events: int
     log_partitions: int
-    runs: Sequence[Run]
+    runs: pa.Table
     read: int | None = None
 
 
 Save = Callable[[duckdb.DuckDBPyConnection, Result], None]
-"""Stores the result of a check of all invariants, and the view `carried_events` of its database."""
+"""Stores the result of a check, with `log.events`, `offset_runs` and `carried_events` of its database."""
 
 
 def check(
@@ -98,7 +96,7 @@ def check(
 
 
 def _result(history: duckdb.DuckDBPyConnection, rows: Iterable[dict[str, Any]]) -> Result:
-    return Result(list(rows), *_extent(history), history.sql("from offset_runs").to_arrow_table().to_pylist())
+    return Result(list(rows), *_extent(history), history.sql("from offset_runs").to_arrow_table())
 
 
 def check_here(
@@ -139,6 +137,7 @@ def check_in_buckets(
     result = result._replace(rows=[*result.rows, *found.filter(found["check"].is_valid()).to_pylist()])
     if save is not None:
         with history_of([], _SCHEMA) as history:
+            history.register("offset_runs", result.runs)
             history.register("carried_events", found.filter(found["check"].is_null()).select(COLUMNS))
             history.execute(f"drop table log.events; create view log.events as {events(COLUMNS).rows()}")
             save(history, result)

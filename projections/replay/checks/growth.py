@@ -13,7 +13,6 @@ If there is a suspicion, all topics with new events are checked again from their
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from projections.replay.checks.checking import FOUND, RUNS, Result, Run, check
+from projections.replay.checks.checking import FOUND, Result, check
 from projections.replay.checks.history import COLUMNS, create_views, history_of, text_of
 from projections.replay.export import exported
 from projections.replay.log.columns import arrow_schema
@@ -35,6 +34,16 @@ _REQUESTS = """
 type in ('CreateRequested', 'RulesObserved') and request_id is not null
   and hash(log_partition, shard, request_id) {} (from checked.requests)
 """
+_JOINED = """
+select log_partition, min(first) as first, max(last) as last, sum(events)::bigint as events, max(end_ms) as end_ms,
+       max(reconciled_ms) as reconciled_ms, bool_or(kafka_brokers) as kafka_brokers
+from (select *, sum(begins::int) over (partition by log_partition order by first, last, begins
+                                       rows unbounded preceding) as range
+      from (select *, first is distinct from lag(last) over (partition by log_partition order by first, last) + 1
+                        as begins from {}))
+group by log_partition, range
+"""
+"""The ranges of offsets in `offset_runs`; those without a gap between them are one."""
 _SAVE = f"""
 begin;
 create table if not exists checked.carried as from carried_events limit 0;
@@ -43,7 +52,7 @@ delete from checked.carried where (log_partition, shard) in (select (log_partiti
 insert into checked.carried from carried_events;
 insert into checked.requests
 select distinct hash(log_partition, shard, request_id) from log.events where {_REQUESTS.format("not in")};
-create or replace table checked.runs as from runs;
+create or replace table checked.runs as {_JOINED.format("offset_runs")};
 create or replace table checked.found as from found;
 create or replace table checked.rules as select getvariable('rules') as rules;
 commit
@@ -99,7 +108,6 @@ def write_checkpoint(folder: str, rules: str, history: duckdb.DuckDBPyConnection
     Path(folder, FILE).chmod(0o600)
     history.execute("set checkpoint_threshold = '1B'")  # commit to the file itself, not to a second file
     found = [{**row, "times": 1} for row in result.rows if not row["at_end"]]
-    history.register("runs", pa.Table.from_pylist(list(joined(result.runs)), RUNS))
     history.register("found", pa.Table.from_pylist(found, FOUND))
     history.execute("set variable rules = ?", [rules])
     history.execute(_SAVE)
@@ -128,16 +136,16 @@ def _check_growth(history: duckdb.DuckDBPyConnection, folder: str, starts: Ends,
     history.execute(f"insert into log.events by name {exported(folder, ends, COLUMNS, starts).rows()}")
     suspects = history.sql(_SUSPECTS.format(last=exported(folder, starts, COLUMNS, last).rows())).to_arrow_table()
     ((read,),) = history.execute("select count(*) from log.events").fetchall()
-    begin_at(history, rows_of(history, "checked.runs"))
+    begin_at(history, "checked.runs")
     history.execute(_CONTINUED)
     result = check(history, given=("offset_runs",), starts=last, more=_OTHER_PARTITIONS)
-    found = rows_of(history, "checked.found")
+    found = _rows(history, "from checked.found")
     if len(suspects) or result.rows:
         shards = [{name: row[name] for name in SHARD} for row in (*suspects.to_pylist(), *result.rows)]
         history.register("suspects", pa.Table.from_pylist(shards, arrow_schema(SHARD)))
         history.execute(_AGAIN.format(events=exported(folder, ends, COLUMNS).rows()))
         result = check(history, given=("offset_runs",), more=_OTHER_PARTITIONS)
-        found = [*rows_of(history, "checked.found anti join again using (log_partition, shard)"), *result.rows]
+        found = [*_rows(history, "from checked.found anti join again using (log_partition, shard)"), *result.rows]
     return result._replace(rows=found, read=read)
 
 
@@ -159,30 +167,14 @@ def _starts(history: duckdb.DuckDBPyConnection, rules: str) -> Ends:
     return dict(history.sql("select log_partition, max(last) + 1 from checked.runs group by all").fetchall())
 
 
-def rows_of(history: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
-    """The rows of a query that begins with FROM."""
-    found: list[dict[str, Any]] = history.sql(f"from {query}").to_arrow_table().to_pylist()
+def _rows(history: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = history.sql(query).to_arrow_table().to_pylist()
     return found
 
 
-def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """The runs in order; those without a gap between them are merged."""
-    made: list[dict[str, Any]] = []
-    for run in sorted(runs, key=lambda run: (run["log_partition"], run["first"], run["last"])):
-        last = made[-1] if made and made[-1]["log_partition"] == run["log_partition"] else None
-        if last is None or run["first"] != last["last"] + 1:
-            made.append(dict(run))
-            continue
-        last["last"], last["events"] = run["last"], last["events"] + run["events"]
-        last["kafka_brokers"] = last["kafka_brokers"] or run["kafka_brokers"]
-        for name in ("end_ms", "reconciled_ms"):
-            last[name] = max(last[name] or 0, run[name] or 0) or None
-    return tuple(made)
-
-
-def begin_at(history: duckdb.DuckDBPyConnection, before: Iterable[Mapping[str, Any]]) -> None:
-    """Create the view `offset_runs` of the runs before and of the new events in `log.events`."""
+def begin_at(history: duckdb.DuckDBPyConnection, before: str) -> None:
+    """Create the table `offset_runs` of the earlier runs in the table `before`, and of the new events in
+    `log.events`."""
     create_views(history, only=("offset_runs",))
-    runs = joined((*before, *rows_of(history, "offset_runs")))
-    history.execute("drop view offset_runs")
-    history.register("offset_runs", pa.Table.from_pylist(list(runs), RUNS))
+    runs = _JOINED.format(f"(from {before} union all by name from offset_runs)")
+    history.execute(f"create table joined as {runs}; drop view offset_runs; alter table joined rename to offset_runs")

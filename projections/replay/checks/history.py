@@ -57,17 +57,9 @@ class View(NamedTuple):
     sql: str
 
 
-class Statement(NamedTuple):
-    """A statement of a file of SQL, and the comment before it. `is_query` is true if it returns rows and changes
-    nothing."""
-
-    comment: str
-    sql: str
-    is_query: bool
-
-
-def statements(text: str) -> Iterator[Statement]:
-    """The statements in a text. Raises ReplayError for invalid SQL."""
+def statements(text: str) -> Iterator[tuple[str, str, bool]]:
+    """The statements in a text, each with the comment before it; true if it is a query, which changes nothing. Raises
+    ReplayError for invalid SQL."""
     try:
         found = duckdb.extract_statements(text)
     except duckdb.Error as error:
@@ -76,8 +68,8 @@ def statements(text: str) -> Iterator[Statement]:
         lines = one.query.strip().splitlines()
         first = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith("--")), len(lines))
         comment = "\n".join(line.removeprefix("--").removeprefix(" ") for line in lines[:first])
-        sql = "\n".join(lines[first:]).rstrip("; \n")
-        yield Statement(comment.strip(), sql, one.type == duckdb.StatementType.SELECT)
+        sql, is_query = "\n".join(lines[first:]).rstrip("; \n"), one.type == duckdb.StatementType.SELECT
+        yield comment.strip(), sql, is_query
 
 
 @cache

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from events.logs.archive.store import Folder, open_store
-from projections.replay.checks.checking import Events, Result, Save, check_here, check_in_buckets
+from projections.replay.checks.checking import Result, check_here, check_in_buckets
 from projections.replay.checks.growth import check_growth, rules_hash, write_checkpoint
 from projections.replay.checks.rules import Found, Invariant, check_queries, invariants, read_invariants, together
 from projections.replay.export import check_export, events_from, export, exported
@@ -50,31 +50,21 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
     ends = ends_of(ref, options.at)
+    check = check_here if isinstance(runner, InProcess) else partial(check_in_buckets, runner)
     place = open_store(options.more["export"]) if "export" in options.more else None
     if not isinstance(place, Folder) or "checks" in options.more:
-        checked = _checked(runner, events_from(runner, ref, ends, options), wanted, limit)
+        checked = check(events_from(runner, ref, ends, options), wanted, limit)
     else:
         folder = place.url
         notes = export(runner, ref, folder, ends).values()
         rules = rules_hash(",".join(note.cluster_id for _, note in notes))
-        checked = check_growth(folder, ends, rules) or _checked(
-            runner, partial(exported, folder, ends), save=partial(write_checkpoint, folder, rules)
+        checked = check_growth(folder, ends, rules) or check(
+            partial(exported, folder, ends), save=partial(write_checkpoint, folder, rules)
         )
     found = together(checked.rows, wanted, limit)
     about = {"events": checked.events, "violations": {one.check: one.times for one in found}}
     lines = list(_lines(found, checked, len(wanted)))
     return Outcome([row for one in found for row in one.violations], bool(found), lines, about, _table(found, wanted))
-
-
-def _checked(
-    runner: Runner,
-    events: Events,
-    wanted: Sequence[Invariant] = (),
-    limit: int | None = None,
-    save: Save | None = None,
-) -> Result:
-    checked = check_here if isinstance(runner, InProcess) else partial(check_in_buckets, runner)
-    return checked(events, wanted, limit, save)
 
 
 def _rules(options: Options) -> tuple[Invariant, ...]:
