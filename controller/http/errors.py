@@ -85,7 +85,7 @@ def refusal_of(answer: Answer) -> Refused:
 def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemView]:
     """The response to a request that raised. Unexpected errors are logged; the client sees only that one occurred."""
     status, view = _classify(request, error)
-    if status == 500:
+    if status == 500 and not isinstance(error, Refused):  # that one is logged where it was caused
         _logger.error("http request failed", method=request.method, path=request.url.path, exc_info=error)
     headers = error.headers if isinstance(error, HTTPException) else None
     return Response(

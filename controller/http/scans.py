@@ -68,23 +68,26 @@ class Scans:
     def __init__(self, *, is_patient: bool) -> None:
         self._is_patient = is_patient
         self._scans: dict[object, _Scan] = {}
+        self._beginning = asyncio.Lock()
 
     async def answer(self, reader: Reader, key: object, count: Callable[[Queries], Risks | WhatIf]) -> Response[Any]:
         """Answer with the scan of this key, or begin it with a new `count`. Raises TooBusy, and the errors of `count`
         and the scan."""
-        scan = self._scans.get(key)
-        now_s = asyncio.get_running_loop().time()
-        is_left = scan is not None and (scan.is_answered or scan.ended_s < now_s - ABANDONED_S)
-        if scan is None or (is_left and scan.end != reader.queries.end()):
-            if len(self._scans) >= SCANS_MAX:
-                self._scans = {known: each for known, each in self._scans.items() if not each.task.done()}
-            if len(self._scans) >= SCANS_MAX:
-                raise TooBusy(f"{SCANS_MAX} counts of all topics are running already; try again later")
-            scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries), reader.threads)
-            self._scans[key] = scan
+        async with self._beginning:
+            scan = self._scans.get(key)
+            now_s = asyncio.get_running_loop().time()
+            is_left = scan is not None and (scan.is_answered or scan.ended_s < now_s - ABANDONED_S)
+            if scan is None or (is_left and scan.end != reader.queries.end()):
+                if len(self._scans) >= SCANS_MAX:
+                    self._scans = {known: each for known, each in self._scans.items() if not each.task.done()}
+                if len(self._scans) >= SCANS_MAX:
+                    raise TooBusy(f"{SCANS_MAX} counts of all topics are running already; try again later")
+                scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries), reader.threads)
+                self._scans[key] = scan
         await (asyncio.wait({scan.task}) if self._is_patient else scan.stepped.wait())
         if scan.task.done() and scan.task.exception() is not None:
             self._scans.pop(key, None)
             scan.task.result()
-        view, scan.is_answered = scan.view, scan.task.done()
+        view = scan.view
+        scan.is_answered = view.is_complete  # the task may end only after the step that completes the view
         return await reader.answer(lambda _: view)

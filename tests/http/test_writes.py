@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from controller.http.errors import KNOWN, STATUS_OF
 from controller.machine.errors import ErrorCode
@@ -248,7 +249,9 @@ async def test_a_failed_controller_fails_readiness(one: Service) -> None:
     await one.controller.failed.wait()
     reply = await one.get("/health/ready", 503)
     assert reply["reason"] == "this process has failed and decides nothing: a bug"
-    assert (await one.create("t", 500))["error"] == "UNKNOWN_SERVER_ERROR"
+    with structlog.testing.capture_logs() as lines:
+        assert (await one.create("t", 500))["error"] == "UNKNOWN_SERVER_ERROR"
+    assert "http request failed" not in [line["event"] for line in lines], "the cause is logged once, where it is"
 
 
 async def _raise() -> None:

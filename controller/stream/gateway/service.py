@@ -148,6 +148,7 @@ class GatewayService:
         cluster = self._cluster = await reached(
             "the target cluster", lambda: reach(_addresses(gateway.cluster)), ClusterUnreachable
         )
+        self._cluster_error = None
         hidden_group = self.options.settings.stream_group_id
         await self.clients.open_for_cluster(gateway, cluster, self._background.begin, hidden_group)
         self._background.begin(self._poll_cluster(cluster))
