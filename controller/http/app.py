@@ -42,7 +42,6 @@ from controller.http.permissions import Reader, SealedCursors
 from controller.http.query_threads import remember_accepted
 from controller.http.reads import NewestHead
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters, schemas_of
-from controller.http.scans import Scans
 from controller.http.writes import ChangesBody
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
@@ -220,7 +219,7 @@ def build_routes(
         "followers": followers,
         "cursors": SealedCursors(),
         "trials": asyncio.Lock(),
-        "scans": Scans(is_patient=not with_pages),
+        "scans": topics.Scans(is_patient=not with_pages),
         "sign": sign,
         "newest_head": newest_head or (lambda part, _: sign(head_of(part, reader.api.controller.now_ms()))),
     }

@@ -25,7 +25,6 @@ from controller.http.following import Followers, ndjson, server_sent
 from controller.http.metrics import process_issues
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import OFFSET_MAX
-from controller.http.scans import Scans
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews, proving
@@ -37,7 +36,6 @@ from projections.queries.explain import explain_request, explain_topic, nothing_
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
 from projections.queries.topics import Counted
-from projections.queries.whatif import ALLOWED, WhatIf
 from projections.text.names import Outcome, is_pattern
 from projections.views import overviews as cluster_views
 from projections.views.brokers import BrokersView
@@ -47,7 +45,6 @@ from projections.views.requests import RequestsView, RequestView
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
 SPANS_MAX = 500
 WAITING_CHECKED_MAX = 200
-CHANGE_CHARACTERS_MAX = 1000
 _Reader = NamedDependency[Reader]
 
 
@@ -201,21 +198,6 @@ async def cluster_health(reader: _Reader, at: parameters.At = None) -> Response[
     now_ms = api.controller.now_ms()
     present = overviews.Present(counted, api.cluster, now_ms, waiting, tuple(process_issues(api)))
     return await reader.answer(overviews.health, at, present)
-
-
-@get("/whatif")
-async def whatif(
-    reader: _Reader,
-    scans: NamedDependency[Scans],
-    change: Annotated[
-        str, QueryParameter(max_length=CHANGE_CHARACTERS_MAX, description=f"One change or several, in order: {ALLOWED}")
-    ],
-) -> Response[cluster_views.WhatIfView]:
-    """The health that the present state would have after a change. Nothing is changed. Until `is_complete`, only
-    `topics_read` topics are counted: repeat the request."""
-    reader.require()
-    given = change, reader.api.cluster, reader.api.store.durable_tallies, reader.api.controller.now_ms()
-    return await scans.answer(reader, change, lambda queries: WhatIf(queries, *given))
 
 
 @get("/policies")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.http.query_threads import QueryThreads
-from controller.http.scans import _Scan
+from controller.http.topics import _Scan
 from controller.machine.state import Topic
 from controller.store.store import TopicStore
 from projections.queries.risks import Risks
@@ -28,7 +28,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
                 opened.wait()
             yield topics
 
-    monkeypatch.setattr("controller.http.scans.STEP", 1)
+    monkeypatch.setattr("controller.http.topics.STEP", 1)
     monkeypatch.setattr(Risks, "slices", gated)
     yield opened
     opened.set()
@@ -63,7 +63,7 @@ async def test_a_complete_count_that_nobody_fetched_is_not_an_answer_later(
         ended.set()
 
     monkeypatch.setattr(_Scan, "_ended", signalled)
-    monkeypatch.setattr("controller.http.scans.ABANDONED_S", -1)
+    monkeypatch.setattr("controller.http.topics.ABANDONED_S", -1)
     for number in range(3):
         await one.create(f"t{number}")
     assert not (await one.get("/v1/risks"))["is_complete"]
@@ -104,7 +104,7 @@ async def test_a_complete_count_is_reused_until_the_next_event(one: Service, mon
 async def test_the_number_of_running_counts_is_bounded(
     one: Service, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.http.scans.SCANS_MAX", 2)
+    monkeypatch.setattr("controller.http.topics.SCANS_MAX", 2)
     for number in range(2):
         await one.create(f"t{number}")
     for limit in (1, 2):

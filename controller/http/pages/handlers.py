@@ -264,13 +264,13 @@ async def diff(
 async def whatif(
     request: HttpRequest,
     site: NamedDependency[Site],
-    change: Annotated[str, QueryParameter(max_length=reads.CHANGE_CHARACTERS_MAX)] = "",
+    change: Annotated[str, QueryParameter(max_length=topic_lists.CHANGE_CHARACTERS_MAX)] = "",
 ) -> Response[bytes]:
     found: WhatIfView | None = None
     error: ErrorView | None = None
     if change:  # without a change there is only the form, in which the user enters it
         try:
-            found = await site.call(reads.whatif, request, change=change)
+            found = await site.call(topic_lists.whatif, request, change=change)
         except InvalidChange as refusal:
             error = answer_error(request, refusal).content
     command = ("whatif", *change.split())
