@@ -29,6 +29,7 @@ from controller.http.query_threads import TooBusy
 from controller.http.requests import Caller, takes
 from controller.machine.commands.access import ApplyRules, EndApprovals
 from controller.machine.commands.commands import Approval, CreateTopic
+from controller.machine.configs.topic_configs import UNPRINTABLE
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.recorded_command import APPROVED_TIMEOUT_MS, approved_command
@@ -279,6 +280,8 @@ async def approve(reader: _Reader, changes: NamedDependency[Changes], request_id
 @post("/requests/{request_id:str}/deny", status_code=200, **takes(DenyBody))
 async def deny(reader: _Reader, request_id: FromPath[str], content: NamedDependency[DenyBody]) -> ApprovalView:
     """Deny a request. Its requester may do this too, to withdraw it."""
+    if UNPRINTABLE.search(content.because):  # it is sent on, for example to Slack
+        raise invalid("because: has control characters; allowed: one line of printable text")
     held = tuple((one.request_id, one.name) for one in _held(reader, request_id, "deny"))
     answer = await _decided(reader, EndApprovals, held=held, reason=content.because)
     return ApprovalView(answer.request_id, request_id)

@@ -90,7 +90,8 @@ async def test_a_request_is_denied_with_a_reason_or_withdrawn(users: Users) -> N
     async with service(logins=logins(users, True, [])) as one:
         await apply(one)
         held = await held_create(one)
-        for body, message in ((None, "body: missing"), ("", "because: Expected"), ("x" * 1001, "because: Expected")):
+        wrong = ((None, "body: missing"), ("", "because: Expected"), ("x" * 1001, "because: Expected"))
+        for body, message in (*wrong, ("a\x1b[2J", "because: has control characters")):
             problem = await decide(one, held, "deny", CAROL, 400, body)
             assert message in problem["message"]
         await decide(one, held, "deny", CAROL, because="too big")

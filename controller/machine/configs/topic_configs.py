@@ -87,7 +87,7 @@ LABEL = "label."
 LABELS_MAX, LABEL_BYTES_MAX = 20, 500
 """Limits for the labels of a topic, and for the value of each in UTF-8."""
 _LABEL_NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 VALUE_LENGTH_MAX = 32_767
 """The longest value that Kafka's controller accepts, in UTF-16 units."""
@@ -235,7 +235,7 @@ def _invalid_label(labels: Mapping[str, str]) -> Rejection | None:
         if name == "protected" and value.lower() not in ("true", "false"):
             return invalid_config(f"Invalid value of {LABEL}protected: {value[:100]!r}; allowed: true, false")
         size = len(value.encode("utf-8", "replace"))
-        if size > LABEL_BYTES_MAX or _UNPRINTABLE.search(value):
+        if size > LABEL_BYTES_MAX or UNPRINTABLE.search(value):
             problem = f"has {size} bytes" if size > LABEL_BYTES_MAX else "has control characters or broken Unicode"
             return invalid_config(
                 f"The value of {LABEL}{name} {problem}; allowed: at most {LABEL_BYTES_MAX} bytes of printable UTF-8"
