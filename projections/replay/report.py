@@ -75,8 +75,8 @@ _COLUMNS = (*COLUMNS, "release", "rack", "principal")
 
 _OUTCOMES = """
 select at_ms // $width * $width as at_ms,
-       case when type = 'CreateRejected' then 'refused'
-            when type = 'ChangeRejected' then 'change-refused'
+       case when type = 'CreateRejected' then 'rejected'
+            when type = 'ChangeRejected' then 'change-rejected'
             when type in ('PartitionsAdded', 'TopicDeleted', 'TopicConfigsChanged') then 'changed'
             when type = 'CreateAnswered' and error_code = 0 then 'created'
             when type = 'CreateAnswered' and error_code = 7 then 'timed-out'

@@ -37,10 +37,10 @@ SKY, PURPLE, GREY, INK = "#56b4e9", "#cc79a7", "#9aa3ad", "#1f2933"
 OUTCOMES = {
     "created": ("created and complete in time", GREEN),
     "timed-out": ("created, answered before it was complete", ORANGE),
-    "refused": ("refused", VERMILION),
+    "rejected": ("rejected", VERMILION),
     "failed": ("created, gone before it was complete", PURPLE),
     "changed": ("partitions added, configs changed or deleted", BLUE),
-    "change-refused": ("change refused", SKY),
+    "change-rejected": ("change rejected", SKY),
 }
 """The outcomes of requests in the order of the legend, with their meaning and colour."""
 BUCKETS_MS = (
@@ -134,7 +134,7 @@ def refusals_figure(refusals: Rows) -> go.Figure:
     labels = [f"{label(one.rule)}<br><span style='color:#66707a'>{label(one.error)}</span>" for one in shown]
     rules = {"tickmode": "array", "tickvals": places, "ticktext": labels, "ticklabelstandoff": 8}
     rules["range"] = [len(shown) - 0.4, -0.6]
-    return _figure([bars], _counts("refused requests", max(counts)), rules, height=100 + len(shown) * ROW_HEIGHT)
+    return _figure([bars], _counts("rejected requests", max(counts)), rules, height=100 + len(shown) * ROW_HEIGHT)
 
 
 def brokers_figure(brokers: Rows) -> go.Figure:

@@ -41,7 +41,7 @@ def report(history: LogRef) -> Report:
 def test_report_counts_requests_by_outcome(report: Report, records: list[Recorded]) -> None:
     counts = Counter(_outcome(row, topic.status) for row in _requests(records) for topic in row.topics)
     assert {name: requests(report, name) for name in OUTCOMES if requests(report, name)} == counts
-    assert {"created", "timed-out", "refused", "changed", "change-refused"} <= counts.keys(), "every outcome occurs"
+    assert {"created", "timed-out", "rejected", "changed", "change-rejected"} <= counts.keys(), "every outcome occurs"
     assert all(report.first_ms - report.bucket_ms < one.at_ms <= report.last_ms for one in report.outcomes)
     assert all(one.at_ms % report.bucket_ms == 0 for one in report.outcomes)
 
@@ -55,7 +55,7 @@ def _requests(records: list[Recorded]) -> list[RequestView]:
 
 def _outcome(request: RequestView, status: str) -> str:
     if status == "rejected":
-        return "refused" if request.timeout_ms is not None else "change-refused"
+        return "rejected" if request.timeout_ms is not None else "change-rejected"
     return status if status in OUTCOMES else "changed"
 
 

@@ -49,7 +49,7 @@ REPORT = Report(
         *(
             (BORN_MS + hour * 600_000, outcome, count)
             for hour, counts in enumerate(((300, 0, 100), (150, 50, 0), (600, 0, 200)))
-            for outcome, count in zip(("created", "timed-out", "refused"), counts, strict=True)
+            for outcome, count in zip(("created", "timed-out", "rejected"), counts, strict=True)
             if count
         ),
     ),
@@ -185,7 +185,7 @@ def test_report_charts_have_a_bar_for_each_value(shown: Chrome) -> None:
     }
     assert bars == {"outcomes": 6, "lanes": 2, "waits": 4, "refusals": 2, "brokers": 6}
     assert len(texts(shown, "#health .scatter .js-line")) == 4
-    assert texts(shown, "#outcomes .legendtext") == ["created", "timed out", "refused"]
+    assert texts(shown, "#outcomes .legendtext") == ["created", "timed out", "rejected"]
     assert texts(shown, "#brokers .legendtext") == ["replicas", "leaders"]
     assert texts(shown, "#waits .xtick text") == [
         "5 ms to 10 ms",
@@ -201,7 +201,7 @@ def test_report_charts_are_followed_by_tables_of_their_values(shown: Chrome) -> 
     assert [row[0::2] for row in rows(shown, "outcomes")][:3] == [
         ["created", "1,050"],
         ["timed out", "50"],
-        ["refused", "300"],
+        ["rejected", "300"],
     ]
     assert rows(shown, "waits")[0] == ["5 ms to 10 ms", "700"]
     assert rows(shown, "brokers")[1] == ["2", "west", "fenced", "1,500", "400"]
@@ -223,9 +223,9 @@ def test_report_tiles_and_invariants_have_totals_and_violations(shown: Chrome) -
 def test_report_bars_are_proportional_to_their_values(shown: Chrome) -> None:
     """Bars have equal widths, so the areas of colours are proportional to their numbers."""
     outcomes = painted(shown, "outcomes-picture")
-    created, refused = (outcomes[OUTCOMES[name][1]] for name in ("created", "refused"))
+    created, rejected = (outcomes[OUTCOMES[name][1]] for name in ("created", "rejected"))
     assert created > 10_000, "much of the picture is green"
-    assert created / refused == pytest.approx(1050 / 300, rel=0.1)
+    assert created / rejected == pytest.approx(1050 / 300, rel=0.1)
     assert created / outcomes[OUTCOMES["timed-out"][1]] == pytest.approx(1050 / 50, rel=0.2)
     assert painted(shown, "refusals-picture")[VERMILION] > 10_000
 
