@@ -220,6 +220,7 @@ def _register_changes(commands: Parsers[argparse.ArgumentParser]) -> None:
     what = "only changes of this topic, or of topics that match a pattern such as 'pay.*'"
     completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_filter(parser, "--principal", "only changes by this user")
+    common.add_label(parser)
     common.add_span(parser)
     common.add_at(parser)
     _add_limit(parser, "changes")
@@ -236,6 +237,7 @@ def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("id", nargs="?", type=non_empty, metavar="ID", help="show this request in full; default: list")
     parser.add_argument("--pending", action="store_true", help="list the requests that wait for approval")
     common.add_filter(parser, "--principal", "only requests of this user")
+    common.add_label(parser)
     outcomes = "only requests with this outcome of a topic: " + ", ".join(OUTCOMES)
     parser.add_argument("--outcome", choices=OUTCOMES, metavar="OUTCOME", help=outcomes)
     common.add_filter(parser, "--rule", "only requests with a topic that this rule rejected")

@@ -35,7 +35,7 @@ from projections.queries.events import EventFilter, Window, events_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
-from projections.queries.topics import Counted
+from projections.queries.topics import Counted, labelled
 from projections.text.names import Outcome, is_pattern
 from projections.views import overviews as cluster_views
 from projections.views.brokers import BrokersView
@@ -58,6 +58,7 @@ async def requests(
     rule: parameters.Glob = None,
     api: parameters.Glob = None,
     host: parameters.Glob = None,
+    label: parameters.Label = None,
     since: parameters.From = None,
     until: parameters.To = None,
     at: parameters.At = None,
@@ -70,7 +71,8 @@ async def requests(
     Callers without Describe on the cluster see their own requests, and those for which they may describe every topic.
     A page examines a bounded number of requests, so it may have fewer results than `limit` and still a `next_cursor`.
     """
-    which = RequestFilter(principal, outcome, rule, api, host)
+    wanted = None if label is None else labelled(reader.queries, label, reader.allows)
+    which = RequestFilter(principal, outcome, rule, api, host, wanted)
     return await reader.answer(requests_page, which, Window(since, until, at, limit, cursor), reader.may_list)
 
 
@@ -242,6 +244,7 @@ async def changes(
     reader: _Reader,
     topic: parameters.Glob = None,
     principal: parameters.Glob = None,
+    label: parameters.Label = None,
     since: parameters.From = None,
     until: parameters.To = None,
     at: parameters.At = None,
@@ -251,7 +254,8 @@ async def changes(
     """Changes of topics, configs, rules, permissions, quotas and users, newest first: who changed what, with the values
     before and after."""
     reader.require(None if is_pattern(topic) else topic)
-    return await reader.answer(changes_page, Window(since, until, at, limit, cursor), topic, principal)
+    wanted = None if label is None else labelled(reader.queries, label, reader.allows)
+    return await reader.answer(changes_page, Window(since, until, at, limit, cursor), topic, principal, wanted)
 
 
 @get("/quorum")

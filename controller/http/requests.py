@@ -225,6 +225,10 @@ Glob = Annotated[
         min_length=1, max_length=GLOB_CHARACTERS_MAX, description="Name pattern: `*` for any characters, `?` for one"
     ),
 ]
+Label = Annotated[
+    str | None,
+    QueryParameter(description="Only for topics with this label: `NAME=VALUE`, or `NAME` for any value"),
+]
 At = Annotated[str | None, QueryParameter(description=f"Show the state as of: {SYNTAX}")]
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="Maximum number of results")]
 From = Annotated[str | None, QueryParameter(name="from", description=f"Not before: {SYNTAX}")]

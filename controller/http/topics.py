@@ -23,7 +23,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.query_threads import QueryThreads, TooBusy
-from controller.http.requests import At, Cursor, Glob, Limit
+from controller.http.requests import At, Cursor, Glob, Label, Limit
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
@@ -57,8 +57,6 @@ SCANS_MAX: Final = 8
 ABANDONED_S: Final = 10
 """A complete scan that nobody asked for within this time is as good as answered: its counts may be days old."""
 _Reader = NamedDependency[Reader]
-_LABEL = QueryParameter(description="Only topics with this label: `NAME=VALUE`, or `NAME` for any value")
-_Label = Annotated[str | None, _LABEL]
 
 
 @get("/topics")
@@ -71,7 +69,7 @@ async def topics(
         bool | None, QueryParameter(description="Only topics with placeholders (`true`) or without (`false`), KIP-409")
     ] = None,
     principal: Glob = None,
-    label: _Label = None,
+    label: Label = None,
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
@@ -94,7 +92,7 @@ async def topics(
 
 @get("/risks")
 async def risks(
-    reader: _Reader, scans: NamedDependency[Scans], label: _Label = None, limit: Limit = 100
+    reader: _Reader, scans: NamedDependency[Scans], label: Label = None, limit: Limit = 100
 ) -> Response[RisksView]:
     """Topics that would lose records or stop producers, or that have no owner: those with the most risks first, and the
     number of topics with each risk. Until `is_complete`, only `topics_read` topics are counted: repeat the request."""

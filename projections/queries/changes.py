@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
@@ -24,15 +26,19 @@ AFTER_CHANGE = 3
 
 
 def changes_page(
-    query: Queries, window: Window, topic: str | None = None, principal: str | None = None
+    query: Queries,
+    window: Window,
+    topic: str | None = None,
+    principal: str | None = None,
+    is_wanted: Callable[[str], bool] | None = None,
 ) -> RecordedChangesView:
-    """A page of changes, the newest first. `topic` and `principal` may be patterns. Raises InvalidPointInTime,
-    BadPlace."""
+    """A page of changes, the newest first. `topic` and `principal` may be patterns; `is_wanted` is true for the names
+    of topics. Raises InvalidPointInTime, BadPlace."""
     name, pattern = (None, topic) if is_pattern(topic) else (topic, None)
     if name is not None:
         query = Queries((query.of_topic(name),))
     end, until = window.ends(query)
-    which = EventFilter(name, None, CHANGES, pattern, principal)
+    which = EventFilter(name, None, CHANGES, pattern, principal, is_wanted)
     page = Listing(query.parts, which).newest(until, window.limit, starts(query, window.since))
     parts = {part.partition: part for part in query.parts}
     views = tuple(_change(parts[partition], record) for partition, record in page.events)

@@ -7,7 +7,7 @@ page with the newest events first therefore reads ranges of offsets, the last ra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import merge
@@ -70,6 +70,8 @@ class EventFilter(msgspec.Struct, frozen=True):
     """A pattern of topic names."""
     principal: str | None = None
     """A pattern of principals."""
+    is_wanted: Callable[[str], bool] | None = None
+    """True for the topic names of the events; None matches all."""
 
     def matches(self, event: Event) -> bool:
         """True if the event matches. Its request is not compared, because the index of requests finds it."""
@@ -78,6 +80,7 @@ class EventFilter(msgspec.Struct, frozen=True):
             self.topic in (None, topic)
             and (not self.types or type(event).__name__ in self.types)
             and (self.name is None or (topic is not None and fnmatchcase(topic, self.name)))
+            and (self.is_wanted is None or (topic is not None and self.is_wanted(topic)))
             and (self.principal is None or fnmatchcase(getattr(event, "principal", ""), self.principal))
         )
 

@@ -32,13 +32,15 @@ MayShow = Callable[[request_index.IndexedRequest], bool]
 
 
 class RequestFilter(msgspec.Struct, frozen=True):
-    """A filter of requests; None matches all. All but the outcome may be patterns."""
+    """A filter of requests; None matches all. The texts but the outcome may be patterns."""
 
     principal: str | None = None
     outcome: str | None = None
     rule: str | None = None
     api: str | None = None
     host: str | None = None
+    is_wanted: Callable[[str], bool] | None = None
+    """True for the name of at least one topic."""
 
     def facet(self, *, is_now: bool) -> tuple[request_index.Kind, str] | None:
         """The most selective value of the filter that the index has, with its kind; None if the index has none of the
@@ -58,6 +60,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
             and _matches(self.host, request.host)
             and (self.rule is None or any(_matches(self.rule, one) for one in request.rules))
             and (self.outcome is None or self.outcome in request.outcomes)
+            and (self.is_wanted is None or any(map(self.is_wanted, request.topics)))
         )
 
 

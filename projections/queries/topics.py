@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from heapq import merge
 
 import msgspec
@@ -66,6 +67,19 @@ class TopicFilter(msgspec.Struct, frozen=True):
 
 
 EVERY_TOPIC = TopicFilter()
+
+
+def labelled(query: Queries, label: str, allows: Callable[[str], bool]) -> Callable[[str], bool]:
+    """A function, for any thread, that tells whether the topic of a name exists, has the label now, and `allows` its
+    name."""
+
+    @cache
+    def is_labelled(name: str) -> bool:
+        slices = query.of_topic(name).live().durable_topics((), (shard_key(name),))
+        found = (topic for topics in slices for topic in topics if topic.name == name)
+        return allows(name) and any(has_label(topic.configs, label) for topic in found)
+
+    return is_labelled
 
 
 def glob(text: str) -> Pattern:

@@ -91,7 +91,7 @@ def test_request_index_filters_equal_a_full_scan(name: str) -> None:
     everyone = page(query)
     for kind, field in ((PRINCIPAL, "principal"), (API, "api"), (OUTCOME, "outcome"), (RULE, "rule")):
         for value in values_of(log, kind):
-            which = RequestFilter(**{field: value})
+            which = replace(RequestFilter(), **{field: value})
             found = page(query, which)
             assert found == [one for one in everyone if which.matches(one)], which
             assert [one.requested_offset for one in found] == list(newest_requests(log, log.next_offset, (kind, value)))

@@ -59,7 +59,7 @@ def add_filter(parser: argparse.ArgumentParser, flag: str, subject: str) -> None
 
 
 def add_label(parser: argparse.ArgumentParser) -> None:
-    what = "only topics with this label, such as owner=payments; NAME alone for any value"
+    what = "only for topics with this label, such as owner=payments; NAME alone for any value"
     parser.add_argument("--label", type=non_empty, metavar="NAME[=VALUE]", help=what)
 
 

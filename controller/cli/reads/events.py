@@ -173,7 +173,13 @@ def events(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def changes(options: argparse.Namespace, backend: Backend) -> int:
-    which = {"topic": options.name, "principal": options.principal, "from": options.since, "to": options.until}
+    which = {
+        "topic": options.name,
+        "principal": options.principal,
+        "label": options.label,
+        "from": options.since,
+        "to": options.until,
+    }
     which |= {"at": options.at, "limit": min(options.limit, common.PAGE)}
     found: list[RecordedChangeView] = []
     for page in common.pages(backend, RecordedChangesView, "/changes", **which):

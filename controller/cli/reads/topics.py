@@ -228,7 +228,7 @@ def change(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def requests(options: argparse.Namespace, backend: Backend) -> int:
-    names = ("principal", "outcome", "rule", "api", "host")
+    names = ("principal", "outcome", "rule", "api", "host", "label")
     filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}
     if options.pending:
         if options.id is not None or any(one is not None for one in (*filters.values(), options.at)):

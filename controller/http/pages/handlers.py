@@ -161,7 +161,7 @@ def _is_healthy(one: PartitionView) -> bool:
 @page("/requests", reads.requests, "requests.html", limit=50)
 async def requests(site: Site, request: HttpRequest, found: RequestsView, given: dict[str, Any]) -> dict[str, Any]:
     sees_all = site.allows(request, "Describe")
-    filters = {name: given[name] for name in ("principal", "outcome", "rule", "api", "host", "since", "until")}
+    filters = {name: given[name] for name in ("principal", "outcome", "rule", "api", "host", "label", "since", "until")}
     return {
         "follow": FOLLOW if sees_all and given["cursor"] is None else "",
         "command": ("requests", *flags(**filters, limit=str(given["limit"]))),
@@ -208,7 +208,7 @@ async def changes(
     site: Site, request: HttpRequest, found: RecordedChangesView, given: dict[str, Any]
 ) -> dict[str, Any]:
     topic = given["topic"]
-    filters = flags(principal=given["principal"], since=given["since"], until=given["until"])
+    filters = flags(**{name: given[name] for name in ("principal", "label", "since", "until")})
     is_first = site.allows(request, "Describe") and given["cursor"] is None
     return {
         "follow": FOLLOW if is_first else "",
