@@ -40,7 +40,8 @@ def test_topics_are_listed_by_label_with_their_owner(printed: Printed) -> None:
     assert [row[5:] for row in rows[1:]] == [["lab"], ["created", "by", "User:ANONYMOUS"]]
     for command in ("changes", "requests"):
         found = printed(command, "--label", "owner=lab", "-o", "json")
-        assert "lab.a" in found and "lab.b" not in found
+        assert "lab.a" in found
+        assert "lab.b" not in found
         assert "lab." not in printed(command, "--label", "owner=nobody", "-o", "json")
     assert "label.tier: gold -> unset" in printed("topic", "label", "lab.a", "--delete", "tier", "--dry-run")
     assert "label.tier: gold -> unset" in printed("topic", "label", "lab.a", "--delete", "tier")

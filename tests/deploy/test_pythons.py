@@ -23,7 +23,7 @@ DEMO_STEPS = (
     r"demo\.orders is created: 3 partitions, factor 3",
     r"all wait for broker 3, fenced since",
     r"demo\.refunds is rejected: .* \(INVALID_REPLICATION_FACTOR, by validation:live-brokers\)",
-    r"healthy, as of offset",
+    r"healthy: 3 of 3 brokers live, 0 of 3 partitions offline",
     r"because broker 3 is live \(started\)",
     r"no topic 'demo\.refunds' was ever created",
     r"demo\.orders is deleted",

@@ -27,6 +27,7 @@ from tests.simulation.stream.processes import GatewayProcess, WorkerProcess
 from tests.simulation.virtual_time import context_of
 from tests.simulation.witness import Witness
 from tests.simulation.world import BORN_MS, POLICY, ConnectionLost
+from tests.support.memory_log import InMemoryLog
 
 ON_DISK = 0.05
 """Probability that a simulation uses RocksDB."""
@@ -38,12 +39,10 @@ class StreamWitness(Witness):
     """Reads the valid events of the events topic."""
 
     def __init__(self, kafka: SimulatedKafka) -> None:
+        super().__init__(InMemoryLog("none"))  # `look` reads the topic
         self._kafka = kafka
         self._folds = [PartitionReader(number) for number in range(len(kafka.events))]
         self.events = 0
-        self.created, self.alive, self._ids = {}, {}, {}
-        self.deleted, self.ready, self.answered = set(), set(), set()
-        self.rules = 0
 
     def look(self) -> None:
         """Read the events since the last call."""
