@@ -194,7 +194,7 @@ WRONG = """
 /v1/requests?cursor=1-2     | 400 cursor: '1-2' is not the next_cursor of a page of this listing
 /v1/requests?from=99999     | 400 from: offset 99999 is not reached yet
 /v1/requests?to=yesterday   | 400 to: 'yesterday' is not a valid point in time
-/v1/requests?since=3        | 400 since: unknown query parameter; allowed are api, at, cursor, from, host, limit, out
+/v1/requests?since=3        | 400 since: unknown query parameter; allowed are api, at, cursor, from, host, label, limit
 /v1/timeline?spans=0        | 400 spans: must be a whole number >= 1
 /v1/timeline?spans=501      | 400 spans: must be a whole number <= 500
 /v1/topics?status=bad       | 400 status: Invalid enum value 'bad'

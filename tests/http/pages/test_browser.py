@@ -10,7 +10,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    NoSuchElementException,
+    StaleElementReferenceException,
+    TimeoutException,
+    WebDriverException,
+)
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
@@ -66,7 +71,12 @@ class Look:
         return str(self.run(f"return document.querySelector({selector!r})?.textContent ?? ''"))
 
     def until(self, reached: Callable[[], object], what: str) -> None:
-        WebDriverWait(self.browser, WITHIN_S).until(lambda _: reached(), f"{what}: {self.text('body')[:2000]}")
+        """Wait, also while the next page replaces this one, which ends its scripts."""
+        waiting = WebDriverWait(self.browser, WITHIN_S, ignored_exceptions=[WebDriverException])
+        try:
+            waiting.until(lambda _: reached())
+        except TimeoutException:
+            raise AssertionError(f"{what}: {self.text('body')[:2000]}") from None
 
     def shows(self, words: str) -> None:
         """Wait until the page contains these words; it may be the next page."""
