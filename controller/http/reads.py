@@ -71,7 +71,7 @@ async def requests(
     Callers without Describe on the cluster see their own requests, and those for which they may describe every topic.
     A page examines a bounded number of requests, so it may have fewer results than `limit` and still a `next_cursor`.
     """
-    wanted = None if label is None else labelled(reader.queries, label, reader.allows)
+    wanted = labelled(reader.queries, label, reader.allows)
     which = RequestFilter(principal, outcome, rule, api, host, wanted)
     return await reader.answer(requests_page, which, Window(since, until, at, limit, cursor), reader.may_list)
 
@@ -254,7 +254,7 @@ async def changes(
     """Changes of topics, configs, rules, permissions, quotas and users, newest first: who changed what, with the values
     before and after."""
     reader.require(None if is_pattern(topic) else topic)
-    wanted = None if label is None else labelled(reader.queries, label, reader.allows)
+    wanted = labelled(reader.queries, label, reader.allows)
     return await reader.answer(changes_page, Window(since, until, at, limit, cursor), topic, principal, wanted)
 
 

@@ -69,9 +69,11 @@ class TopicFilter(msgspec.Struct, frozen=True):
 EVERY_TOPIC = TopicFilter()
 
 
-def labelled(query: Queries, label: str, allows: Callable[[str], bool]) -> Callable[[str], bool]:
+def labelled(query: Queries, label: str | None, allows: Callable[[str], bool]) -> Callable[[str], bool] | None:
     """A function, for any thread, that tells whether the topic of a name exists, has the label now, and `allows` its
-    name."""
+    name; None without a label."""
+    if label is None:
+        return None
 
     @cache
     def is_labelled(name: str) -> bool:

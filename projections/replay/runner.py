@@ -39,13 +39,13 @@ class Source(NamedTuple):
     buckets: Sequence[Any] = ()
     query: Callable[[Sequence[Any]], str] | None = None
 
-    def batches(self, parts: Sequence[Any] | None = None) -> Batches:
-        """The batches of these parts (None: all)."""
-        return (batch for part in (self.parts if parts is None else parts) for batch in self.read(part))
+    def batches(self) -> Batches:
+        """The batches of all parts."""
+        return (batch for part in self.parts for batch in self.read(part))
 
-    def rows(self, parts: Sequence[Any] | None = None) -> Rows:
-        """The query of these parts (None: all), or else their batches."""
-        return self.batches(parts) if self.query is None else self.query(self.parts if parts is None else parts)
+    def rows(self) -> Rows:
+        """The query of all parts, or else their batches."""
+        return self.batches() if self.query is None else self.query(self.parts)
 
 
 SHARD = ("log_partition", "shard")

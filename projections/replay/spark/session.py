@@ -244,18 +244,18 @@ class OnSpark:
         parts = source.buckets if stored else source.parts
         tasks = buckets if stored else len(parts)
 
-        def some(numbers: Batches) -> list[Any]:
-            return [parts[number] for batch in numbers for number in batch["id"].to_pylist()]
+        def of_task(numbers: Batches) -> Source:
+            return source._replace(parts=[parts[number] for batch in numbers for number in batch["id"].to_pylist()])
 
         numbers = self._session.range(0, len(parts), 1, tasks)
         if buckets and not stored:
-            frame = numbers.mapInArrow(lambda ids: source.batches(some(ids)), from_arrow_schema(source.schema))
+            frame = numbers.mapInArrow(lambda ids: of_task(ids).batches(), from_arrow_schema(source.schema))
             frame = frame.repartition(buckets, *SHARD)
             if ordered:
                 frame = frame.sortWithinPartitions(*PLACE)
             frame = frame.mapInArrow(function, from_arrow_schema(schema))
         else:
-            frame = numbers.mapInArrow(lambda ids: function(source.rows(some(ids))), from_arrow_schema(schema))
+            frame = numbers.mapInArrow(lambda ids: function(of_task(ids).rows()), from_arrow_schema(schema))
         return frame.toArrow().cast(schema)
 
     def ship(self, modules: Iterable[str]) -> None:
