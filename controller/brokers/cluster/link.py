@@ -159,6 +159,7 @@ class ClusterLink:
 
     def close(self) -> None:
         self.connections.close()
+        del self._admin  # has no close; this link is part of a cycle, and may live until the next garbage collection
 
     # --- reads
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -92,6 +94,18 @@ async def test_configs_that_differ_are_set_and_deleted(monkeypatch: pytest.Monke
     refusal = await link.set_configs(TopicName("missing"), ())
     assert refusal is not None
     assert refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_closed_link_has_no_client() -> None:
+    """It would go on to log in again, also with a token that the provider has withdrawn."""
+    link = ClusterLink("127.0.0.1:1", Security())
+    admin = weakref.ref(link._admin)
+    gc.disable()
+    try:
+        link.close()
+        assert admin() is None
+    finally:
+        gc.enable()
 
 
 class Source:
