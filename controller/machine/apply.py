@@ -128,7 +128,8 @@ def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
             known = _known(cluster, e.broker_id, record)
             return cluster.with_broker(replace(known, log_dirs=e.log_dirs, cordoned=e.cordoned))
         case catalog.BrokerUnregistered() as e:
-            return cluster.without_broker(_known(cluster, e.broker_id, record).broker_id)
+            gone = _known(cluster, e.broker_id, record)
+            return cluster.with_brokers({key: one for key, one in cluster.brokers.items() if one is not gone})
         case _:
             return _with_access(cluster, record)
 

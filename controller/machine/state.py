@@ -262,9 +262,6 @@ class Cluster(msgspec.Struct, frozen=True):
         epoch = max(self.last_broker_epoch, broker.broker_epoch)
         return replace(self.with_brokers({**self.brokers, broker.broker_id: broker}), last_broker_epoch=epoch)
 
-    def without_broker(self, broker_id: BrokerId) -> Cluster:
-        return self.with_brokers({key: value for key, value in self.brokers.items() if key != broker_id})
-
     def with_brokers(self, brokers: Mapping[BrokerId, Broker]) -> Cluster:
         live = tuple(sorted(key for key, broker in brokers.items() if broker.is_live))
         usable = tuple(one for one in live if not are_cordoned(brokers[one].log_dirs, brokers[one].cordoned))

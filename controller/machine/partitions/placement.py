@@ -152,25 +152,17 @@ LOST = (1).to_bytes(16, "big")
 """The directory of a replica in a failed log directory."""
 MIGRATING = (2).to_bytes(16, "big")
 """The directory of a replica on a broker that does not report its directories."""
-NO_METADATA = ReplicaMetadata()
+_NO_METADATA = ReplicaMetadata()
 
 
 def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
     """Returns the replica metadata of a partition, or empty metadata."""
-    return partition.replica_metadata or NO_METADATA
+    return partition.replica_metadata or _NO_METADATA
 
 
 def directories_of(partition: Partition) -> dict[BrokerId, bytes]:
     metadata = partition.replica_metadata
     return {} if metadata is None else dict(zip(partition.replicas, metadata.directories, strict=False))
-
-
-def directory_of(partition: Partition, replica: BrokerId) -> bytes:
-    metadata = partition.replica_metadata
-    if metadata is None or replica not in partition.replicas:
-        return UNASSIGNED
-    place = partition.replicas.index(replica)
-    return metadata.directories[place] if place < len(metadata.directories) else UNASSIGNED
 
 
 def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:
