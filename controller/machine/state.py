@@ -140,11 +140,8 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def effective_defaults(self) -> Configs:
         """The effective broker-level defaults of topics, sorted."""
-        return (
-            merged_defaults(self.topic_defaults, self.dynamic_defaults)
-            if self.dynamic_defaults
-            else self.topic_defaults
-        )
+        dynamic = self.dynamic_defaults
+        return merged_defaults(self.topic_defaults, dynamic) if dynamic else self.topic_defaults
 
 
 @lru_cache(maxsize=16)
@@ -244,9 +241,8 @@ class Cluster(msgspec.Struct, frozen=True):
         return replace(self, settings=settings, settings_pairs=pairs)
 
     def with_configs(self, resource_configs: ResourceConfigs) -> Cluster:
-        after = replace(self, resource_configs=resource_configs)
-        settings = replace(self.settings, dynamic_defaults=after.configs_of(BROKERS, ""))
-        return replace(after, settings=settings)
+        settings = replace(self.settings, dynamic_defaults=resource_configs.get((BROKERS, ""), ()))
+        return replace(self, resource_configs=resource_configs, settings=settings)
 
     def configs_of(self, kind: int, name: str) -> Configs:
         """Returns the dynamic configs of a resource; (4, "") are the defaults of all brokers."""

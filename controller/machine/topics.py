@@ -26,15 +26,7 @@ from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.names import BrokerId, Offset, shard_key
-from events.values import (
-    Configs,
-    Requested,
-    RequestedChange,
-    RequestedConfigs,
-    RequestedCreation,
-    RequestedDeletion,
-    RequestedPartitions,
-)
+from events.values import Configs, Requested, RequestedChange
 
 ELECTED_AT_ONCE_MAX = 1_000
 """A config change elects leaders in the same decision for topics of up to this many partitions."""
@@ -271,10 +263,10 @@ def _changed(
 
 
 REQUESTED: dict[type[commands.TopicCommand], type[Requested]] = {
-    commands.CreateTopic: RequestedCreation,
-    commands.CreatePartitions: RequestedPartitions,
-    commands.DeleteTopic: RequestedDeletion,
-    commands.AlterTopicConfigs: RequestedConfigs,
+    commands.CreateTopic: catalog.RequestedCreation,
+    commands.CreatePartitions: catalog.RequestedPartitions,
+    commands.DeleteTopic: catalog.RequestedDeletion,
+    commands.AlterTopicConfigs: catalog.RequestedConfigs,
 }
 """The structs in which events have the fields of these commands, under the same names."""
 

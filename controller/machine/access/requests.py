@@ -19,12 +19,7 @@ from typing import Final
 
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import address_range, is_range
-from controller.machine.commands.access import (
-    AlterClientQuotas,
-    CreateAcls,
-    DeleteAcls,
-    QuotaAlteration,
-)
+from controller.machine.commands.access import AlterClientQuotas, CreateAcls, DeleteAcls, QuotaAlteration
 from controller.machine.commands.commands import (
     AlterTopicConfigs,
     AlterUserScramCredentials,
@@ -213,7 +208,8 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
     for alteration in command.alterations:
         entity = canonical_entity(alteration.entity)
         wrong = _duplicate_quota(entity, seen, alteration) or _wrong_with_entity(alteration.entity)
-        wrong = wrong or _wrong_with_values(entity, alteration)
+        values = (_wrong_with_value(entity, key, value) for key, value in alteration.ops if value is not None)
+        wrong = wrong or next(filter(None, values), "")
         details.append(Detail(int(ErrorCode.INVALID_REQUEST), wrong) if wrong else Detail())
         seen.add(entity)
         if not wrong:
@@ -281,13 +277,8 @@ def _wrong_with_entity(entity: QuotaEntity) -> str:
     return ""
 
 
-def _wrong_with_values(entity: QuotaEntity, alteration: QuotaAlteration) -> str:
+def _wrong_with_value(entity: QuotaEntity, key: str, value: float) -> str:
     keys = _IP_KEYS if entity[0][0] == IP else _USER_KEYS
-    wrong = (_wrong_with_value(keys, key, value) for key, value in alteration.ops if value is not None)
-    return next(filter(None, wrong), "")
-
-
-def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) -> str:
     if key not in keys:
         return f"Invalid configuration key {key}; allowed: {', '.join(sorted(keys))}"
     if not isfinite(value):
