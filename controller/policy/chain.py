@@ -224,15 +224,15 @@ class PolicyJudge(Protocol):
 
 
 class PolicyRunner:
-    """Runs policies in one daemon thread, which starts with the first call. Belongs to one event loop."""
+    """Runs policies in one daemon thread. Belongs to one event loop."""
 
     def __init__(self, chain: PolicyChain) -> None:
         self._chain = chain
         self._tasks: queue.SimpleQueue[tuple[tuple[Request, ...], Future[Verdicts]] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._closed: Future[tuple[str, ...]] = Future()
         self._judging = ""
+        threading.Thread(target=self._work, name="create-topic-policy", daemon=True).start()
 
     async def judge(self, requests: Sequence[Request]) -> Verdicts:
         """Returns a verdict for each request, in order. Calls are handled in order.
@@ -243,7 +243,6 @@ class PolicyRunner:
             raise PolicyRunnerClosed("the policies are closed")
         answer: Future[Verdicts] = Future()
         self._tasks.put((tuple(requests), answer))
-        self._start()
         return await asyncio.wrap_future(answer)
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
@@ -255,17 +254,11 @@ class PolicyRunner:
         if not self._closing.is_set():
             self._closing.set()
             self._tasks.put(None)
-            self._start()
         done, _ = await asyncio.wait({asyncio.wrap_future(self._closed)}, timeout=timeout_s)
         if done:
             return self._closed.result()
         busy = f"still judging topic '{self._judging}'" if self._judging else "still closing"
         return (f"policies {', '.join(self._chain.names)}: {busy} after {timeout_s:g} s, abandoned",)
-
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="create-topic-policy", daemon=True)
-            self._thread.start()
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:

@@ -283,9 +283,6 @@ class Reconciliation:
 
     def _available(self, partition: Partition) -> Ids:
         """The ISR members that can serve."""
-        if partition.replica_metadata is None:
-            live = self._live
-            return tuple([member for member in partition.isr if member in live])
         known = directories_of(partition)
         return tuple([member for member in partition.isr if self._serves(member, known.get(member, UNASSIGNED))])
 
