@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from controller.machine import validation
 from controller.machine.commands import commands
-from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
+from controller.machine.decision import Decision, PartitionAnswer, answered, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions.changes import Election, Target, TopicChanges, balance, is_reassigned, without
 from controller.machine.partitions.placement import UNASSIGNED, Ids, directories_of, is_online, replica_metadata_of
@@ -41,7 +41,7 @@ def stale(
         return None
     known = "is not registered" if broker is None else f"has epoch {broker.broker_epoch} now"
     message = f"Broker {command.broker_id} {known}."
-    return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.STALE_BROKER_EPOCH), message),))
+    return answered(command, code=ErrorCode.STALE_BROKER_EPOCH, message=message)
 
 
 def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
@@ -67,8 +67,7 @@ def _unknown(command: _PartitionsCommand, indexes: Sequence[int]) -> Decision:
 def _decision(
     command: _PartitionsCommand, changes: TopicChanges | None, answers: Sequence[PartitionAnswer]
 ) -> Decision:
-    events = () if changes is None else tuple(changes.events)
-    return Decision(events, (Answer(command.request_id, command.topic, 0, partitions=tuple(answers)),))
+    return answered(command, *([] if changes is None else changes.events), partitions=tuple(answers))
 
 
 def _report(changes: TopicChanges, broker_id: BrokerId, report: commands.IsrReport) -> PartitionAnswer:
@@ -149,7 +148,7 @@ def allocate_producer_ids(state: State, command: commands.AllocateProducerIds) -
         return refused
     first = state.cluster.next_producer_id
     event = ProducerIdsAllocated(command.broker_id, command.broker_epoch, first, first + PRODUCER_IDS_PER_BLOCK)
-    return Decision((event,), (Answer(command.request_id, command.topic, 0, number=first),))
+    return answered(command, event, number=first)
 
 
 # Clients, and the controller itself.

@@ -30,7 +30,7 @@ from controller.machine.configs.topic_configs import (
     without_labels,
 )
 from controller.machine.configs.values import Bad
-from controller.machine.decision import Answer, Decision, topic_named
+from controller.machine.decision import Decision, answered, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.prepared import Prepared
@@ -274,23 +274,19 @@ def apply_rules(state: State, command: ApplyRules) -> Decision:
     number = 0 if held is None else held.number
     if command.after is not None and command.after != number:
         message = f"Version {number} of the rules was applied meanwhile, after version {command.after}."
-        return _answered(command, number, ErrorCode.INVALID_UPDATE_VERSION, message)
+        return answered(command, code=ErrorCode.INVALID_UPDATE_VERSION, message=message, number=number)
     try:
         if command.text:
             new_rules(command.text)
     except RulesError as error:
-        return _answered(command, number, ErrorCode.INVALID_CONFIG, str(error))
+        return answered(command, code=ErrorCode.INVALID_CONFIG, message=str(error), number=number)
     digest = sha256(command.text.encode()).hexdigest()
     known = "" if held is None else held.file_sha256 if command.is_file else held.sha256
     if digest == known or (held is None and not command.text):
-        return _answered(command, number)
+        return answered(command, number=number)
     who = (command.principal, command.client_id, command.host)
     event = catalog.RulesApplied(command.request_id, number + 1, command.text, digest, command.is_file, *who)
-    return Decision((event,), _answered(command, number + 1).answers)
-
-
-def _answered(command: ApplyRules, number: int, code: int = 0, message: str = "") -> Decision:
-    return Decision((), (Answer(command.request_id, command.topic, int(code), message, number=number),))
+    return answered(command, event, number=number + 1)
 
 
 # Examples.
