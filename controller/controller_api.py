@@ -50,7 +50,6 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def throttle_time_ms(self) -> int:
-        """Remaining throttle time, in milliseconds."""
         return max(0, round((self.throttled_until_s - asyncio.get_running_loop().time()) * 1000))
 
     def __iter__(self) -> Iterator[Answer]:
@@ -203,7 +202,6 @@ class ControllerApi:
 
     @property
     def store(self) -> TopicReader:
-        """The durable view of topics and brokers."""
         return self.controller.store
 
     @property
@@ -222,7 +220,6 @@ class ControllerApi:
         return [*self._own_nodes(), *nodes] if self._is_a_node_itself() else nodes
 
     def _brokers_at(self, endpoint_of: Callable[[Broker], Endpoint | None], include_fenced: bool) -> list[Node]:
-        """The brokers that have an endpoint, as nodes by id."""
         return [
             Node(broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
             for broker_id, broker in sorted(self.cluster.brokers.items())

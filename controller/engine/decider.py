@@ -194,7 +194,6 @@ class Pauses:
         self._since_s = self._loop.time()
 
     async def __call__(self) -> None:
-        """Pauses if it is time. Call between two decisions."""
         if self._loop.time() - self._since_s >= SECONDS_PER_COMMIT_MAX:
             await asyncio.sleep(0)
             self._since_s = self._loop.time()
@@ -308,7 +307,6 @@ class Faults:
 
 
 def one_line(error: BaseException) -> str:
-    """The exception in one line of bounded length."""
     return f"{type(error).__name__}: {error}"[:TRACE_CHARS_MAX]
 
 

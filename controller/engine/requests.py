@@ -73,7 +73,6 @@ class Replies:
         return len(self._pending)
 
     def expect(self, commands: Sequence[ClientCommand]) -> PendingRequest:
-        """Register the commands of one request; their topics must be distinct."""
         pending = PendingRequest(commands)
         self._pending[pending.request_id] = pending
         return pending
@@ -160,7 +159,6 @@ class Stamps:
         return due_ms
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        """A unique id that cannot be guessed, with `origin` as prefix."""
         self._requests += 1
         code = blake2b(b"%d" % self._requests, key=self._key, digest_size=_CODE_BYTES).hexdigest()
         return RequestId(f"{origin}{'-' if origin else ''}{self._boot_id}-{self._requests}-{code}")

@@ -65,7 +65,6 @@ def create_acls(state: State, command: CreateAcls) -> Decision:
 
 
 def delete_acls(state: State, command: DeleteAcls) -> Decision:
-    """Deletes the ACLs that match the filters; the answer lists the matches of each filter."""
     held = state.cluster.acls
     details = tuple(Detail(acls=tuple(held.matching(each))) for each in command.filters)
     gone = {acl for detail in details for acl in detail.acls}
@@ -140,7 +139,6 @@ _TWICE = Detail(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be alter
 
 
 def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
-    """Sets and removes credentials of users. The answer has a detail for each change."""
     outcomes: dict[str, Detail] = {}
     for change in command.changes:
         before = outcomes.get(change.user)

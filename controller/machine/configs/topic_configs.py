@@ -196,7 +196,6 @@ def min_insync_replicas(configs: Configs, settings: Settings) -> int:
 
 
 def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
-    """Returns the effective unclean.leader.election.enable."""
     return topic_config(UNCLEAN_ELECTION, configs, settings.effective_defaults) is True
 
 

@@ -143,7 +143,6 @@ def _assign(changes: TopicChanges, index: int, broker_id: BrokerId, directory: b
 
 
 def allocate_producer_ids(state: State, command: commands.AllocateProducerIds) -> Decision:
-    """Allocates a block of producer ids (KIP-730)."""
     if (refused := stale(state.cluster, command)) is not None:
         return refused
     first = state.cluster.next_producer_id

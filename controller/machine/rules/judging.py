@@ -152,7 +152,6 @@ def filled(
 
 
 def _applicable(defaults: Sequence[TopicDefaults], principal: str, topic: str) -> Iterator[TopicDefaults]:
-    """The defaults that apply to create requests of a principal for a topic."""
     return (one for one in defaults if principal in one.principals and topic in one.topics)
 
 
@@ -168,7 +167,6 @@ def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> 
 
 
 def rules_of(cluster: Cluster) -> Rules:
-    """Returns the effective rules."""
     return recorded_rules("" if cluster.rules is None else cluster.rules.text)
 
 
@@ -323,7 +321,6 @@ def _now(change: Change) -> TopicFacts:
 
 
 def _value(topic: TopicFacts, name: str) -> object:
-    """The effective value of a config."""
     value = topic.value(name) if name in topic.configs else None
     if value is None or isinstance(value, Bad):
         value = effective_values(topic.defaults)[name]
