@@ -266,29 +266,24 @@ class ControllerApi:
 
     # --- permissions
 
-    def allows(self, requester: Requester, operation: Operation, topic: str | None = None) -> bool:
-        """True if the requester may do this to a topic, or to the cluster if `topic` is None."""
-        if topic is None:
-            return self.allows_on(requester, operation, "Cluster", CLUSTER_NAME)
-        return self.allows_on(requester, operation, "Topic", topic)
-
-    def allows_on(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Like `allows`, for any resource."""
-        return self.authorizer is None or self.authorizer.allows(requester, operation, resource_type, name)
-
-    def grants(self, requester: Requester, operation: Operation, topic: str | None = None) -> bool:
-        """Like `allows`, for an operation that the client explicitly requests: a denial is recorded in the log."""
-        if topic is None:
-            return self.grants_on(requester, operation, "Cluster", CLUSTER_NAME, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return self.grants_on(requester, operation, "Topic", topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-    def grants_on(
-        self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, refusal: ErrorCode
+    def allows(
+        self, requester: Requester, operation: Operation, name: str | None = None, kind: ResourceType = "Topic"
     ) -> bool:
-        """Like `grants`, for any resource; `refusal` is the error code of the denial."""
-        if self.allows_on(requester, operation, resource_type, name):
+        """True if the requester may do this to a resource, or to the cluster if `name` is None."""
+        if self.authorizer is None:
             return True
-        self.controller.refusals.record_denial(requester, operation, f"{resource_type}:{name}", int(refusal))
+        resource: tuple[ResourceType, str] = ("Cluster", CLUSTER_NAME) if name is None else (kind, name)
+        return self.authorizer.allows(requester, operation, *resource)
+
+    def grants(
+        self, requester: Requester, operation: Operation, name: str | None = None, kind: ResourceType = "Topic"
+    ) -> bool:
+        """Like `allows`, for an operation that the client explicitly requests: a denial is recorded in the log."""
+        if self.allows(requester, operation, name, kind):
+            return True
+        denied, name = ("Cluster", CLUSTER_NAME) if name is None else (kind, name)
+        code = ErrorCode[f"{denied.upper()}_AUTHORIZATION_FAILED"]
+        self.controller.refusals.record_denial(requester, operation, f"{denied}:{name}", int(code))
         return False
 
     def denial_of_create(self, requester: Requester, topic: str) -> int:

@@ -242,8 +242,8 @@ class PolicyRunner:
         return await asyncio.wrap_future(answer)
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
-        """See `PolicyJudge`. The thread finishes the current topic, rejects all others and closes the policies. A policy
-        that is still busy then is abandoned. A second call waits for the same result."""
+        """See `PolicyJudge`. The thread finishes the current topic, rejects all others and closes the policies. A busy
+        policy is abandoned. A second call waits for the same result."""
         if not self._closing.is_set():
             self._closing.set()
             self._tasks.put(None)
