@@ -7,8 +7,7 @@ The time of a command is the wall clock's, and never goes back. The wall clock m
 it was set back, or because another process with a fast clock wrote the stamp. Stamps then advance at half the pace of
 the monotonic clock, until the wall clock catches up. Timers do not use stamps.
 
-A pending request is one client request with a command for each of its topics. Its reply is complete when every command
-is answered. The engine and the gateway give the answer of a decision to `Replies` after its events are durable.
+The engine and the gateway give the answer of a decision to `Replies` after its events are durable.
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@ clock or random number: the same command on the same state always gives the same
 the rules.
 
 A create is checked in this order: authorization, the request itself (duplicate, name, existing topic, collision,
-counts, assignment, configs, live brokers), policies (KIP-108). Policies run outside the machine, because they are
-external code. If a create passes all other checks and has no verdict yet, the decision is `needs_approval`; the engine
-asks the policies and resubmits the command with their verdict. With a target cluster (`has.target.cluster`), the same
-happens until the command has the result of a dry run there.
+counts, assignment, configs, live brokers), policies (KIP-108). If a create passes all other checks and has no verdict
+yet, the decision is `needs_approval`; the engine asks the policies and resubmits the command with their verdict. With a
+target cluster (`has.target.cluster`), the same happens until the command has the result of a dry run there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Combines the operator's policies (KIP-108, KIP-133) into one verdict, and runs them in a thread.
 
-`PolicyChain`: the first policy that refuses or fails decides; later ones are not called. Every exception of a policy
-becomes a verdict, because the operator's code must not stop the controller. The chain starts no threads and reads no
-clock, so that gateways and replay can use it too.
+`PolicyChain`: the first policy that refuses or fails decides. Every exception becomes a verdict, because the operator's
+code must not stop the controller. The chain starts no threads, so that gateways and replay can use it too.
 
 `PolicyRunner`: the group commit of `serve` and the workers call `judge` before deciding on CreateTopics. A policy may
 be slow, for example if it calls an HTTP service: only later creates wait. One thread calls the policies in the order of

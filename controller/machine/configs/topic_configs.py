@@ -9,8 +9,6 @@ each value in the order of the table, then contradictions. All rejections are IN
 begin like Kafka's.
 
 A topic also has labels: configs `label.NAME` that no broker gets (`without_labels`).
-
-Not here: reading settings files (controller.settings.load), changing configs (`changes`) and describing them (`views`).
 """
 
 from __future__ import annotations
