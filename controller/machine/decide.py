@@ -87,9 +87,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.DeleteTopic: topics.delete_topic,
     commands.AlterTopicConfigs: topics.alter_configs,
     commands.RegisterBroker: observing.register,
-    commands.UnregisterBroker: observing.change_broker,
-    commands.FenceBroker: observing.change_broker,
-    commands.UnfenceBroker: observing.change_broker,
+    **dict.fromkeys(commands.RegisteredCommand.__subclasses__(), observing.change_broker),
     commands.ReconcileTopics: observing.reconcile,
     commands.AlterPartition: requests.alter_partition,
     commands.AlterUserScramCredentials: of_access.alter_credentials,
@@ -119,8 +117,6 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     access.RecordRefusals: lambda state, command: Decision(command.refusals),
     commands.BeginQuorumEpoch: observing.begin_epoch,
     commands.ChangeFeatures: observing.change_features,
-    commands.BeginShutdown: observing.change_broker,
-    commands.ChangeLogDirs: observing.change_broker,
 }
 COMMANDS = tuple(_DECIDERS)
 """All concrete types of commands."""

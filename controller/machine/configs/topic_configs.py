@@ -203,10 +203,7 @@ def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
 def too_long(explicit: Mapping[str, str]) -> Rejection | None:
     """Rejects the first value that is longer than Kafka accepts, for any resource."""
     for name, value in explicit.items():
-        if (
-            len(value) * 2 > VALUE_LENGTH_MAX
-            and len(value.encode("utf-16-le", "surrogatepass")) // 2 > VALUE_LENGTH_MAX
-        ):
+        if len(value.encode("utf-16-le", "surrogatepass")) // 2 > VALUE_LENGTH_MAX:
             return invalid_config(
                 "The configuration value cannot be added because it exceeds the maximum value size of "
                 f"{VALUE_LENGTH_MAX} bytes. Name: {name[:100]}; length: {len(value)}"

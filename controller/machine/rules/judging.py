@@ -184,7 +184,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision, prepared
     if kind == "create":
         made: Any = decision.events[1] if decision.events else decision.answers[0].topic
         facts = len(made.partitions), (made.replication_factor,), made.configs
-        if prepared.is_allowed(command.topic, principal, *facts, defaults):
+        if prepared.is_allowed(command.topic, principal, facts, defaults):
             return None
         before, after = None, TopicFacts(*facts[:2], dict(made.configs), defaults)
     elif kind == "defaults":
