@@ -27,19 +27,9 @@ from controller.http.requests import At, Cursor, Glob, Label, Limit
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
-from projections.queries.query import Ends, Queries
+from projections.queries.query import Queries, Query
 from projections.queries.risks import Risks, RisksView
-from projections.queries.topics import (
-    TopicFilter,
-    by_name,
-    configs_of,
-    configs_of_topic_at,
-    full_view,
-    glob,
-    summaries,
-    topic_at,
-    topics_at,
-)
+from projections.queries.topics import Newest, TopicFilter, configs_at, glob, summaries, topic_at, topics_at
 from projections.queries.whatif import ALLOWED, WhatIf
 from projections.text.names import WantedStatus
 from projections.views.overviews import WhatIfView
@@ -80,14 +70,34 @@ async def topics(
     `cursor` may also be any name to continue after.
     """
     which = TopicFilter(_pattern(name), status, placeholders, _pattern(principal), label)
-    page = _Page(reader, which, limit)
     authorizer = reader.api.authorizer
     if authorizer is not None and not authorizer.allows_any(reader.caller, "Describe", "Topic"):
-        return await page.empty(at)
+        return await reader.answer(lambda queries: TopicsView((), queries.as_of(queries.end(at)), None))
+
+    def is_visible(name: str) -> bool:
+        return which.matches_name(name) and reader.allows(name)
+
     after = cursors.open(cursor)
     if at is not None:
-        return await reader.answer(topics_at, at, after, limit, page.is_visible, cursors.seal, which)
-    return await page.by_name(after, cursors.seal)
+        return await reader.answer(topics_at, at, after, limit, is_visible, cursors.seal, which)
+    queries, end, live = reader.queries, reader.queries.end(), reader.api.cluster.live
+
+    def summarized(some: list[Topic]) -> tuple[TopicSummary, ...]:
+        return summaries(queries.rows(some), live, which)
+
+    found: list[TopicSummary] = []
+    for _ in range(SLICES_MAX):
+        newest = queries.newest(after, TOPICS_PER_SLICE, only_unhealthy=which.is_unhealthy)
+        after = newest[-1].name if newest else None
+        if visible := [one for one in newest if is_visible(one.name)]:
+            found += await reader.threads.run(summarized, visible)
+        if after is None or len(found) > limit:
+            break
+        await asyncio.sleep(0)
+    if len(found) > limit:
+        after = found[limit - 1].name
+    place = after if after is None or reader.allows(after) else cursors.seal(shard_key(after))
+    return await reader.answer(lambda _: TopicsView(tuple(found[:limit]), queries.as_of(end), place))
 
 
 @get("/risks")
@@ -122,10 +132,7 @@ async def topic(name: FromPath[str], reader: _Reader, at: At = None) -> Response
     """One topic with its partitions."""
     reader.require(name)
     part = reader.queries.of_topic(name)
-    newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
-    if at is not None or newest is None:
-        return await reader.threads.answer(topic_at, part, name, at)
-    return await reader.threads.answer(lambda: full_view(part, part.row(newest), live, end))
+    return await reader.threads.answer(topic_at, part, name, at, _newest(part, name, at))
 
 
 @get("/topics/{name:str}/configs")
@@ -133,56 +140,13 @@ async def topic_configs(name: FromPath[str], reader: _Reader, at: At = None) -> 
     """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
     reader.require(name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
-    newest, end, settings = part.live().durable_named(name), part.end(), reader.api.cluster.settings
-    if at is not None or newest is None:
-        return await reader.threads.answer(configs_of_topic_at, part, name, at)
-    return await reader.threads.answer(configs_of, part, newest.configs, settings, end)
+    return await reader.threads.answer(configs_at, part, name, at, _newest(part, name, at))
 
 
-class _Page:
-    def __init__(self, reader: Reader, which: TopicFilter, limit: int) -> None:
-        self._reader = reader
-        self._queries = reader.queries
-        self._which = which
-        self._limit = limit
-        self._found: list[TopicSummary] = []
-        self._end: Ends = reader.queries.end()
-        self._live = reader.api.cluster.live
-
-    async def empty(self, at: str | None) -> Response[TopicsView]:
-        """The empty page for a caller whom no ACL allows to describe a topic."""
-        self._end = await self._reader.threads.run(self._queries.end, at)
-        return await self._answer(None)
-
-    async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
-        for _ in range(SLICES_MAX):
-            newest = by_name(self._queries, self._which, after, TOPICS_PER_SLICE)
-            if not newest:
-                return await self._answer(None)
-            after = newest[-1].name
-            if await self._add(newest):
-                return await self._answer(self._found[-1].name)
-            await asyncio.sleep(0)
-        assert after is not None, "the loop examined at least one slice"
-        return await self._answer(after if self._reader.allows(after) else sealed(shard_key(after)))
-
-    async def _add(self, topics: list[Topic]) -> bool:
-        """Add the topics that the caller may see. Returns True if the page is full and more topics follow."""
-        visible = [one for one in topics if self.is_visible(one.name)]
-        if visible:
-            self._found += await self._reader.threads.run(
-                lambda: summaries(self._queries.rows(visible), self._live, self._which)
-            )
-        is_full = len(self._found) > self._limit
-        del self._found[self._limit :]
-        return is_full
-
-    def is_visible(self, name: str) -> bool:
-        return self._which.matches_name(name) and self._reader.allows(name)
-
-    async def _answer(self, next_cursor: str | None) -> Response[TopicsView]:
-        found, end = tuple(self._found), self._end
-        return await self._reader.answer(lambda queries: TopicsView(found, queries.as_of(end), next_cursor))
+def _newest(part: Query, name: str, at: str | None) -> Newest | None:
+    """The current topic; None for the past, and without such a topic."""
+    topic = None if at is not None else part.live().durable_named(name)
+    return None if topic is None else (topic, part.end())
 
 
 def _pattern(name: str | None) -> Pattern | None:

@@ -217,14 +217,15 @@ class Queries:
         at_ms = max((time for time in times if time is not None), default=None)
         return AsOfView(sum(end) - 1, maybe_iso(at_ms), at_ms, ends=end)
 
-    def newest(self, after: str | None, limit: int) -> list[Topic]:
-        """Up to `limit` current topics ordered by shard key, after the topic name `after`, on the writing thread.
+    def newest(self, after: str | None, limit: int, *, only_unhealthy: bool = False) -> list[Topic]:
+        """Up to `limit` current topics ordered by shard key, after the topic name `after`, on the writing thread; or
+        only those of the index of unhealthy topics.
 
         Returns fewer if they have many partitions, so that a call is short. An empty list means no more topics.
         """
-        key = None if after is None else shard_key(after)
-        topics = merge(*(part.live().durable_from(key) for part in self.parts), key=lambda topic: shard_key(topic.name))
-        return slice_of(topics, limit, PARTITIONS_PER_SLICE)
+        key, stores = None if after is None else shard_key(after), [part.live() for part in self.parts]
+        topics = (one.durable_unhealthy(key) if only_unhealthy else one.durable_from(key) for one in stores)
+        return slice_of(merge(*topics, key=lambda topic: shard_key(topic.name)), limit, PARTITIONS_PER_SLICE)
 
     def rows(self, topics: Iterable[Topic]) -> tuple[TopicRow, ...]:
         return tuple(self.of_topic(topic.name).row(topic) for topic in topics)
