@@ -124,7 +124,7 @@ def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
     removed: dict[access.Acl, None] = {}
     others: list[Recorded] = []
     more = False
-    for count, record in enumerate(part.cluster_events(low, max(low, high))):
+    for count, record in enumerate(part.events_of(None, low, max(low, high))):
         if more := count == CLUSTER_EVENTS_MAX:
             break
         match record.event:

@@ -11,21 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import merge
-from itertools import islice, repeat, takewhile
+from itertools import repeat, takewhile
 
 import msgspec
 
 from events.catalog import Event, Recorded
-from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
-from events.names import CLUSTER_SHARD, shard_key
-from projections.queries.past import EVENTS_PER_PAUSE
+from events.names import shard_key
+from projections.queries.past import topic_of_record
 from projections.queries.query import Ends, Queries, Query
 from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, parse_point_in_time
-from projections.views.events import (
-    EventsView,
-    event_view,
-)
+from projections.views.events import EventsView, event_view
 
 DIGITS = len(str(OFFSET_END))
 BYTES_PER_PAGE = 4 << 20
@@ -198,8 +194,6 @@ def events_page(
 
 # --- the newest first
 
-READ_FIRST = 20
-"""The first events to read at once: most pages need no more."""
 RANGE_FIRST, RANGE_MAX = 1 << 10, 1 << 18
 """The first range of offsets to scan is small; each further one is twice as large."""
 
@@ -213,15 +207,10 @@ def offsets_before(log: EventLog, key: str, before: int) -> Iterator[int]:
         before, size = start, min(2 * size, RANGE_MAX)
 
 
-def newest_of_topic(part: Query, name: str, before: int) -> Iterator[Recorded]:
-    """The events of a topic name below an offset, the newest first."""
-    found = _decoded(part, offsets_before(part.log, shard_key(name), before))
-    return (record for record in found if getattr(record.event, "topic", None) == name)
-
-
-def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
-    """The events below an offset that concern every topic (brokers, settings), the newest first."""
-    return _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
+def newest_of(part: Query, topic: str | None, before: int) -> Iterator[Recorded]:
+    """The events of a topic name below an offset, the newest first; without a name those of brokers and settings."""
+    found = part.decoded(offsets_before(part.log, shard_key(topic or ""), before))
+    return (record for record in found if topic_of_record(record) == topic)
 
 
 def backwards(number: int, part: Query, which: EventFilter, before: int, since: int) -> Iterator[tuple[int, Recorded]]:
@@ -235,16 +224,7 @@ def backwards(number: int, part: Query, which: EventFilter, before: int, since: 
     else:
         offsets = iter(range(before - 1, -1, -1))
     later = takewhile(lambda offset: offset >= since, offsets)
-    return ((number, record) for record in _decoded(part, later))
-
-
-def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
-    at_once = READ_FIRST
-    while some := list(islice(offsets, at_once)):
-        yield from map(decode_event, some, part.log.read_many(some))
-        if len(some) == EVENTS_PER_PAUSE:
-            part.pause()
-        at_once = min(2 * at_once, EVENTS_PER_PAUSE)
+    return ((number, record) for record in part.decoded(later))
 
 
 # --- timelines

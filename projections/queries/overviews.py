@@ -16,7 +16,7 @@ from controller.machine.state import Cluster, Topic
 from controller.store.request_index import RULE, values_of
 from controller.store.topic_indexes import unhealthy
 from events.names import BrokerId
-from projections.queries.events import newest_of_cluster, starts
+from projections.queries.events import newest_of, starts
 from projections.queries.health import broker_issues, partition_issues, waiting_issues
 from projections.queries.query import Ends, NotFound, Queries
 from projections.queries.requests import RequestFilter, scan_requests, summary_of
@@ -184,7 +184,7 @@ def broker(
     if counted is not None:
         load = counted.tallies.brokers.get(broker_id, (0, 0))
     part = query.parts[0]
-    newest = newest_of_cluster(part, end[0])
+    newest = newest_of(part, None, end[0])
     events = islice((one for one in newest if getattr(one.event, "broker_id", None) == broker_id), BROKER_EVENTS_SHOWN)
     return overviews.BrokerDetailView(
         **msgspec.structs.asdict(row),

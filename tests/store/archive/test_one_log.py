@@ -27,7 +27,7 @@ from events.logs.log import Commit, Entry, LogCorrupted, read_one, shard_offsets
 from events.logs.rocksdb_database import RETAINED, Database, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
-from projections.queries.events import newest_of_topic
+from projections.queries.events import newest_of
 from projections.queries.proving import audit
 from projections.queries.query import Queries
 from projections.queries.requests import RequestFilter, scan_requests
@@ -114,7 +114,7 @@ def test_queries_of_an_archived_log_equal_the_complete_log(cut: RocksDbLog, whol
     names = [topic.name for topic in both[1].newest(None, 1000)]
     for name in names[::5]:
         assert explain(both[0], name) == explain(both[1], name), name
-        newest = [list(newest_of_topic(one, name, end)) for one in queries]
+        newest = [list(newest_of(one, name, end)) for one in queries]
         assert newest[0] == newest[1], name
     assert _requests(cut) == _requests(whole)
     assert len(requests_between(cut, 0, end)) < len(requests_between(whole, 0, end)) / 3, "the rest is archived"
