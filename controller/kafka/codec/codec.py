@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -26,7 +25,7 @@ from controller.kafka.codec.primitives import (
 )
 from controller.kafka.codec.reader import READ_FAILURES, Reader
 from controller.kafka.codec.writer import Write, compile_writer
-from controller.kafka.messages import APIS, CLASSES, ApiKey, Encoded, Message
+from controller.kafka.messages import APIS, CLASSES, ApiKey, Message
 from controller.kafka.schema import Direction, Layout, layout_of
 from events.errors import CLIENT_TEXT_MAX, shortened
 
@@ -131,12 +130,6 @@ def encode_element(api_key: int, version: int, element: Message) -> bytes:
     parts: list[bytes] = []
     _element_writer(api_key, version, type(element))(element, parts)
     return b"".join(parts)
-
-
-def encode_array(api_key: int, version: int, elements: Iterable[Message]) -> Encoded:
-    """Encode elements once as an array, which responses of this API and version may reuse."""
-    items = tuple(elements)
-    return Encoded((b"".join([encode_element(api_key, version, item) for item in items]),), len(items))
 
 
 def _read(reader: Reader, buffer: bytes, offset: int, elements_max: int) -> tuple[Message, int]:
