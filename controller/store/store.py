@@ -72,7 +72,7 @@ class TopicStore:
         are needed once a commit."""
         self._groups_changed: dict[str, None] = {}
         """The groups with uncommitted counts, in order of their change."""
-        self.durable_counts = self.durable_counts_of(ALL_TOPICS)
+        self.durable_counts = stored_counts(log, ALL_TOPICS)
         self._health = HealthIndex(log)
         self.durable_tallies = self._health.tallies
         """The counts of partitions by health and broker."""
@@ -98,7 +98,7 @@ class TopicStore:
             self._count()
         counts = self._counts.get(group)
         if counts is None:
-            counts = self._counts[group] = self.durable_counts_of(group)
+            counts = self._counts[group] = stored_counts(self._log, group)
         return counts
 
     def _count(self) -> None:
@@ -160,11 +160,6 @@ class TopicStore:
         self.durable_cluster = state.cluster
 
     # --- what readers use
-
-    def durable_counts_of(self, group: str) -> Counts:
-        """The counts of a group of topics (`groups_of`) as of the last durable commit."""
-        stored = self._log.get(COUNTS + group.encode())
-        return Counts() if stored is None else _decode_counts(stored)
 
     def durable(self, key: ShardKey) -> Topic | None:
         """The topic under a shard key as of the last durable commit."""
@@ -286,6 +281,12 @@ class TopicStore:
         cluster = Cluster(**same, resource_configs=BucketMap(dict(stored.resource_configs)))
         cluster = stored_access(self._log, cluster.with_settings(stored.settings))
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
+
+
+def stored_counts(log: StateKeys, group: str) -> Counts:
+    """The counts of a group of topics (`groups_of`) as of the last commit."""
+    stored = log.get(COUNTS + group.encode())
+    return Counts() if stored is None else _decode_counts(stored)
 
 
 def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[Topic]:
