@@ -127,7 +127,7 @@ class TopicStore:
         changed = [(key, before, after) for key, before, after in fresh if after is not before]
         for key, before, after in changed:
             put_topic(puts, key, before, after)
-            _put_index_entries(puts, key, before, after)
+            put_entries(puts, _index_entries(key, before), _index_entries(key, after))
             put_replicas(puts, self._log, key, before, after)
         self._count()
         for group in self._groups_changed:
@@ -294,19 +294,8 @@ def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[T
     return next(grouped(topics, partitions_max, lambda topic: len(topic.partitions), limit), [])
 
 
-def _put_index_entries(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-    """Add the changed entries of a topic in the indexes by id, and of topics that were never ready."""
-    if before is None:
-        puts |= _index_entries(key, after)
-    elif after is None or _indexed(before) != _indexed(after):
-        put_entries(puts, _index_entries(key, before), _index_entries(key, after))
-
-
-def _indexed(topic: Topic) -> tuple[object, ...]:
-    return topic.topic_id, topic.created_offset, topic.ready_at_ms is None, topic.name
-
-
 def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:
+    """The entries of a topic in the indexes by id, and of topics that were never ready."""
     if topic is None:
         return {}
     encoded = key.encode()
@@ -371,20 +360,11 @@ class Sliced(Protocol):
 
 def topic_slices(store: Callable[[], Sliced], partitions_max: int = PARTITIONS_PER_SLICE) -> Iterator[list[Topic]]:
     """All durable topics in slices; `store` returns the current view for each slice."""
-    return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, partitions_max))
+    after: str | None = None
+    while topics := store().durable_slice(after, TOPICS_PER_SLICE, partitions_max):
+        yield topics
+        after = shard_key(topics[-1].name)
 
 
 def every_topic(store: Sliced) -> Iterator[Topic]:
     return chain.from_iterable(topic_slices(lambda: store))
-
-
-def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
-    """The topics of `TopicStore.durable_unhealthy` in slices."""
-    return _slices(lambda after: slice_of(store().durable_unhealthy(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
-
-
-def _slices(slice_after: Callable[[str | None], list[Topic]]) -> Iterator[list[Topic]]:
-    after: str | None = None
-    while topics := slice_after(after):
-        yield topics
-        after = shard_key(topics[-1].name)
