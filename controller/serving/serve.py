@@ -37,7 +37,7 @@ from controller.serving.archiving import archiving, head_signer, sign_heads
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.log_lines import write_lines
 from controller.serving.quorum_member import Joining, Member
-from controller.serving.reach_cluster import decision_settings, log_readers, reach_cluster
+from controller.serving.reach_cluster import decision_settings, reach_cluster
 from controller.settings.load import ServeSettings, SettingsError
 from controller.store.recorder import WITHOUT_METADATA_LOG
 from controller.store.snapshotting import Snapshotting
@@ -208,8 +208,7 @@ class Service:
         if isinstance(self.options.brokers, int):
             return SimulatedBrokers(self.options.brokers)
         assert self._cluster is not None, "it was reached"
-        history, recent = log_readers(self.log)
-        return TargetCluster(self._cluster, history, settings, self._log, recent=recent)
+        return TargetCluster(self._cluster, self.log, settings, self._log)
 
     def _flushed(self) -> None:
         assert self._snapshots is not None, "nothing is flushed before it is made"

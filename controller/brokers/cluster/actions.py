@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -31,15 +31,15 @@ from controller.machine.configs.topic_configs import without_labels
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events import catalog
-from events.names import ShardKey, TopicId, TopicName, shard_key
+from events.codec import decode_event
+from events.logs.log import EventLog, read_one, shard_offsets
+from events.names import TopicId, TopicName, shard_key
 
 TOPICS_PER_ROUND = 100  # one request to the cluster stays small and quick
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 SETTLE_S = 3.0
 """The watch ignores a topic for this time after Topicwright changed it, because brokers apply a change one by one."""
 DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two scans
-History = Callable[[ShardKey], Iterable[catalog.Recorded]]
-"""The durable events of a shard, in order."""
 
 
 def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> NewTopic:
@@ -55,19 +55,19 @@ def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) ->
 
 
 class ActionRunner:
-    """Queues actions, runs them in rounds, and gives the results to `finished`. `history` is read after a restart."""
+    """Queues actions, runs them in rounds, and gives the results to `finished`. `events` is read after a restart."""
 
     def __init__(
         self,
         link: ClusterLink,
         sink: CommandSink,
-        history: History,
+        events: EventLog,
         finished: Callable[[Action, Refusal | None], None],
         log: FilteringBoundLogger,
     ) -> None:
         self._link = link
         self._sink = sink
-        self._history = history
+        self._events = events
         self._finished = finished
         self._log = log
         self.is_resuming = True
@@ -106,7 +106,8 @@ class ActionRunner:
         """Queue the unfinished changes of a topic, read from the log after a start. Returns True if there are any."""
         if not self.is_resuming:
             return False
-        work = open_work_of(self._history(shard_key(name)))
+        offsets = shard_offsets(self._events, shard_key(name))
+        work = open_work_of(decode_event(offset, read_one(self._events, offset)) for offset in offsets)
         for topic_id in work.deleted:
             self._remember_deleted(topic_id)
         actions = [Action(name, change, tried=True) for change in work.changes if change.topic == name]

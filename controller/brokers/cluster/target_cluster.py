@@ -11,12 +11,12 @@ committed changes are applied when the cluster is back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.actions import ActionRunner, History, PlannedCommand, dry_run
+from controller.brokers.cluster.actions import ActionRunner, PlannedCommand, dry_run
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import ACTED_ON, Action, Change, action_of, unfinished_topics
 from controller.brokers.cluster.watch import ClusterWatch, Owns
@@ -25,7 +25,9 @@ from controller.kafka.connections import ClusterUnreachable, NotAuthenticated
 from controller.machine.commands.commands import DryRunResult, FinishChange, RefuseCreation
 from controller.settings.load import ServeSettings
 from events.catalog import Recorded, TopicDeleted
+from events.codec import decode_event
 from events.logs.archive.store import ArchiveError
+from events.logs.log import EventLog
 from events.names import Offset, TopicName
 
 RECENT_EVENTS = 10_000
@@ -35,9 +37,8 @@ RECENT_EVENTS = 10_000
 class TargetCluster(Brokers):
     """The `Brokers` port for a target cluster.
 
-    `history` returns the events of a shard. `recent` returns the newest events of all shards; a start resumes the
-    unfinished changes among them. `owns` is true for the topics of this log: a worker owns only some. `stop` leaves a
-    `shared` link open.
+    A start resumes the unfinished changes in `events`. `owns` is true for the topics of this log: a worker owns only
+    some. `stop` leaves a `shared` link open.
     """
 
     handles: EventTypes = ACTED_ON
@@ -45,22 +46,20 @@ class TargetCluster(Brokers):
     def __init__(
         self,
         link: ClusterLink,
-        history: History,
+        events: EventLog,
         settings: ServeSettings,
         log: FilteringBoundLogger,
         owns: Owns = lambda _: True,
         *,
-        recent: Callable[[], Iterable[Recorded]] = tuple,
         shared: bool = False,
     ) -> None:
         self.link = link
         self.error: str | None = None
         """Why the cluster is unreachable; None if it is reachable."""
-        self._history = history
+        self._events = events
         self._settings = settings
         self._log = log
         self._owns = owns
-        self._recent = recent
         self._shared = shared
         self._unfinished = True
         self._scanned = asyncio.Event()
@@ -75,7 +74,7 @@ class TargetCluster(Brokers):
     def start(self, controller: CommandSink) -> None:
         self._sink = controller
         self._loop = asyncio.get_running_loop()
-        self._actions = ActionRunner(self.link, controller, self._history, self._on_finished, self._log)
+        self._actions = ActionRunner(self.link, controller, self._events, self._on_finished, self._log)
         self._watch = ClusterWatch(self.link, controller, self._actions, self._owns)
         self.resume()
         work = (self._run_watch(), self._actions.run(), self._watch.confirm_all())
@@ -177,7 +176,9 @@ class TargetCluster(Brokers):
         if self._actions.is_resuming:
             self._resume_creations()
         if self._unfinished:
-            for name in unfinished_topics(self._recent()):  # also if the cluster matches: this reports the result
+            end = self._events.durable_offset
+            recent = (decode_event(*each) for each in self._events.read(max(0, end - RECENT_EVENTS), end))
+            for name in unfinished_topics(recent):  # also if the cluster matches: this reports the result
                 self._actions.resume_work(name)
             self._unfinished = False
         await self._watch.scan()

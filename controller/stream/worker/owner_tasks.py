@@ -44,7 +44,6 @@ from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
 from controller.policy.chain import PolicyJudge
 from controller.serving.archiving import Archiving, archive_store, sign_heads
-from controller.serving.reach_cluster import log_readers
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import too_many, with_pauses
 from controller.store.store import TopicStore
@@ -302,8 +301,7 @@ class PartitionCluster(TargetCluster):
         def owns(topic: TopicName) -> bool:
             return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
 
-        history, recent = log_readers(partition.log)
-        super().__init__(link, history, settings, log, owns, recent=recent, shared=True)
+        super().__init__(link, partition.log, settings, log, owns, shared=True)
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
         """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,14 @@ from controller.kafka.connections import Security
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
 from controller.settings.load import load_settings
-from events.catalog import Cause, Partition, PartitionsAdded, Recorded, TopicConfigsChanged, TopicCreated, TopicDeleted
+from events.catalog import Cause, Partition, PartitionsAdded, TopicConfigsChanged, TopicCreated, TopicDeleted
+from events.codec import encode_event
 from events.logs.archive.store import ArchiveAway
-from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
+from events.logs.log import Commit, Entry
+from events.names import BrokerId, RequestId, TopicId, TopicName
+from events.values import RequestedChange, RequestedDeletion
 from tests.simulation.virtual_time import on_virtual_time
+from tests.support.memory_log import InMemoryLog
 from tests.support.reference_kafka import ReferenceKafka
 
 
@@ -237,7 +241,7 @@ async def test_an_action_that_raises_fails_alone(change: Any) -> None:
         seen[action.topic] = 0 if refusal is None else refusal.code
 
     sink: Any = None
-    runner = ActionRunner(Link(), sink, lambda _: (), finished, get_logger())  # type: ignore[arg-type]
+    runner = ActionRunner(Link(), sink, InMemoryLog("c"), finished, get_logger())  # type: ignore[arg-type]
     with capture_logs() as lines:
         running = asyncio.create_task(runner.run())
         for name in ("a", "bad", "b"):
@@ -267,11 +271,12 @@ async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch
     """Unfinished changes may exist only in the archive."""
     went: list[str] = []
 
-    def history(shard: ShardKey) -> Iterable[Recorded]:
-        went.append(shard)
-        if len(went) < 3:
-            raise ArchiveAway("the archive is away")
-        return ()
+    class Away(InMemoryLog):
+        def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
+            went.append(name)
+            if len(went) < 3:
+                raise ArchiveAway("the archive is away")
+            return iter(())
 
     async def look(_: ClusterWatch) -> None:
         return None
@@ -279,10 +284,13 @@ async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ClusterWatch, "scan", look)
     monkeypatch.setattr(ClusterWatch, "scan_configs", look)
     missing: Any = None
-    deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, missing)
-    recent = (Recorded(Offset(0), 0, Cause("DeleteTopic", RequestId("r")), deleted),)
+    requested = RequestedChange("DeleteTopics", 6, RequestedDeletion(None))
+    deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, requested)
+    log = Away("c")
+    log.write(Commit([Entry(encode_event(0, Cause("DeleteTopic", RequestId("r")), deleted))]))
+    log.flush()
     settings = load_settings(overrides=["cluster.watch.interval.ms=10"])
-    brokers = TargetCluster(missing, history, settings, structlog.get_logger(), recent=lambda: recent, shared=True)
+    brokers = TargetCluster(missing, log, settings, structlog.get_logger(), shared=True)
     brokers.start(_Sink())  # type: ignore[arg-type]
     await asyncio.wait_for(brokers.first_scan(), 10)
     assert went == ["t", "t", "t"]
