@@ -26,9 +26,9 @@ from msgspec.structs import replace
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
-from controller.serving.archiving import LogSnapshots
 from controller.serving.process import PARTITION_BYTES
 from controller.store.recorder import Recorder, cause_of
+from controller.store.snapshotting import Snapshotting
 from controller.store.store import TopicStore
 from controller.store.tree import LogTree
 from controller.stream.log.codec import RECENT_EVENTS, RecentRequests, decode_answers, encode_answers, size_of_answers
@@ -236,9 +236,11 @@ class PartitionState:
     def query(self) -> Query:
         return Query(self.log, lambda: self.store, self.partition)
 
-    def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> LogSnapshots:
-        """Take snapshots of the partition from now on, and copy missing ones from an archive."""
-        return LogSnapshots(self.log, interval_events, lambda: self.store, archive=archive)
+    def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> Snapshotting:
+        """The snapshots of the partition from now on; copies missing ones from an archive."""
+        snapshots = Snapshotting(self.log, interval_events, self.query().snapshot_pairs)
+        snapshots.begin(archive=archive)
+        return snapshots
 
     def close(self) -> None:
         """Close the folder; uncommitted events are lost."""
