@@ -27,7 +27,7 @@ from controller.machine.commands.commands import (
     ScramChange,
     TopicCommand,
 )
-from controller.machine.decision import Answer, Decision, Detail, topic_named
+from controller.machine.decision import Decision, Detail, answered, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
 from controller.machine.validation import RECORDS_PER_REQUEST_MAX
@@ -65,7 +65,6 @@ def create_acls(state: State, command: CreateAcls) -> Decision:
 
 
 def delete_acls(state: State, command: DeleteAcls) -> Decision:
-    """Deletes the ACLs that match the filters; the answer lists the matches of each filter."""
     held = state.cluster.acls
     details = tuple(Detail(acls=tuple(held.matching(each))) for each in command.filters)
     gone = {acl for detail in details for acl in detail.acls}
@@ -75,17 +74,16 @@ def delete_acls(state: State, command: DeleteAcls) -> Decision:
 
 
 def _acls_changed(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], changed: tuple[Acl, ...]) -> Decision:
-    answer = Answer(command.request_id, command.topic, 0, details=details)
     if not changed:
-        return Decision((), (answer,))
+        return answered(command, details=details)
     event = AclsCreated if isinstance(command, CreateAcls) else AclsDeleted
     who = (command.principal, command.client_id, command.host)
-    return Decision((event(command.request_id, changed, *who),), (answer,))
+    return answered(command, event(command.request_id, changed, *who), details=details)
 
 
 def _too_many(command: CreateAcls | DeleteAcls, verb: str) -> Decision:
     message = f"Cannot {verb} more than {RECORDS_PER_REQUEST_MAX} acls in a single operation."
-    return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.POLICY_VIOLATION), message),))
+    return answered(command, code=ErrorCode.POLICY_VIOLATION, message=message)
 
 
 def _wrong_with(acl: Acl) -> Detail | None:
@@ -141,7 +139,6 @@ _TWICE = Detail(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be alter
 
 
 def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
-    """Sets and removes credentials of users. The answer has a detail for each change."""
     outcomes: dict[str, Detail] = {}
     for change in command.changes:
         before = outcomes.get(change.user)
@@ -149,9 +146,8 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
             outcomes[change.user] = _wrong_with_credential(state.cluster, change)
         elif not before.code:
             outcomes[change.user] = _TWICE
-    events = tuple(_credential_event(command, change) for change in command.changes if not outcomes[change.user].code)
-    details = tuple(outcomes[change.user] for change in command.changes)
-    return Decision(events, (Answer(command.request_id, command.topic, 0, details=details),))
+    events = (_credential_event(command, change) for change in command.changes if not outcomes[change.user].code)
+    return answered(command, *events, details=tuple(outcomes[change.user] for change in command.changes))
 
 
 def _wrong_with_credential(cluster: Cluster, change: ScramChange) -> Detail:
@@ -212,8 +208,7 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
         if not wrong:
             event = _quota_changes(state.cluster.quotas.get(entity, ()), entity, alteration, command)
             events += [] if event is None else [event]
-    answer = Answer(command.request_id, command.topic, 0, details=tuple(details))
-    return Decision(() if command.validate_only else tuple(events), (answer,))
+    return answered(command, *([] if command.validate_only else events), details=tuple(details))
 
 
 def mutations(state: State, command: TopicCommand, decision: Decision) -> int:

@@ -282,7 +282,6 @@ class Reconciliation:
         return self._available(partition) == partition.isr
 
     def _available(self, partition: Partition) -> Ids:
-        """The ISR members that can serve."""
         known = directories_of(partition)
         return tuple([member for member in partition.isr if self._serves(member, known.get(member, UNASSIGNED))])
 
