@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from controller.cli.arguments import NEGATIVE, WRONG, HttpAddress
-from controller.settings.properties import PropertiesError, read_values
+from controller.settings.properties import read_values
 from events.errors import UserError
 from projections.views.events import EventView
 from projections.views.view import ErrorView
@@ -117,10 +117,7 @@ def _connection(address: HttpAddress, truststore: str | None, timeout_s: float) 
 
 def _access(path: Path) -> dict[str, str]:
     """Read a --command-config file. Raises UserError."""
-    try:
-        given = read_values(path)
-    except PropertiesError as error:
-        raise UserError(f"--command-config {path}: {error}") from None
+    given = read_values(path, f"--command-config {path}:")
     unknown = sorted(given.keys() - set(KEYS))
     if unknown:
         raise UserError(f"--command-config {path}: unknown key {unknown[0]}; allowed: {', '.join(KEYS)}")

@@ -55,7 +55,7 @@ def verify(options: argparse.Namespace) -> int:
         key = None if options.key is None else tree_heads.read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
         if "://" in options.what or ((what / manifests.MANIFEST).is_file() and not holds_log(what)):
-            return _report(*_archive(options, key, head))
+            return _archive(options, key, head)
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
@@ -64,8 +64,6 @@ def verify(options: argparse.Namespace) -> int:
     except argparse.ArgumentTypeError as error:
         why = str(error).partition(" is ")[2]
         raise UserError(f"{options.what!r} is not a file, not a folder, and {why}") from None
-    except tree_heads.BadKey as error:
-        raise UserError(str(error)) from error
     except LogCorrupted as error:
         raise Negative(str(error)) from error
     except ProofFails as error:
@@ -213,11 +211,8 @@ def _report(findings: list[str] | tuple[str, ...], log: str, size: int, root: st
 # --- an archive
 
 
-def _archive(
-    options: argparse.Namespace, key: bytes | None, head: Head | None
-) -> tuple[Findings, str, int, str, list[Head], str]:
-    """Verify an archive or a backup. Returns the findings, the name, size and root of the log, the tree heads that
-    it was compared with, and a text to append to the report. Raises LogError."""
+def _archive(options: argparse.Namespace, key: bytes | None, head: Head | None) -> int:
+    """Verify an archive or a backup. Raises LogError."""
     heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
     roots = {0: frontier.root()}
     place = open_store(options.what)
@@ -245,7 +240,7 @@ def _archive(
     for finding in _wrong_bases(place, manifest, options.partition, heads):
         findings.add(finding)
     more = f", with {len(signed)} signed heads" if signed else ""
-    return findings, name, frontier.size, frontier.root().hex(), heads, more
+    return _report(findings, name, frontier.size, frontier.root().hex(), heads, more)
 
 
 def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[Head]:
@@ -330,11 +325,8 @@ def _each_event(
 
 
 def prove(options: argparse.Namespace, backend: Backend) -> int:
-    try:
-        size = None if options.head is None else read_head(options.head).size
-        proof = _requested(options, backend, size)
-    except ProofFails as error:
-        raise UserError(str(error)) from error
+    size = None if options.head is None else read_head(options.head).size
+    proof = _requested(options, backend, size)
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(proof), indent=1) + b"\n")
     sys.stdout.flush()
     signed = "signed" if proof.head.signature else "not signed"
