@@ -39,10 +39,13 @@ class Style(NamedTuple):
     now: datetime | None = None
     """If given, `age` counts back from it."""
 
-    def table(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-        """Rows under a header in aligned columns, numbers to the right. With a `width` the widest columns are truncated
-        until the lines fit."""
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "") -> Iterator[str]:
+        """Rows under a header in aligned columns, numbers to the right; without rows the line `empty`, if it is given.
+        With a `width` the widest columns are truncated until the lines fit."""
         texts = [tuple(one if isinstance(one, str) else str(one) for one in row) for row in rows]
+        if empty and not texts:
+            yield empty
+            return
         widths = [max(map(width_of, column)) for column in zip(header, *texts, strict=True)]
         right = [all(text[n].lstrip("-").isdigit() for text in texts) and bool(texts) for n in range(len(header))]
         if self.width is not None and not self.wide:

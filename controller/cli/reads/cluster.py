@@ -205,12 +205,9 @@ def _examples(one: overviews.TopicsWhatIfView) -> str:
 
 
 def _broker_lines(answer: BrokersView, style: Style) -> Iterator[str]:
-    if not answer.brokers:
-        yield "There are no brokers."
-        return
     more = ("EPOCH", "REGISTERED", "INCARNATION") if style.wide else ()
     header = ("BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS", *more)
-    yield from style.table(header, (_broker_row(one, style) for one in answer.brokers))
+    return style.table(header, (_broker_row(one, style) for one in answer.brokers), "There are no brokers.")
 
 
 def _broker_row(one: BrokerView, style: Style) -> tuple[object, ...]:

@@ -257,16 +257,9 @@ def requests(options: argparse.Namespace, backend: Backend) -> int:
 
 def _topic_lines(summaries: Sequence[TopicSummary], style: Style, which: str = "") -> Iterator[str]:
     """A list of topics; `which` completes the sentence that is printed if there are none."""
-    if not summaries:
-        yield f"There are no topics{which}."
-        return
-    header = tuple(map(str.upper, TOPIC_COLUMNS))
-    if style.wide:
-        yield from style.table(
-            (*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), (_wide_topic(one, style) for one in summaries)
-        )
-        return
-    yield from style.table(header, (_topic_row(one, style) for one in summaries))
+    more, row = (("TOPIC ID", "READY", "REQUEST", "CONFIGS"), _wide_topic) if style.wide else ((), _topic_row)
+    header = (*map(str.upper, TOPIC_COLUMNS), *more)
+    return style.table(header, (row(one, style) for one in summaries), f"There are no topics{which}.")
 
 
 def _user(principal: str, style: Style) -> str:
@@ -328,9 +321,6 @@ def _partition_lines(all_partitions: Sequence[PartitionView], style: Style) -> I
 
 def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) -> Iterator[str]:
     """A list of requests; `more` means that older ones exist."""
-    if not found:
-        yield "No request matches."
-        return
     is_brief = style.now is not None
     rows = (
         (
@@ -346,7 +336,8 @@ def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) ->
     )
     more_columns = ("HOST", "OFFSET") if style.wide else ()
     api = () if is_brief else ("API",)
-    yield from style.table(("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *more_columns), rows)
+    header = ("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *more_columns)
+    yield from style.table(header, rows, "No request matches.")
     if more and style.width is not None:
         yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
 

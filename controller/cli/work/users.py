@@ -97,7 +97,7 @@ def list_(options: argparse.Namespace) -> int:
     return show(
         options,
         {"users": [dict(zip(("name", "login", "iterations"), one, strict=True)) for one in users]},
-        lambda style: style.table(("USER", "LOGIN", "ITERATIONS"), rows) if rows else ["There are no users."],
+        lambda style: style.table(("USER", "LOGIN", "ITERATIONS"), rows, "There are no users."),
         lambda: dict.fromkeys(name for name, _, _ in users),
     )
 
