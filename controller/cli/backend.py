@@ -99,7 +99,11 @@ class Backend:
 
 def address_of(path: str, parameters: Mapping[str, object]) -> str:
     """The path and query of a request."""
-    given = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
+    given = {
+        name.rstrip("_"): str(value).lower() if isinstance(value, bool) else value
+        for name, value in parameters.items()
+        if value is not None
+    }
     return f"/v1{path}?{urlencode(given)}" if given else f"/v1{path}"
 
 

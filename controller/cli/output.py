@@ -65,7 +65,7 @@ class Style(NamedTuple):
 
     def painted(self, text: str, mark: str) -> str:
         """Text in the colour of a mark, if there are colours."""
-        return painted(text, mark) if self.colour else text
+        return f"\x1b[{_CODES[mark]}m{text}\x1b[0m" if self.colour and mark else text
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
@@ -169,23 +169,14 @@ class Marked(str):
         return one
 
 
-def painted(text: str, mark: str) -> str:
-    """Text in the colour of a mark."""
-    return f"\x1b[{_CODES[mark]}m{text}\x1b[0m" if mark else text
-
-
-_OWN_COLOUR = re.compile(rf"\x1b\[(?:{'|'.join(_CODES.values())}|0)m")
+_OWN_COLOUR = re.compile(rf"(\x1b\[(?:{'|'.join(_CODES.values())}|0)m)")
 
 
 def harmless(line: str, colour: bool = False) -> str:
     """Escape control characters and text-direction marks in a line: the text may come from any client (a client id, a
     message). With `colour` the colour codes of `painted` are not escaped."""
-    colours = [*_OWN_COLOUR.finditer(line)] if colour else []
-    parts, at = [], 0
-    for one in colours:
-        parts += [escaped(line[at : one.start()]), one[0]]
-        at = one.end()
-    return "".join([*parts, escaped(line[at:])])
+    parts = _OWN_COLOUR.split(line) if colour else [line]  # every second one is a colour code
+    return "".join(part if number % 2 else escaped(part) for number, part in enumerate(parts))
 
 
 def with_local_times(line: str, colour: bool = False) -> str:

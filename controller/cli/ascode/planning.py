@@ -177,8 +177,7 @@ def with_outcomes(backend: Backend, changes: Iterable[Change], *, dry_run: bool 
     """Submit changes, or their dry runs, in as few requests as possible; yields each with its outcome."""
     for batch in _batches(changes):
         body = {"changes": [one.request for one in batch]}
-        dry = "true" if dry_run else None
-        results = backend.send("POST", "/changes", ChangesView, body=body, validate_only=dry).results
+        results = backend.send("POST", "/changes", ChangesView, body=body, validate_only=dry_run).results
         for one, outcome in zip(batch, results, strict=True):
             yield replace(one, outcome=outcome)
 

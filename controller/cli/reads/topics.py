@@ -85,8 +85,7 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
     counts = {"num_partitions": options.partitions, "replication_factor": options.replication_factor}
     given = {"name": options.name, "configs": dict(options.config), "timeout_ms": options.timeout_ms, **counts}
     body = {name: value for name, value in given.items() if value is not None}
-    dry = "true" if options.dry_run else None
-    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=dry)
+    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=options.dry_run)
     return show(options, answer, lambda style: _created_lines(answer, style), lambda: [answer.name])
 
 
@@ -96,9 +95,8 @@ def _recreate(options: argparse.Namespace, backend: Backend) -> int:
     shape: dict[str, object] = {"num_partitions": old.num_partitions, "replication_factor": old.replication_factor}
     if not options.new_replicas:
         shape = {"assignments": [one.replicas for one in old.partitions]}
-    dry = "true" if options.dry_run else None
     body = {"name": old.name, "configs": old.configs, **shape}
-    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=dry)
+    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=options.dry_run)
 
     def text(style: Style) -> Iterator[str]:
         yield from _created_lines(answer, style)
@@ -164,8 +162,7 @@ def _patch(options: argparse.Namespace, backend: Backend, body: dict[str, object
         before: TopicView | None = backend.get(TopicView, "/topics", options.name)
     except Refusal:  # this login may change the topic, and not describe it
         before = None
-    dry = "true" if options.dry_run else None
-    after = backend.send("PATCH", "/topics", AlteredView, options.name, body, validate_only=dry)
+    after = backend.send("PATCH", "/topics", AlteredView, options.name, body, validate_only=options.dry_run)
     changes: list[str] = []
     if before is not None:
         counts = [[("partitions", str(one.num_partitions))] for one in (before, after)]
