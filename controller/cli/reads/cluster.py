@@ -276,17 +276,12 @@ def test_rules(options: argparse.Namespace) -> int:
 
 
 def backtest_rules(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.http.rules import BacktestBody  # imports the HTTP framework
-
-    body = BacktestBody(text=checked_file(options.file), since=options.since)
+    body = {"text": checked_file(options.file), "since": options.since}
     return _show_trial(options, backend.send("POST", "/rules/backtest", TrialView, body=body))
 
 
 def redecide(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.http.rules import RedecideBody  # imports the HTTP framework
-
-    body = RedecideBody(since=options.since)
-    return _show_trial(options, backend.send("POST", "/rules/redecide", TrialView, body=body))
+    return _show_trial(options, backend.send("POST", "/rules/redecide", TrialView, body={"since": options.since}))
 
 
 def _show_trial(options: argparse.Namespace, found: TrialView) -> int:
@@ -298,16 +293,14 @@ def _show_trial(options: argparse.Namespace, found: TrialView) -> int:
 
 def apply_rules(options: argparse.Namespace, backend: Backend) -> int:
     """Replace the effective rules by the rules of a file; without a file, remove all rules."""
-    from controller.http.rules import RulesAppliedView, RulesBody  # imports the HTTP framework
-
-    body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
+    body = {"text": "" if options.file is None else checked_file(options.file), "after": options.after}
     before = None
     with suppress(Refusal):  # the next request names the permission that the command needs
         before = backend.get(overviews.PoliciesView, "/policies").version
-    applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
-    state = "is effective already" if before and before.number == applied.number else "is effective"
-    line = f"version {applied.number} of the rules {state}"
-    return show(options, applied, lambda _: [line], lambda: [applied.number])
+    applied = backend.send("POST", "/rules", dict[str, int], body=body)
+    state = "is effective already" if before and before.number == applied["number"] else "is effective"
+    line = f"version {applied['number']} of the rules {state}"
+    return show(options, applied, lambda _: [line], lambda: [applied["number"]])
 
 
 def _versions(backend: Backend) -> Iterator[EventView]:
