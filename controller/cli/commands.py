@@ -135,7 +135,6 @@ def add_actions(command: argparse.ArgumentParser) -> Parsers:
 
 
 def add_action(actions: Parsers, name: str, summary: str, run: str = "") -> argparse.ArgumentParser:
-    """Add an action of a command."""
     return _added(actions, name, summary, run, help=summary)
 
 

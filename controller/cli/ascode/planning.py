@@ -285,7 +285,6 @@ def _saved(path: Path, backend: Backend) -> Plan:
 
 
 def write_files(options: argparse.Namespace, backend: Backend) -> int:
-    """Print the topics as a file."""
     found = sorted(topics_by_name(backend).values(), key=lambda one: one.name)
     topics = {one.name: _described(one) for one in found if fnmatchcase(one.name, options.pattern)}
     yaml.dump({"topics": topics}, sys.stdout, yaml.CSafeDumper, sort_keys=False, allow_unicode=True)

@@ -156,8 +156,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             found = audit(log, part, heads=heads, public_key=key, index_key=index_key, progress=progress)
             refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*proving.wrong_snapshots(log, part, refold), *wrong_state(log, refold))
-        more = f", with {found.signed} signed heads" if found.signed else ""
-        code = max(code, _report(wrong, name, found.size, found.root, heads, more))
+        code = max(code, _report(wrong, name, found.size, found.root, heads, found.signed))
     if head is not None and not compared:
         raise Negative(f"--head is of log {head.log}, which is not among the partitions in {folder}")
     return code
@@ -177,7 +176,7 @@ def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -
             findings.add("its events do not match its head")
         if old is not None:
             against_head(findings, old, head.log, head.size, lambda size: roots.get(size, ""))
-    return _report(findings, head.log, head.size, head.root, [old] if old is not None else [], "")
+    return _report(findings, head.log, head.size, head.root, [old] if old is not None else [])
 
 
 def _roots_over(backend: HttpBackend, partition: int | None, sizes: list[int]) -> dict[int, str]:
@@ -198,13 +197,14 @@ def _roots_over(backend: HttpBackend, partition: int | None, sizes: list[int]) -
     return roots
 
 
-def _report(findings: list[str] | tuple[str, ...], log: str, size: int, root: str, heads: list[Head], more: str) -> int:
+def _report(findings: Sequence[str], log: str, size: int, root: str, heads: list[Head], signed: int = 0) -> int:
     for finding in findings:
         print(f"{log}: {finding}")
     if findings:
         return NEGATIVE
     since = "".join(f", and its first {head.size} match the saved head" for head in heads)
-    print(f"{log}: {size} events match its head{since}{more}; root {root}")
+    with_signed = f", with {signed} signed heads" if signed else ""
+    print(f"{log}: {size} events match its head{since}{with_signed}; root {root}")
     return DONE
 
 
@@ -239,8 +239,7 @@ def _archive(options: argparse.Namespace, key: bytes | None, head: Head | None) 
         _check_signed(findings, key, signed, roots)
     for finding in _wrong_bases(place, manifest, options.partition, heads):
         findings.add(finding)
-    more = f", with {len(signed)} signed heads" if signed else ""
-    return _report(findings, name, frontier.size, frontier.root().hex(), heads, more)
+    return _report(findings, name, frontier.size, frontier.root().hex(), heads, len(signed))
 
 
 def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[Head]:
