@@ -175,17 +175,15 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
 
 
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
-    from controller.settings.properties import PropertiesError, read_values
+    from controller.settings.properties import read_values
     from projections.replay.log.kafka_ref import KAFKA
 
     if arguments.kafka_properties is None:
         return ()
     if not arguments.log.startswith(KAFKA):
         raise ReplayError(f"--kafka-properties is for a log in Kafka, which {arguments.log} is not")
-    try:
-        return tuple(read_values(arguments.kafka_properties).items())
-    except PropertiesError as error:
-        raise ReplayError(f"--kafka-properties {arguments.kafka_properties} {error}") from None
+    path = arguments.kafka_properties
+    return tuple(read_values(path, f"--kafka-properties {path}").items())
 
 
 @contextmanager
