@@ -22,11 +22,10 @@ from controller.http.pages.handlers import EMPTY_FORM
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.query_threads import TooBusy
 from controller.http.requests import At, body_of, read_form
-from projections.queries.risks import RISKS, RisksView
+from projections.queries.risks import RISKS
 from projections.views.backtests import RulesTestView, TrialView
 from projections.views.events import EventsView, EventView
 from projections.views.overviews import PoliciesView
-from projections.views.requests import HeldRequestsView
 from projections.views.view import ProblemView
 
 _Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RedecideBody, rules.RulesBody)
@@ -137,8 +136,8 @@ def _changes(versions: list[EventView], number: int | None) -> Iterable[str] | N
 
 
 @page("/approvals", rules.approvals, "approvals.html")
-async def waiting(found: HeldRequestsView) -> dict[str, Any]:
-    return {"command": ("requests", "--pending"), "held": found.requests}
+async def waiting() -> dict[str, Any]:
+    return {"command": ("requests", "--pending"), "follow": ""}
 
 
 @post("/approvals/{request_id:str}")
@@ -153,5 +152,5 @@ async def decide(request_id: FromPath[str], request: HttpRequest, site: NamedDep
 
 
 @page("/risks", topics.risks, "risks.html")
-async def risks(found: RisksView) -> dict[str, Any]:
-    return {"command": ("risks",), "found": found, "meanings": RISKS}
+async def risks() -> dict[str, Any]:
+    return {"command": ("risks",), "follow": "", "meanings": RISKS}
