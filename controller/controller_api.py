@@ -188,10 +188,7 @@ class ControllerApi:
 
     def _endpoint(self, broker: Broker) -> Endpoint:
         """The broker's endpoint for this listener, or its first endpoint if it has none for it."""
-        for endpoint in broker.endpoints:
-            if endpoint.name == self._listener:
-                return endpoint
-        return broker.endpoints[0]
+        return next((each for each in broker.endpoints if each.name == self._listener), broker.endpoints[0])
 
     # --- reading
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from controller.cli.commands import add
 from projections.text.names import escaped
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
     what = f"{', '.join(formats)}; default %(default)s"
     group.add_argument("-o", "--output", choices=formats, default="table", metavar="FORMAT", help=what)
     group.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
-    group.add_argument("--utc", action="store_true", help="read and print times in UTC; default: the local zone")
-    group.add_argument("--no-pager", action="store_true", help="do not use a pager")
+    add(group, "--utc", "read and print times in UTC; default: the local zone")
+    add(group, "--no-pager", "do not use a pager")
 
 
 def style_of(options: argparse.Namespace) -> Style:

@@ -46,6 +46,7 @@ from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
+from controller.machine.validation import NAME_LENGTH_MAX
 from controller.policy.chain import JudgedCommand, PolicyJudge, request_of
 from events.catalog import Event, PartitionsAdded, Recorded, TopicCreated, TopicDiscovered
 from events.logs.log import LogError
@@ -261,8 +262,6 @@ CONTROLLER: Final = "(controller)"
 """The principal of commands without a client."""
 _INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
 """If one of these commands fails, the process must exit: it would use wrong settings, or lead without an epoch."""
-NAME_CHARS_MAX: Final = 249
-"""Kafka's limit for a topic name."""
 TRACE_CHARS_MAX: Final = 8000
 
 
@@ -325,4 +324,4 @@ def _topic_of(command: AnyCommand) -> str:
 
 def _plain(text: str) -> str:
     """The text in bounded length and valid UTF-8."""
-    return text[:NAME_CHARS_MAX].encode("utf-8", "replace").decode()
+    return text[:NAME_LENGTH_MAX].encode("utf-8", "replace").decode()

@@ -4,9 +4,7 @@ layouts of `controller.kafka.schema`.
     python -m controller.kafka.generate
 
 A message class covers all versions of an entity, so that handlers do not depend on versions: it has every field of
-every version, with Kafka's default and the versions that have the field. kio has one class for each version, and
-importing them takes 1.4 s of CPU time; importing these classes takes 0.03 s. Kafka's documentation of a field is in
-kio's classes.
+every version, with Kafka's default and the versions that have the field.
 
 The modules are not under version control. The build of the package writes them; so does the first import in a checkout.
 """
@@ -17,10 +15,10 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.kafka.api_keys import FAMILIES, GENERATED, ApiKey, Family
-from controller.kafka.schema import RECORDS, Direction, Field, Kind, Layout, Record, read_schema, record_layout
+from controller.kafka.schema import RECORDS, Field, Kind, Layout, layout_of
 
 SECRETS: Final = frozenset({"auth_bytes", "hmac", "salted_password", "server_key", "stored_key"})
 """Fields whose values never appear in the text of a message."""
@@ -32,7 +30,15 @@ _TYPES: Final[Mapping[Kind | None, str]] = {
     "bytes": "bytes",
     "uuid": "bytes",
 }
-_DIRECTIONS: Final[tuple[Direction, ...]] = ("request", "response")
+
+
+class _Message(NamedTuple):
+    """A message, and its supported versions."""
+
+    name: str
+    family: Family
+    min_version: int
+    max_version: int
 
 
 @dataclass
@@ -40,8 +46,7 @@ class _Field:
     """A field of a message class, merged from all versions; `nullable` is True if any version allows null."""
 
     newest: Field
-    direction: Direction
-    versions: list[tuple[ApiKey | Record, int]] = dataclasses.field(default_factory=list)
+    versions: list[tuple[_Message, int]] = dataclasses.field(default_factory=list)
     nullable: bool = False
 
     def lines(self) -> Iterator[str]:
@@ -58,18 +63,20 @@ class _Field:
     def _default(self) -> str:
         field = self.newest
         if field.is_array:  # Kafka's schema means an empty array; in requests null means all elements
-            return "None" if self.nullable and self.direction == "request" else repr(field.default)
+            is_request = self.versions[0][0].name.endswith("Request")
+            return "None" if self.nullable and is_request else repr(field.default)
         if field.entity is not None and field.default is not None:
             return f"{field.entity.message}({', '.join(f'{name}={value!r}' for name, value in field.default)})"
         return "ZERO_UUID" if field.kind == "uuid" else repr(field.default)
 
     def _versions(self) -> str:
         """The versions that have the field; empty if all versions have it, or if several APIs share the class."""
-        key, versions = self.versions[0][0], [version for _, version in self.versions]
-        if {other for other, _ in self.versions} != {key} or len(versions) > key.max_version - key.min_version:
+        message, versions = self.versions[0][0], [version for _, version in self.versions]
+        supported = range(message.min_version, message.max_version + 1)
+        if {other for other, _ in self.versions} != {message} or len(versions) >= len(supported):
             return ""
         first, last = min(versions), max(versions)
-        return f"From v{first} on." if last == key.max_version else f"From v{first} to v{last}."
+        return f"From v{first} on." if last == message.max_version else f"From v{first} to v{last}."
 
 
 @dataclass
@@ -78,10 +85,11 @@ class _Class:
     fields: dict[str, _Field] = dataclasses.field(default_factory=dict)
 
     def lines(self, name: str) -> Iterator[str]:
-        record = RECORDS.get(name, Record(name))
-        base = "Message" if record.api_key is None else f"MetadataRecord, tag={record.api_key}"
+        record = RECORDS.get(name)
+        key = None if record is None else record.api_key
+        base = "Message" if key is None else f"MetadataRecord, tag={key}"
         yield f"class {name}({base}, frozen=True, kw_only=True):"
-        if record.about:
+        if record is not None and record.about:
             yield f'    """{record.about}"""'
         for field in self.fields.values():
             yield from field.lines()
@@ -103,29 +111,30 @@ def sources() -> list[str]:
     """The source text of each module of `GENERATED`."""
     classes: dict[str, _Class] = {}
     aliases = {}
-    for key in sorted(ApiKey, key=lambda key: (FAMILIES.index(key.family), key)):
-        for direction in _DIRECTIONS:
-            for version in range(key.max_version, key.min_version - 1, -1):
-                layout = read_schema(key, version, direction, str).layout
-                _collect(layout, key, version, direction, classes)
-            aliases[key.api_name + direction.capitalize()] = layout.message
-    for record in RECORDS.values():
-        for version in range(record.max_version, -1, -1):
-            _collect(record_layout(record.name, version, str), record, version, "response", classes)
+    for message in _messages():
+        for version in range(message.max_version, message.min_version - 1, -1):
+            _collect(layout := layout_of(message.name, version, str), message, version, classes)
+        aliases[message.name] = layout.message
     return ["\n".join(_module(family, classes, aliases)) for family in FAMILIES]
 
 
-def _collect(
-    layout: Layout, key: ApiKey | Record, version: int, direction: Direction, classes: dict[str, _Class]
-) -> None:
+def _messages() -> Iterator[_Message]:
+    for key in sorted(ApiKey, key=lambda key: (FAMILIES.index(key.family), key)):
+        for direction in ("Request", "Response"):
+            yield _Message(key.api_name + direction, key.family, key.min_version, key.max_version)
+    for record in RECORDS.values():
+        yield _Message(record.name, "records", 0, record.max_version)
+
+
+def _collect(layout: Layout, message: _Message, version: int, classes: dict[str, _Class]) -> None:
     fields = (*layout.fields, *layout.tagged)
     for field in fields:
         if field.entity is not None:
-            _collect(field.entity, key, version, direction, classes)
-    known = classes.setdefault(layout.message, _Class(key.family)).fields
+            _collect(field.entity, message, version, classes)
+    known = classes.setdefault(layout.message, _Class(message.family)).fields
     for field in fields:
-        merged = known.setdefault(field.name, _Field(field, direction))
-        merged.versions.append((key, version))
+        merged = known.setdefault(field.name, _Field(field))
+        merged.versions.append((message, version))
         merged.nullable |= field.nullable
 
 

@@ -107,31 +107,21 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
 
 def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
     """Records that brokers have applied the log up to an offset. This may complete pending creates, oldest first."""
-    cluster, topics = state.cluster, state.topics
+    keys: list[ShardKey] = []
+    for key, created_offset in reversed(state.waiting.items()):  # many old topics may be waiting for a slow broker
+        if created_offset <= command.after:
+            break
+        if created_offset <= command.offset:
+            keys.append(key)
     events: list[Event] = []
     answers: list[Answer] = []
-    for key in _created_between(state, command.after, command.offset):
-        topic = topics.get(key)
+    for key in reversed(keys):
+        topic = state.topics.get(key)
         assert topic is not None, "what waits exists"
-        confirmed = _confirmed(topic, command.brokers, cluster, command.at_ms)
+        confirmed = _confirmed(topic, command.brokers, state.cluster, command.at_ms)
         events += confirmed.events
         answers += confirmed.answers
     return Decision(tuple(events), tuple(answers))
-
-
-def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
-    """Returns incomplete topics created after offset `after` and up to `until`, oldest first.
-
-    Searches from the newest, because many old topics may be waiting for a slow broker.
-    """
-    keys: list[ShardKey] = []
-    for key, created_offset in reversed(state.waiting.items()):
-        if created_offset <= after:
-            break
-        if created_offset <= until:
-            keys.append(key)
-    keys.reverse()
-    return keys
 
 
 def change_settings(state: State, command: commands.ChangeSettings) -> Decision:

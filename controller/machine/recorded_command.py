@@ -21,10 +21,11 @@ from controller.machine.commands import commands
 from controller.machine.commands.commands import Approval, DryRunResult, TopicCommand
 from controller.machine.configs.changes import OpType
 from controller.machine.partitions.changes import Election
+from controller.machine.topics import REQUESTED
 from controller.machine.validation import BY_CLUSTER, QUOTA
 from events import catalog
 from events.names import BrokerId, TopicName
-from events.values import ConfigOp, Fact, RequestedConfigs, RequestedDeletion, RequestedPartitions, Verdict
+from events.values import ConfigOp, Fact, Verdict
 
 APPROVED_TIMEOUT_MS = 30_000
 """The maximum time that an approver waits until an approved topic is complete."""
@@ -95,12 +96,7 @@ def approved_command(held: catalog.ApprovalRequested, approval: Approval, **stam
     return kind(**of_request | stamps, topic=held.name, approval=approval)
 
 
-_COMMANDS: dict[type, type[TopicCommand]] = {
-    catalog.RequestedCreation: commands.CreateTopic,
-    RequestedPartitions: commands.CreatePartitions,
-    RequestedDeletion: commands.DeleteTopic,
-    RequestedConfigs: commands.AlterTopicConfigs,
-}
+_COMMANDS: dict[type, type[TopicCommand]] = {requested: command for command, requested in REQUESTED.items()}
 
 
 def _of_partitions(records: Sequence[catalog.Recorded]) -> TopicCommand:

@@ -33,13 +33,14 @@ from controller.machine.rules.rule import RulesError
 from controller.quorum.log.batches import CONTROLLER_LISTENER
 from controller.release import RELEASE
 from controller.serving import process
-from controller.serving.archiving import LogSnapshots, archiving, head_signer, sign_heads
+from controller.serving.archiving import archiving, head_signer, sign_heads
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.log_lines import write_lines
 from controller.serving.quorum_member import Joining, Member
-from controller.serving.reach_cluster import decision_settings, log_readers, reach_cluster
+from controller.serving.reach_cluster import decision_settings, reach_cluster
 from controller.settings.load import ServeSettings, SettingsError
 from controller.store.recorder import WITHOUT_METADATA_LOG
+from controller.store.snapshotting import Snapshotting
 from controller.store.store import TopicStore
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.query import Queries, Query
@@ -87,7 +88,7 @@ class Service:
             self._member = Member(options.data, options.settings, options.joining, protocol)
         self.log: RocksDbLog
         self._is_open = self._started = False
-        self._snapshots: LogSnapshots | None = None
+        self._snapshots: Snapshotting | None = None
 
     def _open_log(self, cluster_id: str | None) -> RocksDbLog:
         log = RocksDbLog(
@@ -134,9 +135,8 @@ class Service:
             replication=None if member is None else member.replication,
             clock_s=time.perf_counter,
         )
-        self._snapshots = LogSnapshots(
-            self.log, settings.log_snapshot_interval_events, lambda: self.controller.store, rebuild=True
-        )
+        self._snapshots = Snapshotting(self.log, settings.log_snapshot_interval_events, self._query.snapshot_pairs)
+        self._snapshots.begin(rebuild=True)
         self._make_api()
         self.metrics.watch(self._clients.gauges)
         self.metrics.watch(self._gauges)
@@ -208,8 +208,7 @@ class Service:
         if isinstance(self.options.brokers, int):
             return SimulatedBrokers(self.options.brokers)
         assert self._cluster is not None, "it was reached"
-        history, recent = log_readers(self.log)
-        return TargetCluster(self._cluster, history, settings, self._log, recent=recent)
+        return TargetCluster(self._cluster, self.log, settings)
 
     def _flushed(self) -> None:
         assert self._snapshots is not None, "nothing is flushed before it is made"

@@ -110,9 +110,9 @@ def _effective_base(broker_defaults: Configs, dynamic: Configs) -> tuple[ConfigE
     entries = []
     for row in TOPIC_CONFIGS:
         found = ((operators_default(row, chosen), source) for source, chosen in origins)
-        text, source = next((one for one in found if one[0] is not None), (None, ConfigSource.DEFAULT_CONFIG))
-        if text is not None or not row.internal:
-            entries.append(_entry(row, row.default if text is None else text, source))
+        text, source = next((one for one in found if one[0] is not None), (row.default, ConfigSource.DEFAULT_CONFIG))
+        if text is not None:
+            entries.append(_entry(row, text, source))
     return tuple(sorted(entries, key=lambda entry: entry.name))
 
 

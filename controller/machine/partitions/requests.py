@@ -97,22 +97,17 @@ def refusal(
         return ErrorCode.INVALID_REQUEST
     if report.partition_epoch < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    members = set(report.isr)
+    members, known_epochs = set(report.isr), zip(report.isr, report.broker_epochs, strict=False)
     if len(members) < len(report.isr) or partition.leader not in members or min(members) < 0:
         return ErrorCode.INVALID_REQUEST
     if not members <= set(partition.replicas):
         return ErrorCode.INVALID_REQUEST
     if report.recovering and (len(report.isr) > 1 or not replica_metadata_of(partition).recovering):
         return ErrorCode.INVALID_REQUEST
-    return None if _are_eligible(report, cluster) else ErrorCode.INELIGIBLE_REPLICA
-
-
-def _are_eligible(report: commands.IsrReport, cluster: Cluster) -> bool:
-    """True if all members of the reported ISR are live, with the broker epochs that the leader knows (KIP-903)."""
-    return all(map(cluster.is_live, report.isr)) and all(
-        epoch in (-1, cluster.brokers[member].broker_epoch)
-        for member, epoch in zip(report.isr, report.broker_epochs, strict=False)
-    )
+    if not all(map(cluster.is_live, report.isr)):
+        return ErrorCode.INELIGIBLE_REPLICA
+    is_eligible = all(epoch in (-1, cluster.brokers[member].broker_epoch) for member, epoch in known_epochs)  # KIP-903
+    return None if is_eligible else ErrorCode.INELIGIBLE_REPLICA
 
 
 def assign_directories(state: State, command: commands.AssignDirectories) -> Decision:

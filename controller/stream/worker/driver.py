@@ -1,7 +1,7 @@
 """Drivers: the part of a worker that joins the consumer group, and feeds assigned partitions' commands to the engine.
 
-`PlainDriver` is an aiokafka consumer group; `driver_faust` does the same with Faust. A driver runs an engine, and sets
-its `claim_again`. An exception of `run` must end the process: otherwise a command could be lost.
+`PlainDriver` is an aiokafka consumer group; `driver_faust` does the same with Faust. Both run the loop of `Driver`. An
+exception of `run` must end the process: otherwise a command could be lost.
 
 The group only assigns partitions. Commands are read once the engine has claimed their partition, from the offset
 that the events prove; the committed offsets are figures for Kafka's own tools. There is no static membership: a worker
@@ -11,6 +11,7 @@ that comes back must be assigned again.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -20,7 +21,7 @@ from aiokafka.errors import KafkaError
 
 from controller.kafka.connections import Security
 from controller.stream.log.transport import NO_SECURITY, aiokafka_security, close_client
-from controller.stream.worker.engine import Engine, PartitionsLost
+from controller.stream.worker.engine import Engine, IsCurrent, PartitionsLost
 from controller.stream.worker.partition_decider import Sourced
 
 RETRY_S = 1.0
@@ -56,25 +57,91 @@ POLL_INTERVAL_MS_MAX = 3_600_000
 COMMIT_EVERY_S = 1.0  # offsets in Kafka are only for people: the events are the truth
 
 
-class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """Feeds an engine by an aiokafka consumer."""
+class Driver(ABC):
+    """Claims the partitions that the group assigns, feeds their commands to the engine, and claims lost ones again."""
 
     def __init__(self, engine: Engine, group: Group) -> None:
         self._engine = engine
         engine.claim_again = self._claim_again
         self._group = group
-        self._assigned: frozenset[TopicPartition] = frozenset()
         self._is_assigned = asyncio.Event()
         """Set while the group has assigned partitions, cleared during a rebalance."""
         self._assignment = 0
         """Counts assignments and revocations; a claim is valid until the next one."""
         self._claimed = -1
+
+    @abstractmethod
+    async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
+        """Join the group, and feed the engine until `stopping` is set; then leave the group. `on_claimed` is called
+        each time when all assigned partitions are claimed."""
+
+    async def _drive(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
+        while not stopping.is_set():
+            try:
+                if not self._is_assigned.is_set():
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._is_assigned.wait(), POLL_MS / 1000)
+                    await self._check_member()
+                elif self._assignment != self._claimed:
+                    await self._claim(on_claimed)
+                else:
+                    await self._feed()
+            except PartitionsLost:
+                self._claim_again()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), RETRY_S)
+
+    def _claim_again(self) -> None:
+        self._claimed = -1
+
+    async def _claim(self, on_claimed: Callable[[], None]) -> None:
+        assignment = self._assignment
+
+        def is_current() -> bool:
+            return self._assignment == assignment
+
+        if await self._engine.claim(self._hold(), is_current) and is_current():
+            await self._resume(is_current)
+            if is_current():
+                self._claimed = assignment
+                on_claimed()
+
+    async def _revoke(self) -> None:
+        self._assignment += 1
+        self._is_assigned.clear()
+        await self._engine.revoke()
+
+    def _assign(self) -> None:
+        self._assignment += 1
+        self._is_assigned.set()
+
+    @abstractmethod
+    async def _check_member(self) -> None:
+        """Raise the error that prevents joining the group, or that ended the membership."""
+
+    @abstractmethod
+    def _hold(self) -> set[int]:
+        """Stop fetching commands. Returns the assigned partitions."""
+
+    @abstractmethod
+    async def _resume(self, is_current: IsCurrent) -> None:
+        """Fetch commands again, from the next one of each claimed partition on, while the assignment is current."""
+
+    @abstractmethod
+    async def _feed(self) -> None:
+        """Wait a short time for commands, and pass them to the engine."""
+
+
+class PlainDriver(Driver, ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """Feeds an engine by an aiokafka consumer."""
+
+    def __init__(self, engine: Engine, group: Group) -> None:
+        super().__init__(engine, group)
+        self._assigned: frozenset[TopicPartition] = frozenset()
         self._committed_at = 0.0
         self._commit: asyncio.Task[None] | None = None
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
-        """Join the group, and feed the engine until `stopping` is set; then leave the group. `on_claimed` is called
-        each time when all assigned partitions are claimed."""
         group = self._group
         consumer = self._consumer = AIOKafkaConsumer(
             group_id=group.group_id,
@@ -91,65 +158,36 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         await consumer.start()
         consumer.subscribe([group.topic], listener=self)
         try:
-            while not stopping.is_set():
-                try:
-                    if not self._is_assigned.is_set():
-                        await self._wait_for_assignment()
-                    elif self._assignment != self._claimed:
-                        await self._claim(on_claimed)
-                    else:
-                        await self._feed()
-                except PartitionsLost:
-                    self._claim_again()
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(stopping.wait(), RETRY_S)
+            await self._drive(stopping, on_claimed)
         finally:
             await self._engine.revoke()
             if self._commit is not None:
                 await self._commit
             await close_client(consumer)
 
-    def _claim_again(self) -> None:
-        self._claimed = -1
-
-    # --- called by the group
-
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         self._assigned = frozenset()
-        self._assignment += 1
-        self._is_assigned.clear()
-        await self._engine.revoke()
+        await self._revoke()
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         for each in assigned:
             self._consumer.pause(each)
             self._consumer.seek(each, 0)
         self._assigned = frozenset(assigned)
-        self._assignment += 1
-        self._is_assigned.set()
+        self._assign()
 
-    # --- claiming and feeding
-
-    async def _claim(self, on_claimed: Callable[[], None]) -> None:
-        assignment, assigned = self._assignment, self._assigned
-
-        def is_current() -> bool:
-            return self._assignment == assignment
-
-        for each in assigned:
-            self._consumer.pause(each)
-        if await self._engine.claim({each.partition for each in assigned}, is_current) and is_current():
-            for each in assigned:
-                self._consumer.seek(each, self._engine.next_source(each.partition))
-                self._consumer.resume(each)
-            self._claimed = assignment
-            on_claimed()
-
-    async def _wait_for_assignment(self) -> None:
-        """Wait for an assignment, for a short time. Raises the error that prevents joining the group."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._is_assigned.wait(), POLL_MS / 1000)
+    async def _check_member(self) -> None:
         await self._consumer.getmany(timeout_ms=0)
+
+    def _hold(self) -> set[int]:
+        for each in self._assigned:
+            self._consumer.pause(each)
+        return {each.partition for each in self._assigned}
+
+    async def _resume(self, is_current: IsCurrent) -> None:
+        for each in self._assigned:
+            self._consumer.seek(each, self._engine.next_source(each.partition))
+            self._consumer.resume(each)
 
     async def _feed(self) -> None:
         assignment = self._assignment

@@ -27,9 +27,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 from msgspec.structs import replace
-from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
@@ -44,7 +42,6 @@ from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
 from controller.policy.chain import PolicyJudge
 from controller.serving.archiving import Archiving, archive_store, sign_heads
-from controller.serving.reach_cluster import log_readers
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import too_many, with_pauses
 from controller.store.store import TopicStore
@@ -296,14 +293,12 @@ class PartitionCluster(TargetCluster):
         partition: PartitionState,
         partitions: int,
         settings: ServeSettings,
-        log: FilteringBoundLogger,
         hidden: Collection[str] = (),
     ) -> None:
         def owns(topic: TopicName) -> bool:
             return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
 
-        history, recent = log_readers(partition.log)
-        super().__init__(link, history, settings, log, owns, recent=recent, shared=True)
+        super().__init__(link, partition.log, settings, owns, shared=True)
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
         """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""
@@ -326,5 +321,4 @@ def partition_clusters(
     """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
     is_same = cluster.cluster_id == topics.cluster_id
     hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
-    log = structlog.get_logger("topicwright")
-    return lambda partition: PartitionCluster(cluster, partition, topics.partitions, settings, log, hidden)
+    return lambda partition: PartitionCluster(cluster, partition, topics.partitions, settings, hidden)

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -52,7 +51,7 @@ from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
-from controller.stream.worker.driver import DriverEnded, Group, PlainDriver
+from controller.stream.worker.driver import Driver, DriverEnded, Group, PlainDriver
 from controller.stream.worker.engine import Engine, PartitionsLost
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
@@ -64,9 +63,6 @@ from controller.stream.worker.owner_tasks import (
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 from events.errors import MissingExtra
-
-if TYPE_CHECKING:
-    from controller.stream.worker.driver_faust import FaustDriver
 
 LEAVE_S = 10.0
 """How long a stopping worker may take to finish its batch and leave the group. Without Kafka it can do
@@ -293,7 +289,7 @@ class Worker:
     def _wait_for(self, why: str) -> None:
         self._status.idle_reason = why
 
-    def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> PlainDriver | FaustDriver:
+    def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> Driver:
         options, settings = self.options, self.options.settings
         context = WorkerContext(
             data=options.data,
