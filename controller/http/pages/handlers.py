@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 from urllib.parse import quote
 
 from litestar import Response, get, post
@@ -231,7 +231,9 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     error: ErrorView | None = None
     status = 200  # also if the dry run is refused: the refusal is its result
     try:
-        body = body_of(_create_fields(filled), writes.CreateBody)
+        counts = {name: filled[name].strip() for name in _COUNTS if filled.get(name, "").strip()}
+        fields = {"name": filled.get("name", "").strip(), "configs": _configs(filled), **counts}
+        body = body_of(fields, writes.CreateBody)
         result = await site.call(writes.create_topic, request, content=body, validate_only=is_dry)
     except Refused as refusal:
         error, status = refusal.error, 200 if is_dry else refusal.status
@@ -268,7 +270,7 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
     here = f"/topics/{quote(name, safe='')}"
     match filled.get("do"):
         case "grow":
-            grown = body_of({"num_partitions": _number(filled, "num_partitions")}, writes.AlterBody)
+            grown = body_of({"num_partitions": filled.get("num_partitions", "").strip()}, writes.AlterBody)
             await site.call(writes.alter_topic, request, name=name, content=grown)
         case "configs":
             await _alter_configs(name, request, site, filled)
@@ -286,18 +288,8 @@ async def _alter_configs(
     name: str, request: HttpRequest, site: Site, filled: dict[str, str], *, validate_only: bool = False
 ) -> AlteredView:
     body = body_of({"configs": {key: value or None for key, value in _configs(filled).items()}}, writes.AlterBody)
-    altered: AlteredView = await site.call(
-        writes.alter_topic, request, name=name, content=body, validate_only=validate_only
-    )
-    return altered
-
-
-def _create_fields(filled: dict[str, str]) -> dict[str, object]:
-    fields: dict[str, object] = {"name": filled.get("name", "").strip(), "configs": _configs(filled)}
-    for name in _COUNTS:
-        if filled.get(name, "").strip():
-            fields[name] = _number(filled, name)
-    return fields
+    given = {"name": name, "content": body, "validate_only": validate_only}
+    return cast(AlteredView, await site.call(writes.alter_topic, request, **given))
 
 
 def _command(filled: dict[str, str]) -> tuple[str, ...]:
@@ -305,12 +297,6 @@ def _command(filled: dict[str, str]) -> tuple[str, ...]:
     lines = [line.partition("=") for line in filled.get("configs", "").splitlines() if line.strip()]
     configs = [word for name, _, value in lines for word in ("--config", f"{name.strip()}={value.strip()}")]
     return ("topic", "create", filled.get("name", ""), *flags(**counts), *configs)
-
-
-def _number(filled: dict[str, str], name: str) -> object:
-    """The number in a field, or its text if it is not a number: validation then names the field."""
-    text = filled.get(name, "").strip()
-    return int(text) if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 12 else text
 
 
 def _configs(filled: dict[str, str]) -> dict[str, str]:

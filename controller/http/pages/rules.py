@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import unified_diff
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from litestar import Response, get, post
@@ -28,13 +28,12 @@ from projections.views.events import EventsView, EventView
 from projections.views.overviews import PoliciesView
 from projections.views.view import ProblemView
 
-_Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RedecideBody, rules.RulesBody)
-_TRIALS: dict[str, tuple[Any, Any]] = {
+_FORMS: dict[str, tuple[Any, Any]] = {
+    "apply": (rules.apply_rules, rules.RulesBody),
     "test": (rules.test_rules, rules.TestBody),
     "backtest": (rules.backtest_rules, rules.BacktestBody),
     "redecide": (rules.redecide, rules.RedecideBody),
 }
-AFTER_DIGITS_MAX = 12
 VERSIONS_MAX = 10
 """The most versions of the rules on the page."""
 
@@ -105,24 +104,16 @@ async def change_rules(request: HttpRequest, site: NamedDependency[Site]) -> Res
     result: RulesTestView | TrialView | None = None
     try:
         do = filled.get("do", "")
-        if do == "apply":
-            await site.call(rules.apply_rules, request, content=_body(filled, rules.RulesBody))
-            return Redirect("/policies", status_code=303)
-        if do not in _TRIALS:
+        if do not in _FORMS:
             raise invalid(f"do: {do!r} is not test, backtest, redecide or apply")
-        handler, kind = _TRIALS[do]
-        result = await site.call(handler, request, content=_body(filled, kind))
+        handler, kind = _FORMS[do]
+        body = body_of({name: filled.get(name, "") for name in kind.__struct_fields__}, kind)
+        result = await site.call(handler, request, content=body)
+        if do == "apply":
+            return Redirect("/policies", status_code=303)
     except (Refused, TooBusy) as refusal:
         problem = answer_error(request, refusal).content
     return await _page(request, site, filled=filled, problem=problem, result=result)
-
-
-def _body(filled: Mapping[str, str], kind: type[_Body]) -> _Body:
-    """The fields of a body in a form. Raises Refused."""
-    after = filled.get("after", "")
-    fields: dict[str, object] = {"text": filled["text"], "since": filled.get("since", "")}
-    fields["after"] = int(after) if after.isascii() and after.isdigit() and len(after) < AFTER_DIGITS_MAX else after
-    return body_of({name: value for name, value in fields.items() if name in kind.__struct_fields__}, kind)
 
 
 def _changes(versions: list[EventView], number: int | None) -> Iterable[str] | None:
