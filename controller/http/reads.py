@@ -31,9 +31,8 @@ from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews, proving
 from projections.queries.activity import timeline_page
-from projections.queries.changes import changes_page
 from projections.queries.differences import difference
-from projections.queries.events import EventFilter, Window, events_page
+from projections.queries.events import EventFilter, Window, changes_page, events_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.health import waiting_issues
 from projections.queries.query import NotFound, NoTopic, Queries, Query
