@@ -10,8 +10,8 @@ Without a snapshot the same steps begin at the first event.
 Tail. Through the index, each later event costs one block read. To list all topics, it is five times as fast to read the
 events once in log order. So a list of long pages gets a tail: all events since the snapshot, cached in
 memory by shard key. A log caches one tail. It is dropped when its list ends, and may be replaced after
-ABANDONED_AFTER_PAGES long pages of other points in time. A tail takes the bytes of the events, at most `TAIL_BYTES` for
-each name or event of a page, and about 100 bytes a key. The garbage collector tracks none of its events.
+ABANDONED_AFTER_PAGES long pages of other points in time. A tail takes at most `TAIL_BYTES` for each name or event of a
+page. The garbage collector tracks none of its events.
 
 Non-goals: it takes no snapshots and no locks.
 """
@@ -19,7 +19,6 @@ Non-goals: it takes no snapshots and no locks.
 from __future__ import annotations
 
 import threading
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -293,6 +292,8 @@ def topic_of_record(record: Recorded) -> str | None:
     return getattr(record.event, "topic", None)
 
 
+EVENT_BYTES = 100
+"""The memory of an event in a tail besides its bytes."""
 TAIL_EVENTS_PER_PAUSE = 4000
 """Events to read into a tail between two pauses: some milliseconds."""
 ABANDONED_AFTER_PAGES = 20
@@ -308,23 +309,19 @@ class Tail:
         """False if the events exceed the limit; it is then cached only to prevent another attempt."""
         self.passed_by = 0
         """Long pages of other points in time since this tail was used."""
-        self._values = bytearray()
-        self._ends = array("q", (0,))
-        self._before = array("q")
-        """For each event the number of the previous one under the same key; -1 if there is none."""
-        self._last: dict[ShardKey, int] = {}
+        self._values: list[bytes] = []
+        self._numbers: dict[ShardKey, list[int]] = {}
+        """The numbers of the events under each key."""
 
     def read(self, log: EventLog, bytes_max: int, pause: Callable[[], None]) -> None:
         """Read the events. Raises LogError, EventDecodeError, and the errors of `pause`."""
-        last, values = self._last, self._values
+        room = bytes_max
         for number, (offset, value) in enumerate(log.read(self.start, self.end)):
-            key = shard_key(topic_of(offset, value) or "")
-            self._before.append(last.get(key, -1))
-            last[key] = number
-            values += value
-            self._ends.append(len(values))
-            if len(values) > bytes_max:
-                self._values, self._last = bytearray(), {}
+            self._numbers.setdefault(shard_key(topic_of(offset, value) or ""), []).append(number)
+            self._values.append(value)
+            room -= len(value) + EVENT_BYTES
+            if room < 0:
+                self._values, self._numbers = [], {}
                 return
             if number % TAIL_EVENTS_PER_PAUSE == 0:
                 pause()
@@ -332,11 +329,4 @@ class Tail:
 
     def events(self, key: ShardKey) -> list[Recorded]:
         """The events under a shard key, in order. Raises EventDecodeError."""
-        found = []
-        number = self._last.get(key, -1)
-        while number >= 0:
-            value = bytes(self._values[self._ends[number] : self._ends[number + 1]])
-            found.append(decode_event(self.start + number, value))
-            number = self._before[number]
-        found.reverse()
-        return found
+        return [decode_event(self.start + number, self._values[number]) for number in self._numbers.get(key, ())]

@@ -162,8 +162,8 @@ class Counted(msgspec.Struct, frozen=True):
     partitions: int
     pending: int
     tallies: Tallies
-    unhealthy: tuple[Unhealthy, ...] = ()
-    """The topics with unhealthy partitions; for the present the index has them."""
+    unhealthy: Iterable[Unhealthy]
+    """The topics with unhealthy partitions; for the present from the index."""
 
 
 def counted_at(query: Queries, end: Ends) -> Counted | None:
