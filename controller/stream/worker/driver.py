@@ -4,7 +4,7 @@
 exception of `run` must end the process: otherwise a command could be lost.
 
 The group only assigns partitions. Commands are read once the engine has claimed their partition, from the offset
-that the events prove; the committed offsets are figures for Kafka's own tools. There is no static membership: a worker
+that the events prove; no offsets are committed. There is no static membership: a worker
 that comes back must be assigned again.
 """
 
@@ -17,7 +17,6 @@ from contextlib import suppress
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError
 
 from controller.kafka.connections import Security
 from controller.stream.log.transport import NO_SECURITY, aiokafka_security, close_client
@@ -54,7 +53,6 @@ POLL_MS = 200
 REBALANCE_TIMEOUT_MS = 10_000
 POLL_INTERVAL_MS_MAX = 3_600_000
 """A rebuild, or a slow policy, may delay polling; heartbeats show that the process lives."""
-COMMIT_EVERY_S = 1.0  # offsets in Kafka are only for people: the events are the truth
 
 
 class Driver(ABC):
@@ -138,8 +136,6 @@ class PlainDriver(Driver, ConsumerRebalanceListener):  # type: ignore[misc]  # a
     def __init__(self, engine: Engine, group: Group) -> None:
         super().__init__(engine, group)
         self._assigned: frozenset[TopicPartition] = frozenset()
-        self._committed_at = 0.0
-        self._commit: asyncio.Task[None] | None = None
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
         group = self._group
@@ -161,8 +157,6 @@ class PlainDriver(Driver, ConsumerRebalanceListener):  # type: ignore[misc]  # a
             await self._drive(stopping, on_claimed)
         finally:
             await self._engine.revoke()
-            if self._commit is not None:
-                await self._commit
             await close_client(consumer)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
@@ -204,15 +198,3 @@ class PlainDriver(Driver, ConsumerRebalanceListener):  # type: ignore[misc]  # a
                     for record in records
                 ]
             )
-        self._commit_now_and_then()
-
-    def _commit_now_and_then(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._committed_at >= COMMIT_EVERY_S and self._assigned and (not self._commit or self._commit.done()):
-            self._committed_at = now
-            done = {each: self._engine.next_source(each.partition) for each in self._assigned}
-            self._commit = asyncio.create_task(self._commit_figures(done))
-
-    async def _commit_figures(self, done: dict[TopicPartition, int]) -> None:
-        with suppress(KafkaError):
-            await self._consumer.commit(done)

@@ -5,9 +5,9 @@ Faust so that no command is lost. A worker claims a partition by writing a fence
 (`worker.engine`), always in the same order: pause (`hold`), claim, seek, resume. Faust may seek and resume the consumer
 meanwhile, at the end of a rebalance; messages that it fetched before the last seek do not count.
 
-The agent only puts messages into an inbox, which the driver's loop drains in batches. Offsets are committed after the
-decisions, only so that Kafka's tools show the lag: no worker reads them. No Faust table, web server, `take()` or static
-membership is used. The engine detects a lost command as an offset gap; the driver then fetches the command again.
+The agent only puts messages into an inbox, which the driver's loop drains in batches. It never acknowledges them, so
+that Faust commits no offsets. No Faust table, web server, `take()` or static membership is used. The engine detects a
+lost command as an offset gap; the driver then fetches the command again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ class FaustDriver(Driver):
             broker_heartbeat_interval=group.heartbeat_ms / 1000,
             broker_rebalance_timeout=REBALANCE_TIMEOUT_S,
             broker_request_timeout=max(REQUEST_TIMEOUT_S, group.session_timeout_ms / 1000),
-            broker_commit_interval=1.0,
             broker_max_poll_records=COMMANDS_PER_BATCH_MAX,
             broker_max_poll_interval=3600.0,
         )
@@ -128,21 +127,14 @@ class FaustDriver(Driver):
             return
         while len(events) < COMMANDS_PER_BATCH_MAX and not self._inbox.empty():
             events.append(self._inbox.get_nowait())
-        await self._handle([event for event in events if self._is_current(event.message)])
+        messages = [event.message for event in events if self._is_current(event.message)]
+        await self._engine.handle([Sourced(each.partition, each.offset, each.value) for each in messages])
 
     def _is_current(self, message: Any) -> bool:
         """True if a message was fetched after the last seek, under the current assignment: an older one would look like
         a gap."""
         app = self._app
         return bool(message.seek == app.consumer.seeks and message.generation_id == app.consumer_generation_id)
-
-    async def _handle(self, events: list[Any]) -> None:
-        messages = [event.message for event in events]
-        await self._engine.handle([Sourced(each.partition, each.offset, each.value) for each in messages])
-        positions = self._positions()
-        for event, message in zip(events, messages, strict=True):
-            if message.offset < positions.get(message.partition, 0):
-                event.ack()
 
 
 def _credentials(security: Security) -> Any:

@@ -182,7 +182,7 @@ async def test_lost_partitions_are_taken_over_again(monkeypatch: pytest.MonkeyPa
         driver._engine = cast(Engine, engine)
 
         async def into_the_inbox(message: Any) -> None:
-            await driver._inbox.put(SimpleNamespace(message=message, ack=lambda: None))
+            await driver._inbox.put(SimpleNamespace(message=message))
 
         one.consumer.callback = into_the_inbox
         await driver._complete(None)
@@ -214,11 +214,10 @@ _CONSUMER, _THREAD = transport.Consumer, transport.AIOKafkaConsumerThread
 
 OVERRIDDEN = (
     Part(_CONSUMER, "getmany", "19368425", "fetches once, excludes seeks, and drops messages from before a seek"),
-    Part(_CONSUMER, "perform_seek", "b497a1e5", "seeks to what the events prove, and sets committed offsets and acks"),
+    Part(_CONSUMER, "perform_seek", "b497a1e5", "seeks to what the events prove"),
     Part(_CONSUMER, "verify_event_path", "604713dc", "does nothing: Faust's fails during a rebalance"),
     Part(_CONSUMER, "_new_consumer_thread", "935107c5", "makes our thread"),
     Part(_THREAD, "_create_worker_consumer", "f65f5b36", "sets how long a fetch waits, for which Faust has no setting"),
-    Part(_THREAD, "_commit", "f7c55492", "a commit that fails does not crash the worker"),
     Part(_THREAD, "on_thread_stop", "668ec5bf", "closes aiokafka's consumer also without Kafka"),
 )
 """Methods that we override. Ours must do the same."""
@@ -228,14 +227,10 @@ USED = (
     Part(_CONSUMER, "_getmany", "8467eda4", "fetches, in the thread of the consumer"),
     Part(_CONSUMER, "seek_wait", "eb4b82e4", "seeks, and returns when that is done"),
     Part(_CONSUMER, "_read_offset", "", "what Faust drops messages by; it is to know nothing"),
-    Part(_CONSUMER, "_committed_offset", "", "from where Faust counts acks; it follows each seek"),
-    Part(_CONSUMER, "_acked", "", "acks that wait for those before them; none outlives a seek"),
-    Part(_CONSUMER, "_acked_index", "", "the same acks, for looking them up"),
     Part(_CONSUMER, "can_resume_flow", "", "set when messages may flow again"),
     Part(_CONSUMER, "flow_active", "", "whether messages may flow"),
     Part(_CONSUMER, "scheduler", "", "takes turns between partitions"),
-    Part(_THREAD, "_ensure_consumer", "fb4a37a8", "aiokafka's consumer, to commit with"),
-    Part(_THREAD, "_consumer", "", "the same, None before it has started"),
+    Part(_THREAD, "_consumer", "", "aiokafka's consumer, None before it has started"),
     Part(AIOKafkaConsumer, "_fetch_max_wait_ms", "", "read when the consumer starts"),
     Part(Service, "_crashed", "", "set when Faust has ended itself, which it reports to nobody"),
     Part(Service, "crash_reason", "", "why it did"),
@@ -245,7 +240,6 @@ USED = (
 RESTED_ON = (
     Part(_CONSUMER, "_drain_messages", "534d0366", "calls getmany; drops by _read_offset; ends when the flow stops"),
     Part(_CONSUMER, "_to_message", "a1b4080f", "_message makes the same message"),
-    Part(_CONSUMER, "ack", "c8d9d2a1", "counts acks from _committed_offset on"),
     Part(_CONSUMER, "stop_flow", "32a6f2eb", "with flow_control.suspend and clear it stops the flow (hold)"),
     Part(_CONSUMER, "resume_flow", "4f6735e1", "with flow_control.resume it lets messages flow (resume_flowing)"),
     Part(Recovery, "_resume_streams", "bde61812", "sends on_rebalance_complete, then seeks, then lets messages flow"),
