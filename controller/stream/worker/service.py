@@ -56,9 +56,9 @@ from controller.stream.worker.engine import Engine, PartitionsLost
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
     PartitionBrokers,
+    PartitionCluster,
     PartitionLeader,
     WorkerContext,
-    partition_clusters,
 )
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
@@ -284,7 +284,7 @@ class Worker:
             ClusterUnreachable,
             self._wait_for,
         )
-        return partition_clusters(self._cluster, topics, settings)
+        return partial(PartitionCluster, self._cluster, topics, settings)
 
     def _wait_for(self, why: str) -> None:
         self._status.idle_reason = why
