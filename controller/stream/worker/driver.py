@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 
-import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 
 from controller.kafka.connections import Security
@@ -26,22 +25,6 @@ from controller.stream.worker.partition_decider import Sourced
 RETRY_S = 1.0
 """Wait before claiming lost partitions again: for Kafka, or until the group assigns the partitions elsewhere."""
 COMMANDS_PER_BATCH_MAX = 500  # one commit; the loop serves others in between
-
-
-class Group(msgspec.Struct, frozen=True):
-    """The consumer group that assigns the partitions of the commands topic to workers."""
-
-    bootstrap: str
-    group_id: str
-    topic: str
-    partitions: int
-    session_timeout_ms: int
-    security: Security = NO_SECURITY
-
-    @property
-    def heartbeat_ms(self) -> int:
-        """The heartbeat interval: several fit into a session timeout, so that one heartbeat may be lost."""
-        return max(100, self.session_timeout_ms // 6)
 
 
 class DriverEnded(Exception):
@@ -58,10 +41,13 @@ POLL_INTERVAL_MS_MAX = 3_600_000
 class Driver(ABC):
     """Claims the partitions that the group assigns, feeds their commands to the engine, and claims lost ones again."""
 
-    def __init__(self, engine: Engine, group: Group) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, bootstrap: str, security: Security = NO_SECURITY) -> None:
+        self._engine, self._bootstrap, self._security = engine, bootstrap, security
         engine.claim_again = self._claim_again
-        self._group = group
+        self._topics, settings = engine.context.topics, engine.context.settings
+        self._group_id, self._session_ms = settings.stream_group_id, settings.stream_session_timeout_ms
+        self._heartbeat_ms = max(100, self._session_ms // 6)
+        """Several heartbeats fit into a session timeout, so that one of them may be lost."""
         self._is_assigned = asyncio.Event()
         """Set while the group has assigned partitions, cleared during a rebalance."""
         self._assignment = 0
@@ -133,26 +119,25 @@ class Driver(ABC):
 class PlainDriver(Driver, ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Feeds an engine by an aiokafka consumer."""
 
-    def __init__(self, engine: Engine, group: Group) -> None:
-        super().__init__(engine, group)
+    def __init__(self, engine: Engine, bootstrap: str, security: Security = NO_SECURITY) -> None:
+        super().__init__(engine, bootstrap, security)
         self._assigned: frozenset[TopicPartition] = frozenset()
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
-        group = self._group
         consumer = self._consumer = AIOKafkaConsumer(
-            group_id=group.group_id,
-            bootstrap_servers=group.bootstrap,
+            group_id=self._group_id,
+            bootstrap_servers=self._bootstrap,
             enable_auto_commit=False,
             auto_offset_reset="none",
             fetch_max_wait_ms=FETCH_WAIT_MS,
-            session_timeout_ms=group.session_timeout_ms,
-            heartbeat_interval_ms=group.heartbeat_ms,
+            session_timeout_ms=self._session_ms,
+            heartbeat_interval_ms=self._heartbeat_ms,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             max_poll_interval_ms=POLL_INTERVAL_MS_MAX,
-            **aiokafka_security(group.security),
+            **aiokafka_security(self._security),
         )
         await consumer.start()
-        consumer.subscribe([group.topic], listener=self)
+        consumer.subscribe([self._topics.commands], listener=self)
         try:
             await self._drive(stopping, on_claimed)
         finally:

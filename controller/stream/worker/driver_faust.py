@@ -19,8 +19,8 @@ from typing import Any
 import faust
 
 from controller.kafka.connections import Security
-from controller.stream.log.transport import TokenProvider
-from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, POLL_MS, Driver, DriverEnded, Group
+from controller.stream.log.transport import NO_SECURITY, TokenProvider
+from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, POLL_MS, Driver, DriverEnded
 from controller.stream.worker.engine import Engine, IsCurrent
 from controller.stream.worker.faust_seam import FaustTransport, crash_of
 from controller.stream.worker.partition_decider import Sourced
@@ -33,8 +33,8 @@ REQUEST_TIMEOUT_S = 30.0
 class FaustDriver(Driver):
     """Feeds an engine by a Faust app."""
 
-    def __init__(self, engine: Engine, group: Group) -> None:
-        super().__init__(engine, group)
+    def __init__(self, engine: Engine, bootstrap: str, security: Security = NO_SECURITY) -> None:
+        super().__init__(engine, bootstrap, security)
         self._inbox: asyncio.Queue[Any] = asyncio.Queue(INBOX_MAX)
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
@@ -45,16 +45,16 @@ class FaustDriver(Driver):
         await app.stop()
 
     def _make_app(self) -> Any:
-        group = self._group
+        topic, partitions = self._topics.commands, self._topics.partitions
         app: Any = faust.App(
-            group.group_id,
-            broker=[f"kafka://{each.strip()}" for each in group.bootstrap.split(",")],
-            broker_credentials=_credentials(group.security),
+            self._group_id,
+            broker=[f"kafka://{each.strip()}" for each in self._bootstrap.split(",")],
+            broker_credentials=_credentials(self._security),
             store="memory://",
             datadir=str(self._engine.context.data / "faust").replace("{", "{{").replace("}", "}}"),  # Faust formats it
             autodiscover=False,
             web_enabled=False,
-            topic_partitions=group.partitions,
+            topic_partitions=partitions,
             topic_disable_leader=True,
             topic_allow_declare=False,
             processing_guarantee="at_least_once",
@@ -63,18 +63,18 @@ class FaustDriver(Driver):
             stream_recovery_delay=0.0,
             consumer_auto_offset_reset="earliest",
             producer_acks=-1,
-            broker_session_timeout=group.session_timeout_ms / 1000,
-            broker_heartbeat_interval=group.heartbeat_ms / 1000,
+            broker_session_timeout=self._session_ms / 1000,
+            broker_heartbeat_interval=self._heartbeat_ms / 1000,
             broker_rebalance_timeout=REBALANCE_TIMEOUT_S,
-            broker_request_timeout=max(REQUEST_TIMEOUT_S, group.session_timeout_ms / 1000),
+            broker_request_timeout=max(REQUEST_TIMEOUT_S, self._session_ms / 1000),
             broker_max_poll_records=COMMANDS_PER_BATCH_MAX,
             broker_max_poll_interval=3600.0,
         )
         app.transport = FaustTransport(app.conf.broker_consumer, app)
         app.transport.positions = self._positions
         commands = app.topic(
-            group.topic,
-            partitions=group.partitions,
+            topic,
+            partitions=partitions,
             key_type=bytes,
             value_type=bytes,
             key_serializer="raw",
@@ -111,7 +111,7 @@ class FaustDriver(Driver):
 
     def _hold(self) -> set[int]:
         self._app.consumer.hold()
-        return {tp.partition for tp in self._app.consumer.assignment() if tp.topic == self._group.topic}
+        return {tp.partition for tp in self._app.consumer.assignment() if tp.topic == self._topics.commands}
 
     async def _resume(self, is_current: IsCurrent) -> None:
         await self._app.consumer.perform_seek()

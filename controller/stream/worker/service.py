@@ -51,7 +51,7 @@ from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
-from controller.stream.worker.driver import Driver, DriverEnded, Group, PlainDriver
+from controller.stream.worker.driver import Driver, DriverEnded, PlainDriver
 from controller.stream.worker.engine import Engine, PartitionsLost
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
@@ -317,19 +317,11 @@ class Worker:
         self.metrics.watch(topic_watch.gauges)
         for task in (self._status.poll(engine), topic_watch.watch(self.fail)):
             self._background.begin(task)
-        group = Group(
-            options.bootstrap,
-            settings.stream_group_id,
-            topics.commands,
-            topics.partitions,
-            settings.stream_session_timeout_ms,
-            options.security,
-        )
         if options.driver == "plain":
-            return PlainDriver(engine, group)
+            return PlainDriver(engine, options.bootstrap, options.security)
         from controller.stream.worker.driver_faust import FaustDriver  # imports Faust
 
-        return FaustDriver(engine, group)
+        return FaustDriver(engine, options.bootstrap, options.security)
 
     def _claimed(self) -> None:
         self._status.idle_reason = None

@@ -28,14 +28,16 @@ from faust.tables.recovery import Recovery
 from faust.transport.drivers import aiokafka as transport
 from faust.types.tuples import TP
 from mode import Service
+from msgspec.structs import replace
 
+from controller.settings.load import load_settings
 from controller.stream.worker import driver as worker_driver
 from controller.stream.worker import driver_faust, faust_seam
-from controller.stream.worker.driver import Group
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, IsCurrent, PartitionsLost
 from controller.stream.worker.faust_seam import FaustConsumer
 from controller.stream.worker.partition_decider import Sourced
+from tests.stream.worker.memory_kafka import TOPICS
 
 HERE = TP("commands", 0)
 
@@ -101,11 +103,16 @@ def _record(offset: int) -> Any:
     )
 
 
+def engine_without_kafka(data: Path) -> Any:
+    context = SimpleNamespace(data=data, topics=replace(TOPICS, partitions=1), settings=load_settings())
+    return SimpleNamespace(leaders={0}, context=context)
+
+
 @asynccontextmanager
 async def feeding(monkeypatch: pytest.MonkeyPatch, size: int = 400, seed: int = 1) -> AsyncIterator[Feeding]:
     """Faust's loop running without Kafka."""
-    engine: Any = SimpleNamespace(leaders={0}, context=SimpleNamespace(data=Path()))
-    driver = FaustDriver(cast(Engine, engine), Group("127.0.0.1:1", "workers", HERE.topic, 1, 6000))
+    engine = engine_without_kafka(Path())
+    driver = FaustDriver(engine, "127.0.0.1:1")
     app = driver._app = driver._make_app()
     consumer: FaustConsumer = app.consumer
     one = Feeding(driver, consumer, size, random.Random(seed))
@@ -251,7 +258,6 @@ RESTED_ON = (
 
 PARTS = (*OVERRIDDEN, *USED, *RESTED_ON)
 METHODS = tuple(part for part in PARTS if part.fingerprint)
-GROUP = Group("127.0.0.1:1", "workers", "commands", 1, 6000)
 
 
 def name_of(part: Part) -> str:
@@ -278,7 +284,7 @@ def test_private_method_of_faust_is_unchanged(part: Part) -> None:
 
 
 async def test_private_attributes_of_faust_exist(tmp_path: Path) -> None:
-    driver = FaustDriver(cast(Engine, SimpleNamespace(context=SimpleNamespace(data=tmp_path))), GROUP)
+    driver = FaustDriver(engine_without_kafka(tmp_path), "127.0.0.1:1")
     app: Any = driver._make_app()
     kafka = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
     for part in set(PARTS) - set(METHODS):
@@ -292,7 +298,7 @@ async def test_private_attributes_of_faust_exist(tmp_path: Path) -> None:
 
 async def test_faust_uses_the_folder_of_the_worker(tmp_path: Path) -> None:
     data = tmp_path / "{a}"
-    app: Any = FaustDriver(cast(Engine, SimpleNamespace(context=SimpleNamespace(data=data))), GROUP)._make_app()
+    app: Any = FaustDriver(engine_without_kafka(data), "127.0.0.1:1")._make_app()
     assert app.conf.datadir == data / "faust"
     app.consumer._thread.thread_loop.close()
 
