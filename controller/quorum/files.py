@@ -31,7 +31,7 @@ from typing import Final
 
 from controller.quorum.folder import QUORUM_STATE, read_quorum_state, refuse_the_last_epoch, write_quorum_state
 from controller.quorum.log.batches import BatchHead, RecordBatch, decode_batches, scan_batches
-from controller.quorum.log_files import Epochs, FilePart, Segment, SnapshotFiles, in_order
+from controller.quorum.log_files import Epochs, FilePart, Segment, SnapshotFiles, batches_of, in_order
 from controller.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
 from events.errors import UserError
 from events.files import sync_folder
@@ -48,7 +48,6 @@ _FLUSHED: Final = "flushed-offset"
 _EPOCH_FILE: Final = "leader-epoch-checkpoint"
 _DERIVED: Final = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.deleted", _EPOCH_FILE)
 """Files that Kafka derives from the log, and rebuilds if missing. Deleted here, because appends make them stale."""
-_READ_BYTES: Final = 1 << 20
 
 
 class LogCorrupted(UserError):
@@ -146,23 +145,18 @@ class QuorumFiles(SnapshotFiles):
 
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
         """The batches from the one with `start`, or from `self.start` if that is later."""
-        offset = max(start, self.start)
-        while data := self.read(offset, _READ_BYTES):
-            for batch in decode_batches(data, str(self._segment_of(offset).path)):
-                yield batch
-                offset = batch.last_offset + 1
+        return batches_of(self.parts(max(start, self.start), self.end))
 
     def control_batches(self) -> Iterator[RecordBatch]:
-        for offset in tuple(self._control):
-            yield from decode_batches(self.read(offset, 0), str(self._segment_of(offset).path))
+        return map(self._batch, tuple(self._control))
 
     def beginning(self, epoch: int) -> RecordBatch | None:
         """The control batch at the start of an epoch, which names its leader; None if the log does not have it."""
         offset = self._epochs.start_of(epoch)
-        if offset is None:
-            return None
-        batch = next(decode_batches(self.read(offset, 0), str(self._segment_of(offset).path)))
-        return batch if batch.is_control else None
+        return self._batch(offset) if offset in self._control else None
+
+    def _batch(self, offset: int) -> RecordBatch:
+        return next(decode_batches(self.read(offset, 0), str(self._segment_of(offset).path)))
 
     # --- writing
 

@@ -10,13 +10,12 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from controller.apis.kraft.quorum import quorum_view
@@ -37,10 +36,10 @@ from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import NotLeader, Options, RoleChanged
-from controller.quorum.raft.voters import Address, Voter
+from controller.quorum.raft.voters import Voter
 from controller.quorum.snapshotting import Snapshotting
 from controller.release import RELEASE
-from controller.serving.process import wall_ms
+from controller.serving.process import reached, wall_ms
 from controller.settings.load import ServeSettings, SettingsError
 from controller.store.store import TopicStore
 from events.catalog import Endpoint, SettingsChanged
@@ -54,24 +53,15 @@ HAND_OVER_S: Final = 5.0
 """How long a stopping leader waits for another leader."""
 
 
-class Joining(msgspec.Struct, frozen=True):
-    """How a node finds the quorum that it joins."""
-
-    controllers: Sequence[Address]
-    """Addresses of some controllers of the quorum."""
-    security: Security
-    """This node's credentials there."""
-
-
 class Member:
     """A node of a quorum, in a data folder. `find` first, then `open`, `start` and, to vote, `become_voter`."""
 
-    def __init__(self, data: Path, settings: ServeSettings, joining: Joining | None, protocol: str) -> None:
-        """`protocol` is the security protocol of the listener where others reach this node."""
+    def __init__(self, data: Path, settings: ServeSettings, joining: QuorumClient | None, protocol: str) -> None:
+        """`joining` is a client of the quorum to join, which `stop` closes; None for a quorum of this node alone.
+        `protocol` is the security protocol of the listener where others reach this node."""
         self._protocol = PROTOCOLS.index(protocol)
-        self._data, self._settings, self._joining = data, settings, joining
-        self._client = None if joining is None else QuorumClient(joining.controllers, joining.security)
-        self._registrar = self._client or QuorumClient((), Security({}))
+        self._data, self._settings, self._joins = data, settings, joining is not None
+        self._client = joining or QuorumClient((), Security({}))
         self._log: Any = structlog.get_logger("topicwright.quorum")
         self._incarnation = os.urandom(16)
         self._tasks: list[asyncio.Task[None]] = []
@@ -93,25 +83,24 @@ class Member:
         """The id of the folder's cluster, or of the cluster to join if the folder is new. None for a quorum of this
         node alone: the event log contains that id. A voter starts even if no controller responds, because the others
         may need its vote to elect a leader. Raises QuorumError."""
-        if self._client is None:
+        if not self._joins:
             return None
         self.joining_step = "looking for the quorum"
         meta = self._data / META_PROPERTIES
         known = read_properties(meta)["cluster.id"] if meta.exists() else None
-        try:
-            found = await self._client.find()
-        except QuorumError as error:
-            if known is not None:
-                self._log.warning("waiting for the quorum", why=str(error))
-                return known
-            self._log.warning("waiting for the quorum", why=str(error), within_s=FIND_S)
-            found = await self._client.find(FIND_S)
         if known is None:
+            found = await reached("the quorum", self._client.find, QuorumError, within_s=FIND_S)
             why = unsupported_feature(found.features) if found.features else None
             if why is not None:  # a feature level at which this release could not lead
                 raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
-            await self._refuse_duplicate_id(self._client)
-        elif known != found.cluster_id:
+            await self._refuse_duplicate_id()
+        else:
+            try:
+                found = await self._client.find()
+            except QuorumError as error:
+                self._log.warning("waiting for the quorum", why=str(error))
+                return known
+        if known not in (None, found.cluster_id):
             raise QuorumError(f"{self._data} is of cluster {known}, and the controllers are of {found.cluster_id}")
         self._refuse_non_voter(found.kraft_version)
         return found.cluster_id
@@ -119,16 +108,16 @@ class Member:
     def open(self, log: EventLog, at: Endpoint, flush: Callable[[], Awaitable[object]]) -> None:
         """Open the node's folder for an event log. Others reach this node `at`; `flush` makes the event log durable.
         Raises FolderError, LogCorrupted, OSError."""
-        settings, joining = self._settings, self._joining
+        settings = self._settings
         folder = self._folder = NodeFolder(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
         files = QuorumFiles(folder.partition, retention_bytes=settings.metadata_max_retention_bytes)
-        name = CONTROLLER_LISTENER if joining is None else at.name
+        name = at.name if self._joins else CONTROLLER_LISTENER
         me = Voter(settings.node_id, folder.directory_id, (Listener(name=name, host=at.host, port=at.port),))
-        named = settings.controller_quorum_voters or ({} if joining else {settings.node_id: (at.host, at.port)})
+        named = settings.controller_quorum_voters or ({} if self._joins else {settings.node_id: (at.host, at.port)})
         options = Options(
             cluster_id=log.cluster_id,
             me=me,
-            bootstrap=() if joining is None else tuple(joining.controllers),
+            bootstrap=self._client.bootstrap,
             static=tuple(
                 Voter(each, ZERO_UUID, (Listener(name=name, host=host, port=port),))
                 for each, (host, port) in named.items()
@@ -137,9 +126,8 @@ class Member:
             election_timeout_s=settings.controller_quorum_election_timeout_ms / 1000,
             priority=settings.quorum_priority,
         )
-        security = Security({}) if joining is None else joining.security
         try:
-            self.node = QuorumNode(files, options, random.Random().random, wall_ms, security)
+            self.node = QuorumNode(files, options, random.Random().random, wall_ms, self._client.security)
         except BrokenBatch as broken:
             raise LogCorrupted(
                 f"{broken}. Restore the folder from a copy; or, if there are other voters, remove this one and let it "
@@ -200,8 +188,7 @@ class Member:
         node = self.node
         await node.until(lambda quorum: quorum.leading is not None and quorum.leading.watermark >= 0)
         if self._settings.kraft_version > node.quorum.kraft_version:
-            node.raise_kraft_version()
-            await node.committed(node.quorum.log.end - 1)
+            await node.raise_kraft_version()
 
     @property
     def is_alone(self) -> bool:
@@ -212,7 +199,7 @@ class Member:
         """Wait until this node has caught up with the leader, then make it a voter if it is not one. Raises
         QuorumError."""
         node = self.node
-        if self._client is None:
+        if not self._joins:
             return
         self.joining_step = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
@@ -251,7 +238,7 @@ class Member:
         if self._files is not None:
             await self.node.stop()
             self._files.close()
-        self._registrar.close()
+        self._client.close()
         if self._folder is not None:
             self._folder.close()
 
@@ -304,10 +291,10 @@ class Member:
         self._log.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)
         self.replication.on_role_changed(role)
 
-    async def _refuse_duplicate_id(self, client: QuorumClient) -> None:
+    async def _refuse_duplicate_id(self) -> None:
         """Raise QuorumError if a voter with this id has another folder."""
         node_id = self._settings.node_id
-        for voter in (await client.describe()).current_voters:
+        for voter in (await self._client.describe()).current_voters:
             if voter.replica_id == node_id and any(voter.replica_directory_id):
                 raise QuorumError(
                     f"node {node_id} is a voter already, with another folder (directory id "
@@ -339,7 +326,7 @@ class Member:
     async def _register_at_leader(self, registration: Callable[[Iterable[str]], ControllerRegistrationRequest]) -> None:
         """Repeat until the registration is in the metadata log. `registration` receives the names of the leader's
         features."""
-        logged, quorum, client = "", self.node.quorum, self._registrar
+        logged, quorum, client = "", self.node.quorum, self._client
         while quorum.leading is None:  # else `register` has done it
             place = quorum.leader_address
             why: str | None = "no leader is known"

@@ -30,13 +30,14 @@ from controller.engine.reports import Reports
 from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
 from controller.machine.rules.rule import RulesError
+from controller.quorum.client import QuorumClient
 from controller.quorum.log.batches import CONTROLLER_LISTENER
 from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.archiving import archiving, head_signer, sign_heads
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.log_lines import write_lines
-from controller.serving.quorum_member import Joining, Member
+from controller.serving.quorum_member import Member
 from controller.serving.reach_cluster import decision_settings, reach_cluster
 from controller.settings.load import ServeSettings, SettingsError
 from controller.store.recorder import WITHOUT_METADATA_LOG
@@ -55,7 +56,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     brokers: int | str
     """The number of simulated brokers, `KRAFT`, or the target cluster (HOST:PORT[,…])."""
-    joining: Joining | None = None
+    joining: QuorumClient | None = None
     """The quorum of controllers to join; None for a quorum of this process alone. With `KRAFT`."""
     metadata_version: int | None = None
     """The metadata.version of KRaft brokers; None for the highest that all of them support."""
