@@ -124,7 +124,7 @@ class QuorumNode:
         self._call(lambda now: self.quorum.set_can_lead(now, can_lead))
 
     async def raise_kraft_version(self) -> None:
-        """Raise kraft.version from 0 to 1, as the leader, and wait for the commit. Raises NotLeader, OSError, Refused."""
+        """As the leader, raise kraft.version from 0 to 1, and await the commit. Raises NotLeader, OSError, Refused."""
         self._call(self.quorum.raise_kraft_version)
         await self.committed(self._log.end - 1)
 
