@@ -145,10 +145,12 @@ class Segment:
 
 
 class Epochs:
-    """The start offset of each epoch in the log (Kafka's `LeaderEpochFileCache`)."""
+    """The start offset of each epoch in the log (Kafka's `LeaderEpochFileCache`), and the control batches."""
 
     def __init__(self) -> None:
         self._begun: list[tuple[int, int]] = []  # epoch, and offset of its first batch
+        self.control: list[int] = []
+        """The base offsets of the control batches."""
 
     @property
     def last(self) -> int | None:
@@ -160,10 +162,12 @@ class Epochs:
         """The oldest epoch of a log that is not empty."""
         return self._begun[0][0]
 
-    def add(self, epoch: int, offset: int) -> None:
-        """A batch of `epoch` begins at `offset`."""
-        if not self._begun or epoch > self._begun[-1][0]:
-            self._begun.append((epoch, offset))
+    def add(self, head: BatchHead) -> None:
+        """The log has another batch."""
+        if not self._begun or head.epoch > self._begun[-1][0]:
+            self._begun.append((head.epoch, head.base_offset))
+        if head.is_control:
+            self.control.append(head.base_offset)
 
     def start_of(self, epoch: int) -> int | None:
         """The offset of the first batch of an epoch; None if the log has none."""
@@ -180,12 +184,14 @@ class Epochs:
     def truncate(self, end: int) -> None:
         """The log now ends at `end`."""
         self._begun = [each for each in self._begun if each[1] < end]
+        self.control = [each for each in self.control if each < end]
 
     def begin(self, start: int) -> None:
         """The log now begins at `start`."""
         later = [each for each in self._begun if each[1] > start]
         current = self._begun[: len(self._begun) - len(later)][-1:]
         self._begun = [*((epoch, start) for epoch, _ in current), *later]
+        self.control = [each for each in self.control if each >= start]
 
 
 def in_order(heads: Iterator[BatchHead], where: str, offset: int, epoch: int) -> Iterator[BatchHead]:
