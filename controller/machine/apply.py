@@ -43,10 +43,13 @@ def apply(state: State, record: Recorded) -> ShardKey:
     return apply_all(state, (record,))[0]
 
 
-def apply_all(state: State, records: Sequence[Recorded]) -> list[ShardKey]:
-    """Applies the events of a command to `state`; if one raises CannotApply, nothing is changed.
+def apply_all(
+    state: State, records: Sequence[Recorded], on_change: Callable[[Event, Cluster, Any, Any], None] = lambda *_: None
+) -> list[ShardKey]:
+    """Applies the events of a command to `state`; if one raises CannotApply, or `on_change` raises, nothing is changed.
 
-    Returns the shard keys of the events. Each topic is read and stored once, however many events it has.
+    Returns the shard keys of the events. Each topic is read and stored once, however many events it has. `on_change` is
+    called after each event with the cluster, and with the topic, or for a cluster event the cluster, before and after.
     """
     cluster, topics = state.cluster, state.topics
     before: dict[ShardKey, Topic | None] = {}
@@ -56,15 +59,18 @@ def apply_all(state: State, records: Sequence[Recorded]) -> list[ShardKey]:
         event = record.event
         on_topic = _TOPIC_EVENTS.get(type(event))
         if on_topic is None:
-            cluster = apply_cluster(cluster, record)
+            earlier, cluster = cluster, apply_cluster(cluster, record)
             keys.append(CLUSTER_SHARD)
+            on_change(event, cluster, earlier, cluster)
             continue
         key = shard_key(event.topic)  # type: ignore[union-attr]
         keys.append(key)
         if on_topic is not _unchanged:
             if key not in after:
                 before[key] = after[key] = topics.get(key)
-            after[key] = on_topic(after[key], event, record)
+            topic = after[key]
+            after[key] = on_topic(topic, event, record)
+            on_change(event, cluster, topic, after[key])
     state.cluster = cluster
     for key, topic in after.items():
         if topic is not before[key]:
