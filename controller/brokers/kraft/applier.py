@@ -203,8 +203,7 @@ class BatchApplier:
         return recorder.record(at_ms, decided.cause, [*begin, *found.events])
 
     def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
-        if recorded:
-            self.write(recorder.take_commit())
+        self.write(recorder.take_commit() if recorded else Commit(own=self._projector.changes()))
         self._projector.begin()
 
     def _leader_of(self, quorum: QuorumLeader | None, epoch: int) -> int:
@@ -251,10 +250,6 @@ class BatchApplier:
             self._commit_import(recorder, records)
             store.became_durable(recorder.state)
             await asyncio.sleep(0)
-        if not recorded:
-            self._projector.begin_import(snapshot.end_offset, None)
-            self.write(Commit(own=self._projector.changes()))
-            self._projector.begin()
         self.applied = self._from = snapshot.end_offset
         self._read.clear()
         return recorded
