@@ -18,7 +18,6 @@ from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
 from controller.machine.state import Topic
-from controller.store.store import parts_of, unhealthy_slices
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName
@@ -230,8 +229,8 @@ class SimulatedBrokers:
             brokers, self._changed = self._changed, set()
             store = self._controller.store
             try:
-                all_unhealthy = parts_of(unhealthy_slices(lambda: self._controller.store))
-                parts = all_unhealthy if brokers is None else store.durable_parts(brokers)
+                unhealthy = (store.durable_keys_unhealthy(),) if brokers is None else ()
+                parts = store.durable_parts(brokers or (), *unhealthy)
                 async for part in walk(self._controller, parts):
                     for topic in part.topics:
                         self._report_isr(topic, numbered(topic.partitions, part.partitions))

@@ -96,7 +96,6 @@ class Controller:
         self._task: asyncio.Task[None] | None = None
         self._clock_s = clock_s or (lambda: asyncio.get_running_loop().time())
         self._recorded_settings: tuple[Configs, str] = ((), "")
-        """Settings and release of this process."""
         self._rules_file: str | None = None
         """The text of the rules file of this process."""
         if replication is not None:
@@ -161,7 +160,6 @@ class Controller:
                 self.reports.log.warning("the leader applied another rules file than ours", version=event.number)
 
     async def until_deciding(self) -> None:
-        """Wait until this process decides, or has failed."""
         await self._deciding.wait()
 
     async def stop(self) -> None:
@@ -206,7 +204,6 @@ class Controller:
 
     @property
     def storage_error(self) -> str | None:
-        """The reason why the log cannot be written now, or None."""
         return self._storage.error
 
     @property

@@ -26,7 +26,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
 from events.logs.archive.store import fetched
-from projections.queries.query import given_up
+from projections.queries.past import given_up
 
 THREADS = 4  # queries read the disk; more threads would compete with the event loop for the GIL
 WAITING_MAX = 128  # beyond them a query is refused at once instead of late

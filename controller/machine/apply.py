@@ -123,7 +123,11 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
 def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
     match record.event:
         case catalog.BrokerRegistered() as e:
-            return cluster.with_broker(_registered(e))
+            broker = Broker(e.broker_id, e.broker_epoch, e.incarnation, e.rack, e.endpoints, fenced=True)
+            if (details := e.details) is not None:
+                own = {"security_protocols": details.security_protocols, "features": details.features}
+                broker = replace(broker, log_dirs=details.log_dirs, unclean=not details.clean, **own)
+            return cluster.with_broker(broker)
         case catalog.BrokerFenced() as e:
             return cluster.with_broker(replace(_known(cluster, e.broker_id, record), fenced=True))
         case catalog.BrokerUnfenced() as e:
@@ -134,7 +138,8 @@ def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
             known = _known(cluster, e.broker_id, record)
             return cluster.with_broker(replace(known, log_dirs=e.log_dirs, cordoned=e.cordoned))
         case catalog.BrokerUnregistered() as e:
-            return cluster.without_broker(_known(cluster, e.broker_id, record).broker_id)
+            gone = _known(cluster, e.broker_id, record)
+            return cluster.with_brokers({key: one for key, one in cluster.brokers.items() if one is not gone})
         case _:
             return _with_access(cluster, record)
 
@@ -170,14 +175,6 @@ def _known(cluster: Cluster, broker_id: BrokerId, record: Recorded) -> Broker:
     if broker is None:
         raise CannotApply(record, f"broker {broker_id} is not registered")
     return broker
-
-
-def _registered(event: catalog.BrokerRegistered) -> Broker:
-    broker = Broker(event.broker_id, event.broker_epoch, event.incarnation, event.rack, event.endpoints, fenced=True)
-    if (details := event.details) is None:
-        return broker
-    own = {"security_protocols": details.security_protocols, "features": details.features}
-    return replace(broker, log_dirs=details.log_dirs, unclean=not details.clean, **own)
 
 
 def _track_waiting(state: State, key: ShardKey, before: Topic | None, after: Topic | None) -> None:

@@ -37,8 +37,7 @@ class PolicyLoadError(UserError):
     """A policy cannot be used, or is missing; the message has its name, the problem and what is allowed."""
 
     def __init__(self, class_name: str, problem: str, allowed: str = "") -> None:
-        policy = f"policy '{class_name}': " if class_name else ""
-        super().__init__(f"{policy}{problem}" + (f"; {allowed}" if allowed else ""))
+        super().__init__(f"policy '{class_name}': {problem}" + (f"; {allowed}" if allowed else ""))
 
 
 _METHODS: Mapping[str, tuple[str, ...]] = {"configure": ("settings",), "validate": ("request",), "close": ()}

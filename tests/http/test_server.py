@@ -17,7 +17,7 @@ import structlog
 
 from controller.http.query_threads import OF_ONE_MAX, QueryThreads, TooBusy, client_host
 from controller.serving.log_lines import HTTP_SERVER, forward_logs
-from projections.queries.query import given_up
+from projections.queries.past import given_up
 from tests.http.service import Service, service
 
 

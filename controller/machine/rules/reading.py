@@ -155,19 +155,18 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
         raise RulesError("the expressions and messages are too long", f"{EXPRESSIONS_CHARS_MAX} characters together")
     mode = mode_of(Place(text=text, key="mode"), document.get("mode", "enforce"))
     taken: set[str] = set()
-    read: dict[str, list[Any]] = {}
-    lines_of: dict[str, list[Place]] = {}
+    read: dict[str, tuple[Any, ...]] = {}
+    places: dict[str, list[Place]] = {}
     for kind, reader in (("rule", _rule), ("default", _default), ("example", _example)):
         header = table_header(kind)
-        headers = (place for place, line in enumerate(text.split("\n"), 1) if header.match(line))
+        headers = (number for number, line in enumerate(text.split("\n"), 1) if header.match(line))
         lines = chain(headers, repeat(0))
-        places = [Place(text=text, table=kind, number=n, line=next(lines)) for n in range(1, len(tables[kind]) + 1)]
-        read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=True)]
-        lines_of[kind] = places
+        places[kind] = [Place(text=text, table=kind, number=n, line=next(lines)) for n, _ in enumerate(tables[kind], 1)]
+        read[kind] = tuple(map(reader, places[kind], tables[kind], repeat(taken)))
     # The mode of the whole text can only weaken the mode of a rule, in the order enforce, warn, observe.
-    rules = [msgspec.structs.replace(one, mode=max(one.mode, mode, key=MODES.index)) for one in read["rule"]]
-    _check_together(list(zip(rules, lines_of["rule"], strict=True)))
-    return Rules(tuple(rules), tuple(read["default"]), tuple(read["example"]))
+    rules = tuple(msgspec.structs.replace(one, mode=max(one.mode, mode, key=MODES.index)) for one in read["rule"])
+    _check_together(list(zip(rules, places["rule"], strict=True)))
+    return Rules(rules, read["default"], read["example"])
 
 
 def _check_cost(rules: Sequence[Rule]) -> None:

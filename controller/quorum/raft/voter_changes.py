@@ -13,7 +13,12 @@ import msgspec
 
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
-from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
+from controller.kafka.messages.quorum import (
+    AddRaftVoterRequest,
+    KRaftVersionFeature,
+    RemoveRaftVoterRequest,
+    UpdateRaftVoterRequest,
+)
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import KRAFT_VERSION_MAX, Pair
 from controller.quorum.raft.effects import Refused
@@ -148,19 +153,20 @@ class VoterChanges:
         elif now - caught_up_at > CAUGHT_UP_S:
             self._end(ErrorCode.REQUEST_TIMED_OUT, f"voter {new.id} has not fetched the whole log yet")
         else:
-            new = msgspec.structs.replace(new, versions=(found[0].min_version, found[0].max_version))
+            lowest, highest = found[0].min_version, found[0].max_version
+            versions = KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest)
+            new = msgspec.structs.replace(new, versions=versions)
             self._append(now, self._replica.voters.with_voter(new))
             if not request.ack_when_committed:
                 self._end(OK, None)
 
     def _update(self, now: float, token: Hashable, request: UpdateRaftVoterRequest) -> None:
-        replica, feature = self._replica, request.k_raft_version_feature
-        versions = feature.min_supported_version, feature.max_supported_version
+        replica, versions = self._replica, request.k_raft_version_feature
         new = msgspec.structs.replace(_voter(request), versions=versions)
         code = OK
         if replica.kraft_version == 0:
             self._reported[new.id] = new
-        elif not versions[0] <= replica.kraft_version <= versions[1]:
+        elif not versions.min_supported_version <= replica.kraft_version <= versions.max_supported_version:
             code = int(ErrorCode.INVALID_REQUEST)
         elif new != replica.voters.by_id[new.id]:
             self._pending = _Pending(token, request, now + TIMEOUT_S_MAX)

@@ -26,9 +26,9 @@ from msgspec.structs import replace
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
-from controller.serving.archiving import LogSnapshots
 from controller.serving.process import PARTITION_BYTES
 from controller.store.recorder import Recorder, cause_of
+from controller.store.snapshotting import Snapshotting
 from controller.store.store import TopicStore
 from controller.store.tree import LogTree
 from controller.stream.log.codec import RECENT_EVENTS, RecentRequests, decode_answers, encode_answers, size_of_answers
@@ -173,10 +173,13 @@ class PartitionState:
         taken = self.reader.read(kafka_offset, value)
         if taken is None:
             return None
-        records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
+        first = self.reader.next_event - len(taken.events)
+        records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, first))
         self._record(records, taken.events)
         self.on_records(records)
-        return decode_answers(taken.answers, self.state.topics) if self._answers else ()
+        if not self._answers or not isinstance(taken, Decided):
+            return ()
+        return decode_answers(taken.answers, self.state.topics)
 
     # --- writing
 
@@ -236,9 +239,11 @@ class PartitionState:
     def query(self) -> Query:
         return Query(self.log, lambda: self.store, self.partition)
 
-    def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> LogSnapshots:
-        """Take snapshots of the partition from now on, and copy missing ones from an archive."""
-        return LogSnapshots(self.log, interval_events, lambda: self.store, archive=archive)
+    def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> Snapshotting:
+        """The snapshots of the partition from now on; copies missing ones from an archive."""
+        snapshots = Snapshotting(self.log, interval_events, self.query().snapshot_pairs)
+        snapshots.begin(archive=archive)
+        return snapshots
 
     def close(self) -> None:
         """Close the folder; uncommitted events are lost."""

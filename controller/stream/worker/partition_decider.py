@@ -20,12 +20,13 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.brokers.cluster.target_cluster import TargetCluster
-from controller.engine.decider import NAME_CHARS_MAX, Decider, Pauses, needs_approval, one_line, with_verdicts
+from controller.engine.decider import Decider, Pauses, needs_approval, one_line, with_verdicts
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
+from controller.machine.validation import NAME_LENGTH_MAX
 from controller.policy.chain import PolicyJudge, PolicyRunnerClosed
 from controller.stream.log.codec import CommandError, decode_command, partition_of_command
 from controller.stream.log.partition import PartitionState
@@ -112,7 +113,7 @@ class PartitionBatch:
         if isinstance(command, RequestCommand):
             home = partition_of_command(command, self._partitions)
             if home != sourced.partition:
-                kind, topic = type(command).__name__, command.topic[:NAME_CHARS_MAX]
+                kind, topic = type(command).__name__, command.topic[:NAME_LENGTH_MAX]
                 what = f"topic {topic!r}" if isinstance(command, TopicCommand) else kind
                 return f"{what} is decided in partition {home} of {self._partitions}"
         return command
