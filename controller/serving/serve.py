@@ -9,7 +9,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from functools import partial
@@ -109,8 +108,7 @@ class Service:
         self._query = Query(self.log, lambda: self.controller.store)
         self._snapshots = Snapshotting(self.log, settings.log_snapshot_interval_events, self._query.snapshot_pairs)
         self._flusher = Flusher(self.log.flush, self._snapshots.take_if_due)
-        where = f"process {os.getpid()} of {socket.gethostname()}"
-        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), where, process.wall_ms, self._signer)
+        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), self._signer)
         await self._clients.listen()
         if self._cluster is not None:
             await self._clients.listen_for_cluster(options.data)
