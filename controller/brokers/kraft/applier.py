@@ -187,9 +187,7 @@ class BatchApplier:
         for each in chain((Imported(tuple(begun)),), slices):
             recorded += self._record_imported(recorder, at_ms, decided, each, end)
             await asyncio.sleep(0)
-        if recorded:
-            self._commit_import(recorder)
-        self._projector.begin()
+        self._commit_import(recorder, recorded)
         return recorded
 
     def _record_imported(
@@ -204,8 +202,8 @@ class BatchApplier:
         begin = [self._first] if found.events and is_empty else []
         return recorder.record(at_ms, decided.cause, [*begin, *found.events])
 
-    def _commit_import(self, recorder: Recorder) -> None:
-        self.write(recorder.take_commit())
+    def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
+        self.write(recorder.take_commit() if recorded else Commit(own=self._projector.changes()))
         self._projector.begin()
 
     def _leader_of(self, quorum: QuorumLeader | None, epoch: int) -> int:
@@ -249,7 +247,7 @@ class BatchApplier:
             end = snapshot.end_offset if each is slices[-1] else self.applied
             records = self._record_imported(recorder, at_ms, decided, each, end)
             recorded += records
-            self._commit_import(recorder)
+            self._commit_import(recorder, records)
             store.became_durable(recorder.state)
             await asyncio.sleep(0)
         self.applied = self._from = snapshot.end_offset
@@ -261,7 +259,7 @@ class BatchApplier:
         records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
         self._projector.begin_import(self.applied, None)
         recorder.record_encoded(records, page.values)
-        self._commit_import(recorder)
+        self._commit_import(recorder, records)
         if page.first + len(records) == page.end:
             logger.info("missed events were copied from another voter", end=page.end)
         return records

@@ -3,9 +3,9 @@
 `PlainDriver` is an aiokafka consumer group; `driver_faust` does the same with Faust. Both run the loop of `Driver`. An
 exception of `run` must end the process: otherwise a command could be lost.
 
-The group only assigns partitions. Commands are read once the engine has claimed their partition, from the offset
-that the events prove; no offsets are committed. There is no static membership: a worker
-that comes back must be assigned again.
+The group only assigns partitions. Commands are read once the engine has claimed their partition, from the offset that
+the events prove; no offsets are committed. There is no static membership: a worker that comes back must be assigned
+again.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class Driver(ABC):
             return self._assignment == assignment
 
         if await self._engine.claim(self._hold(), is_current) and is_current():
+            self._claimed = assignment
             await self._resume(is_current)
             if is_current():
-                self._claimed = assignment
                 on_claimed()
 
     async def _revoke(self) -> None:
