@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import read_one
-from projections.queries.events import EventFilter, Listing, Window, next_cursor, starts
+from projections.queries.events import EventFilter, Listing, Window, next_cursor, of_topics, starts
 from projections.queries.query import Queries, Query
-from projections.text.names import is_pattern
 from projections.views.events import RecordedChangesView, RecordedChangeView, change_view
 
 KINDS: tuple[type, ...] = (
@@ -34,11 +35,10 @@ def changes_page(
 ) -> RecordedChangesView:
     """A page of changes, the newest first. `topic` and `principal` may be patterns; `is_wanted` is true for the names
     of topics. Raises InvalidPointInTime, BadPlace."""
-    name, pattern = (None, topic) if is_pattern(topic) else (topic, None)
-    if name is not None:
-        query = Queries((query.of_topic(name),))
+    which = replace(of_topics(topic), types=CHANGES, principal=principal, is_wanted=is_wanted)
+    if which.topic is not None:
+        query = Queries((query.of_topic(which.topic),))
     end, until = window.ends(query)
-    which = EventFilter(name, None, CHANGES, pattern, principal, is_wanted)
     page = Listing(query.parts, which).newest(until, window.limit, starts(query, window.since))
     parts = {part.partition: part for part in query.parts}
     views = tuple(_change(parts[partition], record) for partition, record in page.events)

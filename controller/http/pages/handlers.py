@@ -194,7 +194,8 @@ async def explanation(found: ExplanationView, subject: str) -> dict[str, Any]:
 
 @page("/events", reads.events, "events.html", order="newest")
 async def events(found: EventsView, topic: str | None, given: dict[str, Any]) -> dict[str, Any]:
-    filters = flags(topic=topic, request=given["request_id"], type=given["kind"], tail=str(given["limit"]))
+    names = {"principal": given["principal"], "since": given["since"], "tail": str(given["limit"])}
+    filters = flags(topic=topic, request=given["request_id"], type=given["kind"], **names)
     return {
         "follow": FOLLOW if given["cursor"] is None and given["order"] == "newest" and topic is None else "",
         "command": ("events", *filters),
