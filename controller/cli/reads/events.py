@@ -182,14 +182,8 @@ def events(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def changes(options: argparse.Namespace, backend: Backend) -> int:
-    which = {
-        "topic": options.name,
-        "principal": options.principal,
-        "label": options.label,
-        "from": options.since,
-        "to": options.until,
-    }
-    which |= {"at": options.at, "limit": min(options.limit, common.PAGE)}
+    which = {"topic": options.name, "principal": options.principal, "label": options.label, "at": options.at}
+    which |= {"from": options.since, "to": options.until, "limit": min(options.limit, common.PAGE)}
     found: list[RecordedChangeView] = []
     for page in common.pages(backend, RecordedChangesView, "/changes", **which):
         found += page.changes
@@ -204,20 +198,15 @@ def _change_lines(found: list[RecordedChangeView], style: Style) -> Iterator[str
     if not found:
         yield "Nothing was changed."
         return
-    texts = (
-        one.text
-        + (f"; by {one.principal}" if one.principal not in one.text else "")
-        + (f"; breaks {', '.join(one.rules)}" if one.rules else "")
-        + (f"; approved by {one.approved_by}" if one.approved_by else "")
-        for one in found
-    )
-    each = (
-        Line(
-            place(one.partition, one.offset), style.age(one.at), one.type, one.topic or "-", one.request_id or "-", text
-        )
-        for one, text in zip(found, texts, strict=True)
-    )
-    yield from in_columns(each, style)
+    yield from in_columns((_change_line(one, style) for one in found), style)
+
+
+def _change_line(one: RecordedChangeView, style: Style) -> Line:
+    by = "" if one.principal in one.text else one.principal
+    more = {"by": by, "breaks": ", ".join(one.rules), "approved by": one.approved_by}
+    text = "; ".join([one.text, *(f"{verb} {what}" for verb, what in more.items() if what)])
+    where, topic = place(one.partition, one.offset), one.topic or "-"
+    return Line(where, style.age(one.at), one.type, topic, one.request_id or "-", text)
 
 
 def _nothing_found(options: argparse.Namespace, backend: Backend) -> int:
