@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from controller.machine.configs.topic_configs import KAFKA_VERSION, TIERED_STORAGE_KEY, TOPIC_CONFIGS, TopicConfig
+from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, TOPIC_CONFIGS, TopicConfig
 from controller.machine.state import POLICY_PREFIX
 from controller.settings import security, server
 from controller.settings.security import Setting
@@ -44,7 +44,7 @@ def settings_page() -> str:
             "",
             "## Topic configs",
             "",
-            f"All [topic configs](https://kafka.apache.org/documentation/#topicconfigs) of Kafka {KAFKA_VERSION},",
+            "All [topic configs](https://kafka.apache.org/documentation/#topicconfigs) of Kafka 4.4,",
             "with its defaults and allowed values. A topic that does not set a config uses the first of its",
             "broker-level settings that is set. Minutes and hours are converted. Broker-level settings are set like",
             "server settings, and recorded in the log.",

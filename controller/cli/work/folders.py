@@ -192,7 +192,6 @@ UNFINISHED = ".unfinished-"
 
 def backup(options: argparse.Namespace) -> int:
     from controller.serving.archiver import Archiver
-    from controller.store.tree import root_over
     from events.logs.archive.manifest import ManifestWriter, Writer, archive_status, find_manifest
     from events.logs.archive.store import is_inside, open_store
     from projections.replay.log.secondary import frozen_log
@@ -210,12 +209,7 @@ def backup(options: argparse.Namespace) -> int:
             where=f"backup, process {os.getpid()} of {socket.gethostname()}",
             since_ms=time.time_ns() // 1_000_000,
         )
-        archiver = Archiver(
-            log,
-            place,
-            ManifestWriter(place, writer),
-            lambda start, stop: root_over(value for _, value in log.read(start, stop)),
-        )
+        archiver = Archiver(log, place, ManifestWriter(place, writer))
         before = find_manifest(place)
         added, size, progress = 0, 0, progress_to(end)
         while (segment := archiver.step(end)) is not None:
