@@ -35,7 +35,7 @@ class BuildWithMessages(build_py):
 
 setup(
     cmdclass={"build_py": BuildWithMessages},
-    setup_requires=[each for each in DEPENDENCIES if each.startswith(("kio>", "msgspec>"))],
+    setup_requires=[each for each in DEPENDENCIES if each.startswith("msgspec>")],
     long_description=re.sub(r"(!?\[[^]]*\]\()(?!\w+:|#)", _absolute, README) if PAGES else README,
     long_description_content_type="text/markdown",
     project_urls={"Source": PAGES, "Changelog": f"{PAGES}/blob/HEAD/CHANGELOG.md"} if PAGES else {},

@@ -19,7 +19,7 @@ from controller.apis.configs import described
 from controller.apis.limits import TOPICS_PER_SLICE, in_turns, slices
 from controller.apis.metadata import failed_topic, response_topic
 from controller.controller_api import ControllerApi
-from controller.kafka.codec.codec import encode_array
+from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Disconnect, RequestContext
 from controller.kafka.messages import ZERO_UUID, ApiKey, Encoded
 from controller.kafka.messages.topics import (
@@ -133,7 +133,7 @@ def _configs(explicit: Configs, defaults: Configs, dynamic: Configs, version: in
     """All configs of a topic, from version 5 (KIP-525), encoded once for topics with the same configs."""
     entries = effective_configs(explicit, defaults, dynamic)
     elements = [described(entry, synonyms=False, documentation=False) for entry in entries]
-    return encode_array(ApiKey.CREATE_TOPICS, version, elements)
+    return Encoded(encode_element(ApiKey.CREATE_TOPICS, version, each) for each in elements)
 
 
 async def create_partitions(

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from controller.kafka.codec import codec
-from controller.kafka.codec.codec import load_schema
+from controller.kafka.codec.codec import load_layout
 from controller.kafka.handling import ApiHandler
 from controller.kafka.messages import APIS, Message
 from controller.kafka.schema import Field, Kind, Layout
@@ -45,7 +45,7 @@ def captures() -> tuple[bytes, ...]:
 def worst(api_key: int, version: int, row: ApiHandler, bytes_max: int) -> Iterator[tuple[str, bytes]]:
     """Yields names and frames. For each array of a request there is one frame with the maximum number of equal
     elements, one with different texts, and one over the limit."""
-    layout = load_schema(api_key, version, "request").layout
+    layout = load_layout(api_key, version, "request")
     for path in _arrays(layout):
         name = ".".join(path)
         for distinct, most in product((False, True), (row.elements_max - len(path), CHANGED)):
@@ -155,7 +155,7 @@ class Mutator:
             frame = self._random.choice(self._captures)
         else:
             key, version = self._random.choice(self._known)
-            message = self._message(load_schema(key, version, "request").layout)
+            message = self._message(load_layout(key, version, "request"))
             frame = codec.encode_request(key, version, 1, CLIENT_ID, message)[4:]
         for _ in range(self._random.choice((0, 1, 1, 2, 5))):
             frame = self._random.choice(_MUTATIONS)(self._random, frame)

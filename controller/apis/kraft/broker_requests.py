@@ -110,7 +110,7 @@ async def assign_replicas_to_dirs(
     api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AssignReplicasToDirsRequest
 ) -> cluster.AssignReplicasToDirsResponse:
     """Answer AssignReplicasToDirs: submit one command for each topic, in portions."""
-    if any(members.is_unknown_directory(request.broker_id, directory.id_) for directory in request.directories):
+    if any(members.is_unknown_directory(request.broker_id, directory.id) for directory in request.directories):
         # A second process uses the broker's id, and has read the broker's epoch from the metadata log. The two
         # would overwrite each other's assignments forever.
         return cluster.AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
@@ -136,7 +136,7 @@ async def assign_replicas_to_dirs(
             codes.update({(command.topic_id, one.partition): one.code for one in answer.partitions})
     directories = tuple(
         cluster.AssignReplicasDirectory(
-            id_=directory.id_, topics=tuple(_coded(topic, codes) for topic in directory.topics)
+            id=directory.id, topics=tuple(_coded(topic, codes) for topic in directory.topics)
         )
         for directory in request.directories
     )
@@ -148,7 +148,7 @@ def _by_topic(request: cluster.AssignReplicasToDirsRequest) -> dict[bytes, list[
     found: dict[bytes, list[tuple[int, bytes]]] = {}
     for directory in request.directories:
         for topic in directory.topics:
-            pairs = [(one.partition_index, directory.id_) for one in topic.partitions]
+            pairs = [(one.partition_index, directory.id) for one in topic.partitions]
             found.setdefault(topic.topic_id, []).extend(pairs)
     return found
 

@@ -127,7 +127,7 @@ def read_principal(data: bytes | None) -> str:
     if data is None or not data.startswith(_VERSION_0):
         raise MalformedRecord("no principal, or one in an unsupported version")
     principal = decode_control(DefaultPrincipalData, data[len(_VERSION_0) :])
-    return f"{principal.type_}:{principal.name}"
+    return f"{principal.type}:{principal.name}"
 
 
 def _address(raw: bytes) -> str:

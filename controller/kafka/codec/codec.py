@@ -1,8 +1,8 @@
 """Kafka's wire protocol: decodes frames to messages and encodes messages to frames.
 
-Readers and writers are compiled from kio's schema when a version is first used (see `schema`, `reader`, `writer`), in a
-few milliseconds each. `server/protocol` reads requests and writes responses; our clients, tests and benchmarks write
-requests and read responses.
+Readers and writers are compiled from Kafka's schemas when a version is first used (see `schema`, `reader`, `writer`),
+in a few milliseconds each. `server/protocol` reads requests and writes responses; our clients, tests and benchmarks
+write requests and read responses.
 
 Non-goals: connections, advertised versions, the meaning of requests.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -26,8 +25,8 @@ from controller.kafka.codec.primitives import (
 )
 from controller.kafka.codec.reader import READ_FAILURES, Reader
 from controller.kafka.codec.writer import Write, compile_writer
-from controller.kafka.messages import APIS, CLASSES, Encoded, Message
-from controller.kafka.schema import Direction, Layout, Schema, read_schema
+from controller.kafka.messages import APIS, CLASSES, ApiKey, Message
+from controller.kafka.schema import Direction, Layout, layout_of
 from events.errors import CLIENT_TEXT_MAX, shortened
 
 _HEADER_START: Final = struct.Struct(">hhih")
@@ -52,9 +51,14 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 @functools.cache
-def load_schema(api_key: int, version: int, direction: Direction) -> Schema:
-    """The schema of one message; `is_known(api_key, version)` must hold."""
-    return read_schema(api_key, version, direction, CLASSES.__getitem__)
+def load_layout(api_key: int, version: int, direction: Direction) -> Layout:
+    """The layout of one message; `is_known(api_key, version)` must hold."""
+    return layout_of(APIS[api_key].name + direction.capitalize(), version, CLASSES)
+
+
+def _response_tags(api_key: int, version: int) -> bytes:
+    """The empty tagged fields in the header of a response; that of ApiVersions never has any (KIP-511)."""
+    return _NO_TAGS if load_layout(api_key, version, "response").flexible and api_key != ApiKey.API_VERSIONS else b""
 
 
 def is_known(api_key: int, version: int) -> bool:
@@ -74,7 +78,7 @@ def parse_header(frame: bytes) -> RequestHeader:
         if offset > len(frame):
             raise too_long(length, len(frame) - 10)
         client_id = None if length < 0 else shortened(frame[10:offset].decode("utf-8", "replace"), CLIENT_TEXT_MAX)
-        if is_known(api_key, version) and load_schema(api_key, version, "request").flexible_header:
+        if is_known(api_key, version) and load_layout(api_key, version, "request").flexible:
             offset = skip_tags(frame, offset, len(frame))
     except READ_FAILURES as failure:
         reason = str(failure) if isinstance(failure, Malformation) else "the bytes end early"
@@ -95,10 +99,9 @@ def read_request(
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Message]:
     """The correlation id and the message of a response frame (without its size). Raises MalformedRequest."""
-    schema = load_schema(api_key, version, "response")
     try:
         (correlation_id,) = _INT32.unpack_from(frame)
-        offset = skip_tags(frame, 4, len(frame)) if schema.flexible_header else 4
+        offset = skip_tags(frame, 4, len(frame)) if _response_tags(api_key, version) else 4
     except READ_FAILURES:
         raise MalformedRequest("response header: the bytes end early") from None
     # No limit on elements: our own clients read responses of servers that they trust.
@@ -107,7 +110,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Mess
 
 def encode_response(api_key: int, version: int, correlation_id: int, response: Message) -> bytes:
     """The frame of a response, its size included."""
-    parts = [b"", _NO_TAGS if load_schema(api_key, version, "response").flexible_header else b""]
+    parts = [b"", _response_tags(api_key, version)]
     _writer(api_key, version, "response")(response, parts)
     parts[0] = _RESPONSE_START.pack(4 + sum(map(len, parts)), correlation_id)
     return b"".join(parts)
@@ -116,7 +119,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, response: M
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, request: Message) -> bytes:
     """The frame of a request, its size included."""
     client = b"\xff\xff" if client_id is None else legacy_string(client_id)
-    parts = [b"", client, _NO_TAGS if load_schema(api_key, version, "request").flexible_header else b""]
+    parts = [b"", client, _NO_TAGS if load_layout(api_key, version, "request").flexible else b""]
     _writer(api_key, version, "request")(request, parts)
     parts[0] = _REQUEST_START.pack(8 + sum(map(len, parts)), api_key, version, correlation_id)
     return b"".join(parts)
@@ -129,12 +132,6 @@ def encode_element(api_key: int, version: int, element: Message) -> bytes:
     return b"".join(parts)
 
 
-def encode_array(api_key: int, version: int, elements: Iterable[Message]) -> Encoded:
-    """Encode elements once as an array, which responses of this API and version may reuse."""
-    items = tuple(elements)
-    return Encoded((b"".join([encode_element(api_key, version, item) for item in items]),), len(items))
-
-
 def _read(reader: Reader, buffer: bytes, offset: int, elements_max: int) -> tuple[Message, int]:
     try:
         return reader.read(buffer, offset, len(buffer), elements_max)
@@ -144,19 +141,17 @@ def _read(reader: Reader, buffer: bytes, offset: int, elements_max: int) -> tupl
 
 @functools.cache
 def _reader(api_key: int, version: int, direction: Direction) -> Reader:
-    return Reader(load_schema(api_key, version, direction).layout, f"{APIS[api_key].name} v{version} {direction}")
+    return Reader(load_layout(api_key, version, direction), f"{APIS[api_key].name} v{version} {direction}")
 
 
 @functools.cache
 def _writer(api_key: int, version: int, direction: Direction) -> Write:
-    return compile_writer(
-        load_schema(api_key, version, direction).layout, f"{APIS[api_key].name} v{version} {direction}"
-    )
+    return compile_writer(load_layout(api_key, version, direction), f"{APIS[api_key].name} v{version} {direction}")
 
 
 @functools.cache
 def _element_writer(api_key: int, version: int, element: type[Message]) -> Write:
-    layout = _find(load_schema(api_key, version, "response").layout, element)
+    layout = _find(load_layout(api_key, version, "response"), element)
     name = f"{APIS[api_key].name} v{version}"
     if layout is None:
         raise LookupError(f"{name} has no {element.__name__}")

@@ -20,8 +20,6 @@ memory for a request. Kafka has no such limit, but writes at most 10,000 records
 TAGS_MAX: Final = 1000
 """The most unknown tagged fields in one section, far more than any version has. Headers are read on the event loop."""
 
-_SMALL: Final = 1 << 14  # lengths up to this are looked up, not computed
-
 
 class MalformedRequest(Exception):
     """Bytes that cannot be decoded; the text names the API, the version and the field."""
@@ -31,25 +29,15 @@ class Malformation(Exception):
     """The reason why bytes are malformed, without the field; `read_request` adds the field in a MalformedRequest."""
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def encode_uvarint(number: int) -> bytes:
-    """An unsigned varint (protobuf, KIP-482)."""
+    """An unsigned varint (protobuf, KIP-482). Cached, because nearly all are lengths of short texts and arrays."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
         number >>= 7
     out.append(number)
     return bytes(out)
-
-
-_UVARINTS: Final = (
-    *(bytes((number,)) for number in range(128)),
-    *(bytes((number & 127 | 128, number >> 7)) for number in range(128, _SMALL)),
-)
-
-
-def uvarint(number: int) -> bytes:
-    """The same as `encode_uvarint`, with a table for small numbers."""
-    return _UVARINTS[number] if number < _SMALL else encode_uvarint(number)
 
 
 def int32(number: int) -> bytes:
@@ -116,15 +104,6 @@ def skip_tags(buffer: bytes, offset: int, limit: int) -> int:
 def out_of_order(tag: int, last: int) -> Malformation:
     """The error for a repeated tag, or a tag after a higher one (KIP-482)."""
     return Malformation(f"tag {tag} after tag {last}")
-
-
-def not_filled(size: int, read: int) -> Malformation:
-    """The error for a tagged field whose value does not have the announced size."""
-    return Malformation(f"{size} bytes announced, and the value has {read}")
-
-
-def too_many_in_all() -> Malformation:
-    return Malformation("more elements than one request may have")
 
 
 def is_null() -> Malformation:

@@ -203,7 +203,7 @@ class _ReaderSource(Source):
 
     def _charge(self, count: str) -> None:
         self.add(f"c -= {count}")
-        self.add("if c < 0: raise too_many_in_all()")
+        self.add('if c < 0: raise Malformation("more elements than one request may have")')
 
     def _nullable_entity(self, layout: Layout, target: str) -> None:
         """Reads an entity that may be null: a byte before the entity is negative for null (KIP-893)."""
@@ -251,5 +251,6 @@ class _ReaderSource(Source):
                 self._field(field, layout.flexible, variable)
                 self._flush()
                 self._path.pop()
-        self.add(f"if o != z: raise not_filled(z - {start}, o - {start})")
+        wrong = f"{{z - {start}}} bytes announced, and the value has {{o - {start}}}"
+        self.add(f'if o != z: raise Malformation(f"{wrong}")')
         self.add(f"z = {limit}")

@@ -2,7 +2,7 @@
 
 Method: Python source is generated and executed once. Neighbouring fields of fixed size are packed together, with the
 empty section of tagged fields as a padding byte. Nested entities are inlined as loops. The writer appends its bytes to
-a list, which the caller joins once. An array of entities may be an `Encoded`, whose parts are appended as they are.
+a list, which the caller joins once. An array of entities may be an `Encoded`, whose elements are appended as they are.
 
 Values are not validated: they come from our handlers, and one that does not fit its field raises struct.error,
 AttributeError or TypeError.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Final
 
-from controller.kafka.codec.primitives import STRING_BYTES_MAX, uvarint
+from controller.kafka.codec.primitives import STRING_BYTES_MAX, encode_uvarint
 from controller.kafka.codec.reader import Source
 from controller.kafka.messages import Encoded, Message
 from controller.kafka.schema import CODES, SIZES, Field, Layout
@@ -110,7 +110,7 @@ class _Source(Source):
         self.add(f"{sink}_add({self._length(f'len({data})', flexible)}); {sink}_add({data})")
 
     def _length(self, count: str, flexible: bool) -> str:
-        return f"uvarint({count} + 1)" if flexible else f"int32({count})"
+        return f"encode_uvarint({count} + 1)" if flexible else f"int32({count})"
 
     def _array(self, field: Field, flexible: bool, value: str, sink: str) -> None:
         length, item = self._length(f"len({value})", flexible), self.variable("i")
@@ -131,14 +131,11 @@ class _Source(Source):
             with self.indented(f"for {item} in {value}:"):
                 self._text(field, flexible, item, sink)
         else:
-            with self.indented(f"if {value}.__class__ is Encoded:"):
-                self.add(f"{sink}_add({self._length(f'{value}.element_count', flexible)})")
-                self.add(f"{sink} += {value}")
-            with self.indented("else:"):
-                self.add(f"{sink}_add({length})")
-                with self.indented(f"for {item} in {value}:"):
-                    self.entity(field.entity, item, sink)
-                    self.flush(sink)
+            self.add(f"{sink}_add({length})")
+            self.add(f"if {value}.__class__ is Encoded: {sink} += {value}")
+            with self.indented("else:"), self.indented(f"for {item} in {value}:"):
+                self.entity(field.entity, item, sink)
+                self.flush(sink)
 
     def _tags(self, layout: Layout, variable: str, sink: str) -> None:
         """Writes the tagged fields that differ from their defaults, in the order of their tags (KIP-482)."""
@@ -155,6 +152,6 @@ class _Source(Source):
                     self.add(f"{one} = []; {one}_add = {one}.append")
                     self._field(field, layout.flexible, f"{variable}.{field.name}", one)
                     self.flush(one)
-                    self.add(f"{count} += 1; {tagged}.append({uvarint(field.tag or 0)!r})")
-                    self.add(f"{tagged}.append(uvarint(sum(map(len, {one})))); {tagged} += {one}")
-            self.add(f"{sink}_add(uvarint({count})); {sink} += {tagged}")
+                    self.add(f"{count} += 1; {tagged}.append({encode_uvarint(field.tag or 0)!r})")
+                    self.add(f"{tagged}.append(encode_uvarint(sum(map(len, {one})))); {tagged} += {one}")
+            self.add(f"{sink}_add(encode_uvarint({count})); {sink} += {tagged}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -40,15 +39,6 @@ class UnknownRecord(MetadataRecord, frozen=True, kw_only=True):
 class Encoded(tuple[Any, ...]):
     """An array whose elements are encoded already, accepted wherever a message has an array of entities.
 
-    Holds the encoded elements as parts (bytes). The array's length is not among the parts; it is written from
-    `element_count`. The bytes belong to one API and version: make them with `encode_array` or `encode_element` of
+    The bytes of an element belong to one API and version: make them with `encode_element` of
     `controller.kafka.codec.codec`, never by hand. For writing only: the type checker sees a tuple of anything.
     """
-
-    element_count: int
-
-    def __new__(cls, parts: Iterable[bytes], element_count: int | None = None) -> Encoded:
-        """Without `element_count`, each part is one element."""
-        self = super().__new__(cls, parts)
-        self.element_count = len(self) if element_count is None else element_count
-        return self

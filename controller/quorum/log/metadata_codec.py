@@ -18,7 +18,7 @@ from controller.kafka.codec.reader import READ_FAILURES, Reader
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import CLASSES, Message
 from controller.kafka.messages.message import MetadataRecord, UnknownRecord
-from controller.kafka.schema import RECORDS, Layout, record_layout
+from controller.kafka.schema import RECORDS, Layout, layout_of
 from events.errors import UserError
 
 M = TypeVar("M", bound=Message)
@@ -66,7 +66,7 @@ def newest_version(kind: type[MetadataRecord]) -> int:
 
 def layout(kind: type[Message], version: int) -> Layout:
     """The layout of a record in a version."""
-    return record_layout(kind.__name__, version, CLASSES.__getitem__)
+    return layout_of(kind.__name__, version, CLASSES)
 
 
 def _encode(message: Message, version: int) -> bytes:

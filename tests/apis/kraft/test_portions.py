@@ -134,7 +134,7 @@ def test_assign_replicas_to_dirs_is_decided_in_portions() -> None:
     epochs = Mock(machine_epoch=lambda _, epoch: epoch, is_unknown_directory=lambda *_: False)
     parts = tuple(cluster.AssignReplicasPartition(partition_index=index) for index in range(MANY))
     topic = cluster.AssignReplicasTopic(topic_id=api.topic.topic_id, partitions=parts)
-    directory = cluster.AssignReplicasDirectory(id_=b"d" * 16, topics=(topic,))
+    directory = cluster.AssignReplicasDirectory(id=b"d" * 16, topics=(topic,))
     request = cluster.AssignReplicasToDirsRequest(
         broker_id=1, broker_epoch=api.rig.state.cluster.brokers[BrokerId(1)].broker_epoch, directories=(directory,)
     )

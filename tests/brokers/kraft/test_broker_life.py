@@ -182,7 +182,7 @@ def test_a_second_process_with_a_brokers_id_reports_unknown_log_directories() ->
 def test_an_unknown_log_directory_is_rejected_as_a_stale_broker_epoch() -> None:
     known = members_of(TWO_BROKERS)
     register(known, ONE)
-    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(AssignReplicasDirectory(id_=TWO),))
+    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(AssignReplicasDirectory(id=TWO),))
     answer = asyncio.run(assign_replicas_to_dirs(Mock(), known, RequestContext(73, 0), request))
     assert answer.error_code == 77, "the broker retries with back-off"
 

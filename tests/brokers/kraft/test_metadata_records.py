@@ -1,12 +1,6 @@
-"""The metadata record classes match Kafka's schemas, and encode byte for byte like Kafka's controller."""
+"""The metadata record classes encode byte for byte like Kafka's controller."""
 
 from __future__ import annotations
-
-import json
-import re
-import zipfile
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,16 +11,12 @@ from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_record, encode_record, layout, newest_version
 from tests.reference.golden import METADATA_LOG
-from tests.support import tools
 
-JAR = tools.CACHE / f"java/kafka-server-{tools.KAFKA_SERVER}/kafka-metadata-{tools.KAFKA_SERVER}.jar"
 KINDS = [kind for name, kind in CLASSES.items() if name in RECORDS and issubclass(kind, MetadataRecord)]
 VERSIONS = [(kind, version) for kind in KINDS for version in range(newest_version(kind) + 1)]
 EVERY = pytest.mark.parametrize(
     ("kind", "version"), VERSIONS, ids=[f"{kind.__name__}V{version}" for kind, version in VERSIONS]
 )
-EMPTY = {"bool": False, "bytes": b"", "float64": 0.0, "string": "", "uuid": bytes(16)}
-"""The default of a field without one in its schema; numbers are 0."""
 
 
 @EVERY
@@ -42,85 +32,16 @@ def _filled(layout: Layout, **fields: object) -> Message:
         if field.entity is not None:
             fields[field.name] = (_filled(field.entity),)
         else:
-            fields[field.name] = (_value(field),) * 2 if field.is_array else _value(field)
+            is_set = getattr(layout.message(), field.name)
+            value = not is_set if field.kind == "bool" else _value(field)
+            fields[field.name] = (value,) * 2 if field.is_array else value
     message: Message = layout.message(**fields)
     return message
 
 
 def _value(field: Field) -> object:
-    if field.kind == "bool":
-        return not field.default
     samples = {"string": "text", "bytes": b"some", "float64": 1.5, "uuid": b"0123456789abcdef"}
     return samples.get(field.kind or "", 7)
-
-
-def test_metadata_records_match_kafkas_schemas() -> None:
-    if not JAR.exists():
-        tools.absent(str(JAR))
-    theirs, ours = {}, {}
-    for schema in _schemas():
-        assert schema["flexibleVersions"] == "0+"
-        for version in range(_versions(schema["validVersions"])[1] + 1):
-            name = schema["name"], schema["apiKey"], version
-            theirs[name] = [_row(field, version) for field in _fields_in_order(schema["fields"], version)]
-    for kind, version in VERSIONS:
-        name = kind.__name__, kind.__struct_config__.tag, version
-        ours[name] = _rows(layout(kind, version))
-    assert ours == theirs
-
-
-def _schemas() -> Iterator[dict[str, Any]]:
-    with zipfile.ZipFile(JAR) as archive:
-        for name in archive.namelist():
-            if name.startswith("common/metadata/") and name.endswith(".json"):
-                text = re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE)
-                yield json.loads(text)
-
-
-def _fields_in_order(fields: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:
-    """The fields of a version: untagged ones first, then by tag."""
-    there = [each for each in fields if _has(each["versions"], version)]
-    return sorted(there, key=lambda each: each.get("tag", -1))
-
-
-def _row(field: dict[str, Any], version: int) -> tuple[object, ...]:
-    kind = field["type"].removeprefix("[]")
-    is_array = kind != field["type"]
-    parts = [_row(each, version) for each in _fields_in_order(field["fields"], version)] if "fields" in field else kind
-    given = field.get("default")
-    default = None if given == "null" else () if is_array else EMPTY.get(kind, 0)
-    if given not in (None, "null"):
-        default = json.loads(str(given))
-    nullable = _has(field.get("nullableVersions", "none"), version)
-    tag = field.get("tag") if _has(field.get("taggedVersions", "none"), version) else None
-    name = re.sub(r"(?<!^)(?<![A-Z])(?=[A-Z])", "_", field["name"]).lower()
-    return name, parts, is_array, nullable, tag, default
-
-
-def _rows(layout: Layout) -> list[tuple[object, ...]]:
-    return [
-        (
-            field.name,
-            field.kind if field.entity is None else _rows(field.entity),
-            field.is_array,
-            field.nullable,
-            field.tag,
-            field.default,
-        )
-        for field in layout.fields + layout.tagged
-    ]
-
-
-def _has(versions: str, version: int) -> bool:
-    low, high = _versions(versions)
-    return low <= version <= high
-
-
-def _versions(text: str) -> tuple[int, int]:
-    if text == "none":
-        return 1, 0
-    low, dash, high = text.removesuffix("+").partition("-")
-    return int(low), int(high) if dash else 99 if text.endswith("+") else int(low)
 
 
 def test_an_unknown_metadata_record_is_stored_unchanged() -> None:

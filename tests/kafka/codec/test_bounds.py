@@ -16,7 +16,7 @@ from controller.kafka.codec.primitives import (
     MalformedRequest,
     array_packer,
     array_unpacker,
-    uvarint,
+    encode_uvarint,
 )
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersionsResponse
@@ -36,7 +36,7 @@ def read_fetch(tags: bytes) -> Any:
 
 def state(replica: int, size: int = 13, tag: int = REPLICA_STATE) -> bytes:
     """Encode ReplicaState as a tagged field with any announced size."""
-    return uvarint(tag) + uvarint(size) + struct.pack(">iq", replica, 5) + b"\0"
+    return encode_uvarint(tag) + encode_uvarint(size) + struct.pack(">iq", replica, 5) + b"\0"
 
 
 def test_tagged_field_is_read_within_its_size() -> None:
@@ -48,7 +48,7 @@ def test_tagged_field_is_read_within_its_size() -> None:
     [
         (b"\1" + state(7, size=12), "12 bytes announced, and the value has 13"),
         (b"\1" + state(7, size=14) + b"\0", "14 bytes announced, and the value has 13"),
-        (b"\1" + uvarint(REPLICA_STATE) + b"\0" + bytes(13), "0 bytes announced, and the value has 13"),
+        (b"\1" + encode_uvarint(REPLICA_STATE) + b"\0" + bytes(13), "0 bytes announced, and the value has 13"),
         (b"\1" + state(7, size=14), "14 bytes announced, 13 left"),
         (b"\2" + state(7) + state(8), "tag 1 after tag 1"),
         (b"\2" + state(7, tag=9) + state(8), "tag 1 after tag 9"),
@@ -71,8 +71,8 @@ def test_unknown_tags_must_ascend(tags: bytes) -> None:
 
 def test_header_tags_are_limited() -> None:
     def frame(count: int) -> bytes:
-        tags = b"".join(uvarint(tag) + b"\0" for tag in range(count))
-        return struct.pack(">hhih", ApiKey.API_VERSIONS, 3, 1, 1) + b"x" + uvarint(count) + tags
+        tags = b"".join(encode_uvarint(tag) + b"\0" for tag in range(count))
+        return struct.pack(">hhih", ApiKey.API_VERSIONS, 3, 1, 1) + b"x" + encode_uvarint(count) + tags
 
     assert codec.parse_header(frame(TAGS_MAX)).body_offset == len(frame(TAGS_MAX))
     with pytest.raises(MalformedRequest, match="request header: 1001 tagged fields, at most 1000 allowed"):
@@ -82,10 +82,10 @@ def test_header_tags_are_limited() -> None:
 def test_array_in_tagged_field_must_fit() -> None:
     """Else the reader of each small field could read all bytes after it."""
     count = 20_000
-    feature = uvarint(count + 1) + b"\2a\0\0\0\1\0" * count
+    feature = encode_uvarint(count + 1) + b"\2a\0\0\0\1\0" * count
     with pytest.raises(MalformedRequest, match="20000 elements announced, 2 bytes left"):
-        _read_versions(b"\1\0" + uvarint(5) + feature)
-    whole = b"\1\0" + uvarint(len(feature)) + feature
+        _read_versions(b"\1\0" + encode_uvarint(5) + feature)
+    whole = b"\1\0" + encode_uvarint(len(feature)) + feature
     assert len(_read_versions(whole).supported_features) == count
 
 

@@ -184,7 +184,7 @@ class Answers:
                 for one in topic.partitions:
                     key = (topic.topic_id, one.partition_index)
 
-                    def lies_there(end: int, key: Key = key, place: bytes = directory.id_) -> bool:
+                    def lies_there(end: int, key: Key = key, place: bytes = directory.id) -> bool:
                         part, before = self._witness.part(key, end), self._witness.part(key, max(since, end - 1))
                         if part is None or before is None:
                             return False

@@ -280,7 +280,7 @@ class Replicas:
             broker_epoch=broker.epoch or -1,
             directories=tuple(
                 cluster.AssignReplicasDirectory(
-                    id_=directory,
+                    id=directory,
                     topics=tuple(
                         cluster.AssignReplicasTopic(topic_id=each, partitions=tuple(all_))
                         for each, all_ in topics.items()
