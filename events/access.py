@@ -1,6 +1,7 @@
 """Events about access: SCRAM credentials, ACLs, quotas and refused requests, as the log stores them.
 
 These events concern the whole cluster and belong to no topic. `events.catalog` has the rules for all events.
+`principal`, `client_id` and `host` are those of the client that made the change.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ class ScramCredentialSet(Fact, frozen=True, tag=True):
     """The principal that set the credential."""
     client_id: str | None
     host: str = ""
-    """The client's address; empty without a client."""
 
     def __repr__(self) -> str:
         return f"ScramCredentialSet({self.user!r}, {self.mechanism}, {self.iterations}, secrets hidden)"
@@ -44,7 +44,6 @@ class ScramCredentialRemoved(Fact, frozen=True, tag=True):
     """The principal that removed the credential."""
     client_id: str | None
     host: str = ""
-    """The client's address; empty without a client."""
 
 
 class LoginSecretDrawn(Fact, frozen=True, tag=True):
@@ -84,7 +83,6 @@ class AclsCreated(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     host: str = ""
-    """The client's address; empty without a client."""
 
 
 class AclsDeleted(Fact, frozen=True, tag=True):
@@ -95,7 +93,6 @@ class AclsDeleted(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     host: str = ""
-    """The client's address; empty without a client."""
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
@@ -113,7 +110,6 @@ class QuotasChanged(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     host: str = ""
-    """The client's address; empty without a client."""
 
 
 class RequestsRefused(Fact, frozen=True, tag=True):

@@ -6,7 +6,11 @@ verdict), and readers never compute them again: rules may change without changin
 Events are frozen structs that encode as tagged arrays (see `events.codec`). New fields go to the end, with a default;
 any other change needs a new event version.
 
-Times are milliseconds since the epoch. Topic ids are sixteen bytes. `events.access` has the events about access.
+Times are milliseconds since the epoch. Topic ids are sixteen bytes. `host` is a client's address, empty without a
+client. `denied` is the authorizer's error code, 0 if it allowed the request. `duplicate`: the request named the topic
+more than once. `cordoned_brokers` are live brokers whose log directories are all cordoned: they get no replicas
+(KIP-1066). `elsewhere` has the counts in other partitions that the gateway knew, for the limits of rules.
+`events.access` has the events about access.
 This module also exports the values and events that it imports.
 """
 
@@ -50,13 +54,9 @@ class CreateRequested(Fact, frozen=True, tag=True):
     """`CreateTopics`, `Metadata` for an auto-creation (KIP-361), or `HTTP`."""
     api_version: int
     duplicate: bool = False
-    """The request named the topic more than once."""
     denied: int = 0
-    """The authorizer's error code; 0 if it allowed the request."""
     host: str = ""
-    """The client's address; empty without a client."""
     elsewhere: GroupCounts = ()
-    """The counts in other partitions that the gateway knew, for the limits of rules."""
 
 
 class CreateRejected(Fact, frozen=True, tag=True):
@@ -91,7 +91,6 @@ class TopicCreated(Fact, frozen=True, tag=True):
     deadline_ms: int
     """The end of the request's wait for the complete topic."""
     cordoned_brokers: tuple[BrokerId, ...] = ()
-    """Live brokers whose log directories are all cordoned: they get no replicas (KIP-1066)."""
     principal: str = ""
     """The principal that created the topic."""
 
@@ -109,7 +108,6 @@ class PartitionsAdded(Fact, frozen=True, tag=True):
     """The brokers that placement chose from, except `cordoned_brokers`."""
     request: RequestedChange
     cordoned_brokers: tuple[BrokerId, ...] = ()
-    """Live brokers whose log directories are all cordoned: they get no replicas (KIP-1066)."""
 
 
 class TopicDeleted(Fact, frozen=True, tag=True):

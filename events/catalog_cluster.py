@@ -56,7 +56,6 @@ class ResourceConfigsChanged(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     host: str = ""
-    """The client's address; empty without a client."""
     before: Configs | None = None
     """The previous configs, None if unknown."""
 
@@ -188,7 +187,6 @@ class RulesApplied(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     host: str = ""
-    """The client's address; empty without a client."""
 
 
 class ApprovalRequested(Fact, frozen=True, tag=True):

@@ -1,6 +1,7 @@
 """The structs that events in `events.catalog` have as fields: partitions, assignments, verdicts, requested changes.
 
-As events do, these structs are frozen and encode as arrays; new fields go to the end, with a default.
+As events do, these structs are frozen and encode as arrays; new fields go to the end, with a default. `events.catalog`
+describes the fields that several have.
 """
 
 from __future__ import annotations
@@ -188,13 +189,9 @@ class RequestedChange(Fact, frozen=True):
     api_version: int
     change: Requested
     duplicate: bool = False
-    """The request named the topic more than once."""
     denied: int = 0
-    """The authorizer's error code; 0 if it allowed the request."""
     host: str = ""
-    """The client's address; empty without a client."""
     elsewhere: GroupCounts = ()
-    """The counts in other partitions that the gateway knew, for the limits of rules."""
 
 
 def are_cordoned(log_dirs: tuple[bytes, ...], cordoned: tuple[bytes, ...]) -> bool:

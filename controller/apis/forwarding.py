@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from controller.access.authorizer import Operation
 from controller.apis import ON_CLUSTER
 from controller.apis.configs import BROKER, GROUP, TOPIC
-from controller.apis.limits import slices
+from controller.apis.limits import RESULTS, failed_results, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import decode_response, encode_request, encode_response
 from controller.kafka.codec.primitives import MalformedRequest
@@ -45,9 +45,10 @@ from controller.kafka.handling import (
     ForwardedResponse,
     RequestContext,
 )
-from controller.kafka.messages import ApiKey, Message, configs
+from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest
+from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId
 
@@ -178,19 +179,12 @@ DEFAULT = 5
 """The config source of a default."""
 
 
-class _Api(NamedTuple):
-    """The operation that an API needs, the field of its response that has the results, and the type of a result."""
-
-    operation: Operation
-    field: str
-    result: type[Message]
-
-
-_APIS: dict[int, _Api] = {
-    ApiKey.DESCRIBE_CONFIGS: _Api("DescribeConfigs", "results", configs.DescribeConfigsResult),
-    ApiKey.ALTER_CONFIGS: _Api("AlterConfigs", "responses", configs.AlterConfigsResourceResponse),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _Api("AlterConfigs", "responses", configs.AlterConfigsResourceResponse),
+_OPERATIONS: Final[Mapping[int, Operation]] = {
+    ApiKey.DESCRIBE_CONFIGS: "DescribeConfigs",
+    ApiKey.ALTER_CONFIGS: "AlterConfigs",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "AlterConfigs",
 }
+"""The operation that an API needs on the cluster or a group."""
 
 
 def to_brokers(
@@ -205,7 +199,7 @@ def to_brokers(
     versions = {api.api_key: (api.min_version, api.max_version) for api in broker_apis}
     return {
         key: replace(own[key], handle=_SplitRequest(api, own[key].handle, versions[key], forward, broker_id))
-        for key in _APIS
+        for key in _OPERATIONS
         if key in own and key in versions
     }
 
@@ -224,7 +218,7 @@ class _SplitRequest(NamedTuple):
         given.pop((BROKER, str(self.api.node_id)), None)  # this node
         if context.api_key != ApiKey.DESCRIBE_CONFIGS:
             given = Counter({key: times for key, times in given.items() if times == 1})  # duplicates are rejected here
-        operation = _APIS[context.api_key].operation
+        operation = _OPERATIONS[context.api_key]
         is_forwarded = [_key(each) in given and self._may(context, operation, each) for each in request.resources]
         if not any(is_forwarded):
             return self.own(context, request)
@@ -233,7 +227,7 @@ class _SplitRequest(NamedTuple):
     def _may(self, context: RequestContext, operation: Operation, resource: Any) -> bool:
         """True if the client has this operation on the group, or else on the cluster."""
         if resource.resource_type == GROUP:
-            return self.api.allows_on(context, operation, "Group", resource.resource_name)
+            return self.api.allows(context, operation, resource.resource_name, "Group")
         return self.api.allows(context, operation)
 
     async def _both(self, context: RequestContext, request: Any, is_forwarded: list[bool]) -> Any:
@@ -241,17 +235,15 @@ class _SplitRequest(NamedTuple):
         answer: Any = self.own(context, replace(request, resources=ours))
         answer = await answer if isinstance(answer, Awaitable) else answer
         key = context.api_key
-        _, field, kind = _APIS[key]
+        field, _ = RESULTS[key]
         results: list[Any] = list(getattr(answer, field))
         for address, part in self._parts(compress(request.resources, is_forwarded)):
             requested = replace(request, resources=tuple(part))
             try:
                 results += await self._of_broker(address, key, context.api_version, requested, field)
             except (ClusterUnreachable, NotAuthenticated, MalformedRequest) as why:
-                code, message = ErrorCode.REQUEST_TIMED_OUT, f"The broker did not respond: {why}"
-                for each in part:
-                    name = {"resource_type": each.resource_type, "resource_name": each.resource_name}
-                    results.append(kind(**name, error_code=code, error_message=message))
+                error = Detail(ErrorCode.REQUEST_TIMED_OUT, f"The broker did not respond: {why}")
+                results += failed_results(key, part, error)
         position = {_key(each): number for number, each in enumerate(request.resources)}
         results.sort(key=lambda each: position.get(_key(each), len(position)))
         return replace(answer, **{field: tuple(results)})

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from controller.apis import errors_of
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Encoded, Message, configs, topics
-from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.judging import most_partitions
@@ -93,48 +93,17 @@ def batch_error(changes: int) -> Detail | None:
     return BATCH if changes > RECORDS_PER_REQUEST_MAX else None
 
 
-def _once(named: Iterable[Any]) -> Iterable[dict[str, Any]]:
-    return ({"name": name} for name in dict.fromkeys(one.name for one in named))
-
-
-def _deleted(request: DeleteTopicsRequest) -> Iterable[dict[str, Any]]:
-    by_name = ({"name": name} for name in request.topic_names)
-    return by_name if not request.topics else ({"name": one.name, "topic_id": one.topic_id} for one in request.topics)
-
-
-class _Bound(NamedTuple):
-    """The bound of an API, and how to build the response to a request beyond this bound."""
-
-    error: Callable[[ControllerApi, Any, str], Detail | None]
-    """The error of a principal's request that is too large; None for any other request."""
-    field: str
-    """The field of the response with the results."""
-    result: type[Message]
-    named: Callable[[Any], Iterable[dict[str, Any]]]
-    """For each result, the fields that identify its resource."""
-
-
-_OF_CONFIGS: Final = _Bound(
-    lambda _, r, __: batch_error(sum(max(1, len(resource.configs)) for resource in r.resources)),
-    "responses",
-    configs.AlterConfigsResourceResponse,
-    lambda r: ({"resource_type": one.resource_type, "resource_name": one.resource_name} for one in r.resources),
-)
-_BOUNDS: Final[Mapping[int, _Bound]] = {
-    ApiKey.CREATE_TOPICS: _Bound(_topics, "topics", topics.CreatableTopicResult, lambda r: _once(r.topics)),
-    ApiKey.DELETE_TOPICS: _Bound(
-        lambda _, r, __: batch_error(len(r.topics) + len(r.topic_names)),
-        "responses",
-        topics.DeletableTopicResult,
-        _deleted,
+_LIMITS: Final[Mapping[int, Callable[[ControllerApi, Any, str], Detail | None]]] = {
+    ApiKey.CREATE_TOPICS: _topics,
+    ApiKey.DELETE_TOPICS: lambda _, r, __: batch_error(len(r.topics) + len(r.topic_names)),
+    ApiKey.CREATE_PARTITIONS: _partitions,
+    **dict.fromkeys(
+        (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
+        lambda _, r, __: batch_error(sum(max(1, len(resource.configs)) for resource in r.resources)),
     ),
-    ApiKey.CREATE_PARTITIONS: _Bound(
-        _partitions, "results", topics.CreatePartitionsTopicResult, lambda r: ({"name": one.name} for one in r.topics)
-    ),
-    ApiKey.ALTER_CONFIGS: _OF_CONFIGS,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _OF_CONFIGS,
 }
-CHANGES: Final = frozenset(_BOUNDS) | {
+"""For each API, the error of a principal's request that is too large; None for any other request."""
+CHANGES: Final = frozenset(_LIMITS) | {
     ApiKey.CREATE_ACLS,
     ApiKey.DELETE_ACLS,
     ApiKey.ALTER_CLIENT_QUOTAS,
@@ -148,18 +117,42 @@ def bounded(api: ControllerApi, api_key: ApiKey, handle: Handler) -> Handler:
     whole. The handlers of other APIs check this themselves."""
 
     def answer(context: RequestContext, request: Any) -> Any:
-        error = _BOUNDS[api_key].error(api, request, context.principal)
+        error = _LIMITS[api_key](api, request, context.principal)
         return handle(context, request) if error is None else _rejected(api_key, request, error)
 
     return answer
 
 
+RESULTS: Final[Mapping[int, tuple[str, type[Message]]]] = {
+    ApiKey.CREATE_TOPICS: ("topics", topics.CreatableTopicResult),
+    ApiKey.DELETE_TOPICS: ("responses", topics.DeletableTopicResult),
+    ApiKey.CREATE_PARTITIONS: ("results", topics.CreatePartitionsTopicResult),
+    ApiKey.DESCRIBE_CONFIGS: ("results", configs.DescribeConfigsResult),
+    ApiKey.ALTER_CONFIGS: ("responses", configs.AlterConfigsResourceResponse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ("responses", configs.AlterConfigsResourceResponse),
+}
+"""For each API of topics and configs, the field of its response with the results, and the type of a result."""
+
+
+def failed_results(api_key: int, named: Iterable[Any], error: Detail) -> list[Any]:
+    """A result with this error for each topic or resource of a request."""
+    _, result = RESULTS[api_key]
+    identity = {"name", "topic_id", "resource_type", "resource_name"} & set(result.__struct_fields__)
+    return [
+        result(**{field: getattr(one, field) for field in identity if hasattr(one, field)}, **errors_of(error))
+        for one in named
+    ]
+
+
 def _rejected(api_key: int, request: Any, error: Detail) -> Message:
     """The response with this error for everything that a request names."""
-    bound = _BOUNDS[api_key]
-    results = tuple(bound.result(**fields, **errors_of(error)) for fields in bound.named(request))
+    named = request.resources if hasattr(request, "resources") else request.topics
+    if api_key == ApiKey.CREATE_TOPICS:
+        named = {one.name: one for one in named}.values()
+    elif api_key == ApiKey.DELETE_TOPICS:
+        named = named or [topics.DeleteTopicState(name=name) for name in request.topic_names]
     response: Any = APIS[api_key].response
-    return response(**{bound.field: results})  # type: ignore[no-any-return]
+    return response(**{RESULTS[api_key][0]: tuple(failed_results(api_key, named, error))})  # type: ignore[no-any-return]
 
 
 NOT_CONTROLLER: Final = Detail(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")

@@ -63,18 +63,25 @@ class _Response(msgspec.Struct):
     parts: dict[str | bytes | None, bytes] = {}
     """The encoded topics, by name, or by id if the name is unknown."""
 
-    def respond(self) -> MetadataResponse | asyncio.Future[MetadataResponse]:
+    async def respond(self) -> MetadataResponse:
         """The nodes and the requested topics. Null means all topics; in version 0 an empty array does."""
         if self._wants_all():
-            return asyncio.ensure_future(self._all())
+            return await self._all()
         requested = self.request.topics
         assert requested is not None, "null is a request for all"
         has_ids = self.context.api_version >= TOPIC_IDS_SINCE
         if not all(has_ids if one.topic_id != ZERO_UUID else one.name is not None for one in requested):
             return _invalid_request(requested)
-        if len(requested) > TOPICS_PER_SLICE or any(map(self._large, requested)):
-            return asyncio.ensure_future(self._many(requested))
-        self._auto_create(self._add(requested))
+        if len(requested) <= TOPICS_PER_SLICE:
+            self._auto_create(await self._add(requested))
+            return self._finished()
+        to_create = CREATED_AT_ONCE_MAX
+        for slice_ in slices(requested, TOPICS_PER_SLICE):
+            async with self.api.turns:
+                missing = (await self._add(slice_))[:to_create]
+                self._auto_create(missing)
+                to_create -= len(missing)
+            await asyncio.sleep(0)
         return self._finished()
 
     async def _all(self) -> MetadataResponse:
@@ -85,35 +92,21 @@ class _Response(msgspec.Struct):
                 topics = self.api.store.durable_slice(after, TOPICS_PER_SLICE)
                 for topic in topics:
                     if self.api.knows(topic) and self.api.allows(self.context, "Describe", topic.name):
-                        self.parts[topic.name] = await self._encoded_in_thread(topic)
+                        self.parts[topic.name] = await self._encoded(topic)
             is_last = not topics
             after = None if is_last else shard_key(topics[-1].name)
             await asyncio.sleep(0)
         return self._finished()
 
-    async def _many(self, requested: Sequence[MetadataRequestTopic]) -> MetadataResponse:
-        to_create = CREATED_AT_ONCE_MAX
-        for slice_ in slices(requested, TOPICS_PER_SLICE):
-            async with self.api.turns:
-                for one in slice_:
-                    topic = self._large(one)
-                    if topic is not None:
-                        self.parts[_key(one)] = await self._encoded_in_thread(topic)
-                missing = self._add(slice_)[:to_create]
-                self._auto_create(missing)
-                to_create -= len(missing)
-            await asyncio.sleep(0)
-        return self._finished()
-
-    def _add(self, requested: Sequence[MetadataRequestTopic]) -> list[str]:
+    async def _add(self, requested: Sequence[MetadataRequestTopic]) -> list[str]:
         """Add these topics to the response, each once. Returns the names of those to create."""
         missing: list[str] = []
         for one in requested:
-            if _key(one) in self.parts:
+            if (one.name if one.topic_id == ZERO_UUID else one.topic_id) in self.parts:
                 continue
             found = self._find(one, missing)
             if isinstance(found, Topic):
-                self.parts[found.name] = self._encoded(found)
+                self.parts[found.name] = await self._encoded(found)
             else:
                 encoded = encode_element(ApiKey.METADATA, self.context.api_version, found)
                 self.parts[found.name or found.topic_id] = encoded
@@ -148,30 +141,14 @@ class _Response(msgspec.Struct):
         wants_operations = self.request.include_topic_authorized_operations
         return self.api.topic_operations(self.context, name) if wants_operations else OPERATIONS_OMITTED
 
-    def _encoded(self, topic: Topic) -> bytes:
-        shown = self._shown(topic)
-        return self.cache.find(*shown) or self.cache.store(*shown, _encode(*shown))
-
-    async def _encoded_in_thread(self, topic: Topic) -> bytes:
-        """As `_encoded`, with large topics encoded in another thread."""
-        if len(topic.partitions) <= LARGE:
-            return self._encoded(topic)
-        shown = self._shown(topic)
-        return self.cache.find(*shown) or self.cache.store(*shown, await asyncio.to_thread(_encode, *shown))
-
-    def _shown(self, topic: Topic) -> tuple[Topic, int, tuple[BrokerId, ...], int]:
-        """Everything on which the bytes of a topic depend."""
-        return topic, self.context.api_version, self.api.cluster.live, self._operations(topic.name)
-
-    def _large(self, requested: MetadataRequestTopic) -> Topic | None:
-        """The topic if it has more than `LARGE` partitions and the client may describe it."""
-        name = requested.name
-        if requested.topic_id != ZERO_UUID:
-            name = self.api.store.durable_name_of(requested.topic_id)
-        topic = None if name is None else self.api.topic(name)
-        if topic is None or len(topic.partitions) <= LARGE:
-            return None
-        return topic if self.api.allows(self.context, "Describe", topic.name) else None
+    async def _encoded(self, topic: Topic) -> bytes:
+        """The bytes of a topic, which depend on `shown`. Large topics are encoded in another thread, one at a time."""
+        shown = topic, self.context.api_version, self.api.cluster.live, self._operations(topic.name)
+        found = self.cache.find(*shown)
+        if found is None and len(topic.partitions) > LARGE:
+            async with self.cache.large:
+                found = self.cache.find(*shown) or self.cache.store(*shown, await asyncio.to_thread(_encode, *shown))
+        return found or self.cache.store(*shown, _encode(*shown))
 
     def _finished(self) -> MetadataResponse:
         api, shows_brokers = self.api, self.shows_brokers()
@@ -282,10 +259,6 @@ def _encode(topic: Topic, version: int, live: tuple[BrokerId, ...], operations: 
     return encode_element(ApiKey.METADATA, version, response_topic(topic, topic.partitions, live, operations))
 
 
-def _key(requested: MetadataRequestTopic) -> str | bytes | None:
-    return requested.name if requested.topic_id == ZERO_UUID else requested.topic_id
-
-
 class _EncodedTopics:
     """Encoded topics by name, version and operations, valid while the topic and the live brokers are unchanged."""
 
@@ -293,6 +266,8 @@ class _EncodedTopics:
         self._entries: dict[tuple[str, int, int], tuple[Topic, bytes]] = {}
         self._live: tuple[BrokerId, ...] = ()
         self._partitions = 0
+        self.large = asyncio.Lock()
+        """Held while a thread encodes a large topic."""
 
     def find(self, topic: Topic, version: int, live: tuple[BrokerId, ...], operations: int) -> bytes | None:
         entry = self._entries.get((topic.name, version, operations)) if live == self._live else None

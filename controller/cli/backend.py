@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from controller.cli.arguments import NEGATIVE, WRONG, HttpAddress
-from controller.settings.properties import PropertiesError, read_values
+from controller.settings.properties import read_values
 from events.errors import UserError
 from projections.views.events import EventView
 from projections.views.view import ErrorView
@@ -97,7 +97,11 @@ class Backend:
 
 def address_of(path: str, parameters: Mapping[str, object]) -> str:
     """The path and query of a request."""
-    given = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
+    given = {
+        name.rstrip("_"): str(value).lower() if isinstance(value, bool) else value
+        for name, value in parameters.items()
+        if value is not None
+    }
     return f"/v1{path}?{urlencode(given)}" if given else f"/v1{path}"
 
 
@@ -115,10 +119,7 @@ def _connection(address: HttpAddress, truststore: str | None, timeout_s: float) 
 
 def _access(path: Path) -> dict[str, str]:
     """Read a --command-config file. Raises UserError."""
-    try:
-        given = read_values(path)
-    except PropertiesError as error:
-        raise UserError(f"--command-config {path}: {error}") from None
+    given = read_values(path, f"--command-config {path}:")
     unknown = sorted(given.keys() - set(KEYS))
     if unknown:
         raise UserError(f"--command-config {path}: unknown key {unknown[0]}; allowed: {', '.join(KEYS)}")

@@ -50,9 +50,9 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "drift": Command("governance", "compare the topics of a cluster with files"),
         "approve": Command("governance", "approve a request that waits for approval, so that it is done"),
         "deny": Command("governance", "deny a request that waits for approval, or withdraw your own"),
-        "users": Command("access_flags", "add, list and remove users"),
-        "acls": Command("access_flags", "add, list and remove ACLs, here or at the cluster behind"),
-        "quotas": Command("access_flags", "add, list and remove quotas of users, client ids and addresses"),
+        "users": Command("governance", "add, list and remove users"),
+        "acls": Command("governance", "add, list and remove ACLs, here or at the cluster behind"),
+        "quotas": Command("governance", "add, list and remove quotas of users, client ids and addresses"),
         "leave": Command("serve", "remove a voter from a KRaft quorum"),
         "adopt": Command("flags", "take over a running cluster from Kafka's controller"),
         "restore": Command("flags", "rebuild a lost controller from a broker's copy of the metadata log"),
@@ -135,7 +135,6 @@ def add_actions(command: argparse.ArgumentParser) -> Parsers:
 
 
 def add_action(actions: Parsers, name: str, summary: str, run: str = "") -> argparse.ArgumentParser:
-    """Add an action of a command."""
     return _added(actions, name, summary, run, help=summary)
 
 

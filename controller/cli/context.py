@@ -20,7 +20,7 @@ from typing import Any
 
 from controller.cli.arguments import DONE, http_address_text
 from controller.cli.commands import Parsers, add, add_action, add_actions, add_command
-from controller.cli.output import Style, add_output, show
+from controller.cli.output import add_output, show
 from events.errors import UserError
 
 DEFAULT_HTTP = "127.0.0.1:8080"
@@ -138,14 +138,10 @@ def list_(options: argparse.Namespace) -> int:
     by_name = dict(sorted(contexts.by_name.items()))
     answer = {"current": contexts.current, "contexts": by_name}
 
-    def table(style: Style) -> Iterable[str]:
-        if not by_name:
-            return [f"There are no contexts in {file()}."]
-        in_use = {contexts.current: "*"}
-        rows = ((in_use.get(name, ""), name, one.http, one.command_config or "-") for name, one in by_name.items())
-        return style.table(("", "NAME", "HTTP", "COMMAND-CONFIG"), rows)
-
-    return show(options, answer, table, lambda: by_name)
+    in_use = {contexts.current: "*"}
+    rows = [(in_use.get(name, ""), name, one.http, one.command_config or "-") for name, one in by_name.items()]
+    header, empty = ("", "NAME", "HTTP", "COMMAND-CONFIG"), f"There are no contexts in {file()}."
+    return show(options, answer, lambda style: style.table(header, rows, empty), lambda: by_name)
 
 
 def add_context(options: argparse.Namespace) -> int:

@@ -145,6 +145,9 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
     """Run a sub-command. Raises UserError and OSError."""
+    on_spark = command.spark and not arguments.local
+    if not on_spark:
+        _load_arrow_alone()
     from projections.replay.log.log_ref import archived, ends_of, open_ref
 
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
@@ -160,7 +163,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     if from_archive is not None:
         print(from_archive, file=sys.stderr)
     run: _Run = getattr(module, f"run_{name}")
-    if not command.spark or arguments.local:
+    if not on_spark:
         from projections.replay.runner import InProcess
 
         given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag, None)]
@@ -174,18 +177,33 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         return run(runner, ref, options)
 
 
+class _Hidden:
+    """Hides numpy and pandas, which pyarrow imports if it can, and which take 0.4 s."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name in ("numpy", "pandas"):
+            raise ModuleNotFoundError(name=name)
+
+
+def _load_arrow_alone() -> None:
+    sys.meta_path.insert(0, _Hidden)
+    import pyarrow._compute  # looks for numpy too, when something needs it
+
+    pyarrow.array([])  # looks for pandas
+    sys.meta_path.remove(_Hidden)
+
+
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
-    from controller.settings.properties import PropertiesError, read_values
+    from controller.settings.properties import read_values
     from projections.replay.log.kafka_ref import KAFKA
 
     if arguments.kafka_properties is None:
         return ()
     if not arguments.log.startswith(KAFKA):
         raise ReplayError(f"--kafka-properties is for a log in Kafka, which {arguments.log} is not")
-    try:
-        return tuple(read_values(arguments.kafka_properties).items())
-    except PropertiesError as error:
-        raise ReplayError(f"--kafka-properties {arguments.kafka_properties} {error}") from None
+    path = arguments.kafka_properties
+    return tuple(read_values(path, f"--kafka-properties {path}").items())
 
 
 @contextmanager

@@ -337,7 +337,6 @@ def restore(options: argparse.Namespace) -> int:
         reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
     )
     for one in restored:
-        lost = f"; Kafka lost {one.commands_lost} undecided commands" if one.commands_lost else ""
-        print(f"partition {one.partition}: {one.events} events from {one.folder}{lost}")
+        print(one)
     print(f"topic {settings.stream_events_topic} is restored: start workers and gateways with empty folders")
     return 0

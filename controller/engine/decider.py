@@ -8,10 +8,6 @@ one.
 A command on which deciding raises fails alone: the state is restored, and the next command is decided. The client gets
 UNKNOWN_SERVER_ERROR. The failure is counted, logged with its trace, and recorded as a refusal by the rule
 `fault:EXCEPTION`. In an interval only the first of similar failures is recorded; log lines have limits of their own.
-
-`with_verdicts` gets the approvals: the verdicts of the create-topic policies (KIP-108), then the dry run at the target
-cluster, if there is one. `restamped` gives an approved command the current time, so that the times in the log never
-decrease.
 """
 
 from __future__ import annotations
@@ -194,7 +190,6 @@ class Pauses:
         self._since_s = self._loop.time()
 
     async def __call__(self) -> None:
-        """Pauses if it is time. Call between two decisions."""
         if self._loop.time() - self._since_s >= SECONDS_PER_COMMIT_MAX:
             await asyncio.sleep(0)
             self._since_s = self._loop.time()
@@ -214,8 +209,8 @@ def needs_approval(state: State, command: TopicCommand) -> bool:
 async def with_verdicts(
     commands: Sequence[TopicCommand], state: State, policies: PolicyJudge | None, cluster: TargetCluster | None
 ) -> list[TopicCommand]:
-    """The commands with policy verdicts and dry-run results, ready to resubmit. The cluster dry-runs only commands that
-    the policies allow. Raises PolicyRunnerClosed."""
+    """The commands with the verdicts of policies (KIP-108), then with the results of dry runs at the target cluster,
+    ready to resubmit. The cluster dry-runs only commands that the policies allow. Raises PolicyRunnerClosed."""
     judged = await _judged(commands, state, policies)
     return judged if cluster is None else await _dry_run(judged, state, cluster)
 
@@ -249,8 +244,9 @@ async def _dry_run(commands: Sequence[TopicCommand], state: State, cluster: Targ
 
 
 def restamped(command: TopicCommand, now_ms: int, left_ms: int) -> TopicCommand:
-    """The command with the current time. Its timeout is at most `left_ms`, the remaining time of the request, and its
-    deadline is not later than before: the request's ExpireRequest would come too early for a later one."""
+    """The command with the current time, so that times in the log never decrease. Its timeout is at most `left_ms`, the
+    remaining time of the request, and its deadline is not later than before: the request's ExpireRequest would come too
+    early for a later one."""
     if not isinstance(command, CreateTopic) or command.timeout_ms <= 0:
         return replace(command, at_ms=now_ms)
     until_deadline_ms = max(0, command.at_ms + command.timeout_ms - now_ms)
@@ -308,7 +304,6 @@ class Faults:
 
 
 def one_line(error: BaseException) -> str:
-    """The exception in one line of bounded length."""
     return f"{type(error).__name__}: {error}"[:TRACE_CHARS_MAX]
 
 

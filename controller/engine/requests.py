@@ -7,8 +7,7 @@ The time of a command is the wall clock's, and never goes back. The wall clock m
 it was set back, or because another process with a fast clock wrote the stamp. Stamps then advance at half the pace of
 the monotonic clock, until the wall clock catches up. Timers do not use stamps.
 
-A pending request is one client request with a command for each of its topics. Its reply is complete when every command
-is answered. The engine and the gateway give the answer of a decision to `Replies` after its events are durable.
+The engine and the gateway give the answer of a decision to `Replies` after its events are durable.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ class Replies:
         return len(self._pending)
 
     def expect(self, commands: Sequence[ClientCommand]) -> PendingRequest:
-        """Register the commands of one request; their topics must be distinct."""
         pending = PendingRequest(commands)
         self._pending[pending.request_id] = pending
         return pending
@@ -160,7 +158,6 @@ class Stamps:
         return due_ms
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        """A unique id that cannot be guessed, with `origin` as prefix."""
         self._requests += 1
         code = blake2b(b"%d" % self._requests, key=self._key, digest_size=_CODE_BYTES).hexdigest()
         return RequestId(f"{origin}{'-' if origin else ''}{self._boot_id}-{self._requests}-{code}")
@@ -174,8 +171,6 @@ class Inbox:
         """Set when `take` must return once the inbox is empty."""
         self._commands: list[AnyCommand] = []
         self._wake = asyncio.Event()
-        self.takes_without_yield = 0
-        """Consecutive `take` calls that did not yield to the event loop."""
         self._interrupted = False
         self._taken = self._ended = 0
         self._progress = asyncio.Event()
@@ -189,10 +184,8 @@ class Inbox:
         """Wait for the next commands; the commands of the last call count as decided. Returns an empty list if the
         inbox is empty and closed or interrupted."""
         self._end(self._taken)
-        self.takes_without_yield += 1
         while not self._commands and not self.closed.is_set() and not self._interrupted:
             self._wake.clear()
-            self.takes_without_yield = 0
             await self._wake.wait()
         self._interrupted = False
         taken, self._commands = self._commands[:most], self._commands[most:]

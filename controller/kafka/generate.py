@@ -1,5 +1,5 @@
-"""Writes the message classes, one module for each family of APIs and one for the records of the metadata log, from the
-layouts of `controller.kafka.schema`.
+"""Writes the message classes, one module for each family of APIs and one for the records of the metadata log, from
+Kafka's schemas.
 
     python -m controller.kafka.generate
 
@@ -13,70 +13,72 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from controller.kafka.api_keys import FAMILIES, GENERATED, ApiKey, Family
-from controller.kafka.schema import RECORDS, Field, Kind, Layout, layout_of
+import msgspec
+
+from controller.kafka.api_keys import FAMILIES, GENERATED, RENAMED, ApiKey, Family
+from controller.kafka.schema import RECORDS, SCHEMAS, FieldSchema, Kind, has_version
 
 SECRETS: Final = frozenset({"auth_bytes", "hmac", "salted_password", "server_key", "stored_key"})
 """Fields whose values never appear in the text of a message."""
 
-_TYPES: Final[Mapping[Kind | None, str]] = {
-    "bool": "bool",
-    "float64": "float",
-    "string": "str",
-    "bytes": "bytes",
-    "uuid": "bytes",
+_TYPES: Final[Mapping[Kind | None, tuple[str, str]]] = {
+    "bool": ("bool", "False"),
+    "float64": ("float", "0.0"),
+    "string": ("str", "''"),
+    "bytes": ("bytes", "b''"),
+    "uuid": ("bytes", "ZERO_UUID"),
 }
+"""The type of a kind of field, and its default without one in the schema; other kinds are integers."""
 
 
 class _Message(NamedTuple):
-    """A message, and its supported versions."""
+    """A message and its supported versions."""
 
     name: str
     family: Family
-    min_version: int
-    max_version: int
+    supported: range
+
+    def class_of(self, entity: str) -> str:
+        return RENAMED.get(self.name, {}).get(entity, entity)
 
 
 @dataclass
 class _Field:
-    """A field of a message class, merged from all versions; `nullable` is True if any version allows null."""
+    """A field of a message class. It is nullable if any version of any message allows null."""
 
-    newest: Field
-    versions: list[tuple[_Message, int]] = dataclasses.field(default_factory=list)
-    nullable: bool = False
+    schema: FieldSchema
+    message: _Message
+    versions: Sequence[int]
+    nullable: bool
+    is_shared: bool = False
+    """True if several messages have the class."""
 
     def lines(self) -> Iterator[str]:
-        yield f"    {self.newest.name}: {self._type()} = {self._default()}"
-        versions = self._versions()
-        if versions:
-            yield f'    """{versions}"""'
+        schema, newest = self.schema, self.versions[-1]
+        inner = _TYPES.get(schema.kind, ("int", "0"))[0] if schema.kind else self.message.class_of(schema.entity)
+        type_ = (f"tuple[{inner}, ...]" if schema.is_array else inner) + (" | None" if self.nullable else "")
+        # Kafka's schema means an empty array by no default; in requests null means all elements.
+        is_all = schema.is_array and self.nullable and self.message.name.endswith("Request")
+        yield f"    {schema.own_name}: {type_} = {None if is_all else _default(schema, self.message, newest)}"
+        if len(self.versions) < len(self.message.supported) and not self.is_shared:
+            ends = "on" if newest == self.message.supported[-1] else f"to v{newest}"
+            yield f'    """From v{self.versions[0]} {ends}."""'
 
-    def _type(self) -> str:
-        entity = self.newest.entity
-        inner = _TYPES.get(self.newest.kind, "int") if entity is None else entity.message
-        return (f"tuple[{inner}, ...]" if self.newest.is_array else inner) + (" | None" if self.nullable else "")
 
-    def _default(self) -> str:
-        field = self.newest
-        if field.is_array:  # Kafka's schema means an empty array; in requests null means all elements
-            is_request = self.versions[0][0].name.endswith("Request")
-            return "None" if self.nullable and is_request else repr(field.default)
-        if field.entity is not None and field.default is not None:
-            return f"{field.entity.message}({', '.join(f'{name}={value!r}' for name, value in field.default)})"
-        return "ZERO_UUID" if field.kind == "uuid" else repr(field.default)
-
-    def _versions(self) -> str:
-        """The versions that have the field; empty if all versions have it, or if several APIs share the class."""
-        message, versions = self.versions[0][0], [version for _, version in self.versions]
-        supported = range(message.min_version, message.max_version + 1)
-        if {other for other, _ in self.versions} != {message} or len(versions) >= len(supported):
-            return ""
-        first, last = min(versions), max(versions)
-        return f"From v{first} on." if last == message.max_version else f"From v{first} to v{last}."
+def _default(field: FieldSchema, message: _Message, version: int) -> str:
+    if field.default is not None:
+        return repr(msgspec.json.decode(field.default))
+    if field.is_array or has_version(field.nullable_versions, version):
+        return "()" if field.is_array else "None"
+    if field.kind is not None:
+        return _TYPES.get(field.kind, ("int", "0"))[1]
+    there = (each for each in field.fields if has_version(each.versions, version))
+    defaults = (f"{each.own_name}={_default(each, message, version)}" for each in there)
+    return f"{message.class_of(field.entity)}({', '.join(defaults)})"
 
 
 @dataclass
@@ -110,32 +112,33 @@ def generate() -> None:
 def sources() -> list[str]:
     """The source text of each module of `GENERATED`."""
     classes: dict[str, _Class] = {}
-    aliases = {}
-    for message in _messages():
-        for version in range(message.max_version, message.min_version - 1, -1):
-            _collect(layout := layout_of(message.name, version, str), message, version, classes)
-        aliases[message.name] = layout.message
+    messages = [
+        _Message(key.api_name + direction, key.family, range(key.min_version, key.max_version + 1))
+        for key in sorted(ApiKey, key=lambda key: (FAMILIES.index(key.family), key))
+        for direction in ("Request", "Response")
+    ]
+    messages += [_Message(each.name, "records", range(each.max_version + 1)) for each in RECORDS.values()]
+    for message in messages:
+        _collect(message.name, SCHEMAS[message.name].fields, message, message.supported, classes)
+    aliases = {message.name: message.class_of(message.name) for message in messages}
     return ["\n".join(_module(family, classes, aliases)) for family in FAMILIES]
 
 
-def _messages() -> Iterator[_Message]:
-    for key in sorted(ApiKey, key=lambda key: (FAMILIES.index(key.family), key)):
-        for direction in ("Request", "Response"):
-            yield _Message(key.api_name + direction, key.family, key.min_version, key.max_version)
-    for record in RECORDS.values():
-        yield _Message(record.name, "records", 0, record.max_version)
-
-
-def _collect(layout: Layout, message: _Message, version: int, classes: dict[str, _Class]) -> None:
-    fields = (*layout.fields, *layout.tagged)
-    for field in fields:
-        if field.entity is not None:
-            _collect(field.entity, message, version, classes)
-    known = classes.setdefault(layout.message, _Class(message.family)).fields
-    for field in fields:
-        merged = known.setdefault(field.name, _Field(field))
-        merged.versions.append((message, version))
-        merged.nullable |= field.nullable
+def _collect(
+    entity: str, fields: Sequence[FieldSchema], message: _Message, versions: Sequence[int], classes: dict[str, _Class]
+) -> None:
+    found: list[_Field] = []
+    for each in fields:
+        there = [version for version in versions if has_version(each.versions, version)]
+        if there:
+            found.append(_Field(each, message, there, any(has_version(each.nullable_versions, one) for one in there)))
+            if each.kind is None:
+                _collect(each.entity, each.fields, message, there, classes)
+    known = classes.setdefault(message.class_of(entity), _Class(message.family)).fields
+    for field in found:
+        first = known.setdefault(field.schema.own_name, field)
+        first.nullable |= field.nullable
+        first.is_shared |= first.message != field.message
 
 
 def _module(family: Family, classes: Mapping[str, _Class], aliases: Mapping[str, str]) -> Iterator[str]:
@@ -145,8 +148,8 @@ def _module(family: Family, classes: Mapping[str, _Class], aliases: Mapping[str,
     by_hand = "Message, MetadataRecord as MetadataRecord, UnknownRecord as UnknownRecord"  # modules re-export records
     yield f"from controller.kafka.messages.message import {by_hand}"
     yield "from controller.kafka.schema import ZERO_UUID"
-    used = {each.newest.entity.message for one in own.values() for each in one.fields.values() if each.newest.entity}
-    for name in sorted(used - own.keys()):
+    fields = (each for one in own.values() for each in one.fields.values() if each.schema.kind is None)
+    for name in sorted({each.message.class_of(each.schema.entity) for each in fields} - own.keys()):
         yield f"from controller.kafka.messages.{classes[name].family} import {name}"
     for name, one in own.items():
         yield from ("", "", *one.lines(name))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import struct
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final, Literal
 
@@ -50,8 +50,8 @@ ZERO_UUID: Final = bytes(16)
 class Field(msgspec.Struct, frozen=True):
     """One field of an entity in one version.
 
-    `kind` is None for a nested entity, whose layout is then `entity`. `default` is Kafka's default; for an entity it
-    has the pairs of its fields and values. A field with a `tag` is not written if it has its default.
+    `kind` is None for a nested entity, whose layout is then `entity`. A field with a `tag` is not written if it has its
+    default.
     """
 
     name: str
@@ -60,11 +60,10 @@ class Field(msgspec.Struct, frozen=True):
     is_array: bool = False
     nullable: bool = False
     tag: int | None = None
-    default: Any = None
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """An entity in one version: its message class (from `ClassOf`), and its fields in the order of the wire."""
+    """An entity in one version: its message class, and its fields in the order of the wire."""
 
     message: Any
     flexible: bool
@@ -86,6 +85,9 @@ class Layout(msgspec.Struct, frozen=True):
         return 1 if self.flexible else 2 if field.kind == "string" else 4
 
 
+_KINDS: Final[Mapping[str, Kind]] = {**{kind: kind for kind in typing.get_args(Kind)}, "records": "bytes"}
+
+
 class FieldSchema(msgspec.Struct, frozen=True, rename="camel"):
     """A field of a message, as in Kafka's schema; `default` is JSON."""
 
@@ -96,6 +98,24 @@ class FieldSchema(msgspec.Struct, frozen=True, rename="camel"):
     tag: int | None = None
     default: str | None = None
     fields: tuple[FieldSchema, ...] = ()
+
+    @property
+    def own_name(self) -> str:
+        """The name of the field in a message class: `topic_id` for Kafka's `TopicId`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+
+    @property
+    def is_array(self) -> bool:
+        return self.type.startswith("[]")
+
+    @property
+    def entity(self) -> str:
+        """Kafka's name of the nested entity, if `kind` is None."""
+        return self.type.removeprefix("[]")
+
+    @property
+    def kind(self) -> Kind | None:
+        return _KINDS.get(self.entity)
 
 
 class MessageSchema(msgspec.Struct, frozen=True, rename="camel"):
@@ -122,50 +142,27 @@ SCHEMAS: Final[Mapping[str, MessageSchema]] = {
 RECORDS: Final = {name: each for name, each in SCHEMAS.items() if each.type in ("metadata", "data")}
 """The records of the metadata log by name; also the principal in Envelope, which is encoded like a control record."""
 
-ClassOf = Callable[[str], Any]
-"""Returns the message class of a name; `generate` runs before the classes exist and uses the names themselves."""
 
-
-def layout_of(name: str, version: int, class_of: ClassOf) -> Layout:
-    """The layout of a message in one version."""
+def layout_of(name: str, version: int, classes: Mapping[str, Any]) -> Layout:
+    """The layout of a message in one version. `classes` are the message classes by name."""
     schema, names = SCHEMAS[name], RENAMED.get(name, {})
-    flexible = _has(schema.flexible_versions, version)
+    flexible = has_version(schema.flexible_versions, version)
 
     def layout(entity: str, fields: Sequence[FieldSchema]) -> Layout:
-        there = [field(each) for each in fields if _has(each.versions, version)]
+        there = [field(each) for each in fields if has_version(each.versions, version)]
         tagged = sorted((each for each in there if each.tag is not None), key=lambda each: each.tag or 0)
         untagged = tuple(each for each in there if each.tag is None)
-        return Layout(class_of(names.get(entity, entity)), flexible, untagged, tuple(tagged))
+        return Layout(classes[names.get(entity, entity)], flexible, untagged, tuple(tagged))
 
     def field(each: FieldSchema) -> Field:
-        type_ = each.type.removeprefix("[]")
-        is_array, kind = type_ != each.type, _KINDS.get(type_)
-        entity = layout(type_, each.fields) if kind is None else None
-        nullable = _has(each.nullable_versions, version)
-        if each.default is not None:
-            default = msgspec.json.decode(each.default)
-        elif is_array or nullable:
-            default = () if is_array else None
-        elif entity is not None:
-            default = tuple((one.name, one.default) for one in (*entity.fields, *entity.tagged))
-        else:
-            default = _ZEROS.get(kind, 0)
-        return Field(_snake_case(each.name), kind, entity, is_array, nullable, each.tag, default)
+        entity = layout(each.entity, each.fields) if each.kind is None else None
+        nullable = has_version(each.nullable_versions, version)
+        return Field(each.own_name, each.kind, entity, each.is_array, nullable, each.tag)
 
     return layout(name, schema.fields)
 
 
-_KINDS: Final[Mapping[str, Kind]] = {**{kind: kind for kind in typing.get_args(Kind)}, "records": "bytes"}
-_ZEROS: Final[Mapping[Kind | None, Any]] = {
-    "string": "",
-    "bytes": b"",
-    "uuid": ZERO_UUID,
-    "bool": False,
-    "float64": 0.0,
-}
-
-
-def _has(versions: str, version: int) -> bool:
+def has_version(versions: str, version: int) -> bool:
     """True if a range of versions as in Kafka's schemas (`none`, `3`, `0-4`, `2+`) has this one."""
     if versions == "none":
         return False
@@ -173,7 +170,3 @@ def _has(versions: str, version: int) -> bool:
     if dash:
         return int(first) <= version <= int(last)
     return version >= int(first[:-1]) if first.endswith("+") else version == int(first)
-
-
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -123,7 +123,11 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
 def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
     match record.event:
         case catalog.BrokerRegistered() as e:
-            return cluster.with_broker(_registered(e))
+            broker = Broker(e.broker_id, e.broker_epoch, e.incarnation, e.rack, e.endpoints, fenced=True)
+            if (details := e.details) is not None:
+                own = {"security_protocols": details.security_protocols, "features": details.features}
+                broker = replace(broker, log_dirs=details.log_dirs, unclean=not details.clean, **own)
+            return cluster.with_broker(broker)
         case catalog.BrokerFenced() as e:
             return cluster.with_broker(replace(_known(cluster, e.broker_id, record), fenced=True))
         case catalog.BrokerUnfenced() as e:
@@ -171,14 +175,6 @@ def _known(cluster: Cluster, broker_id: BrokerId, record: Recorded) -> Broker:
     if broker is None:
         raise CannotApply(record, f"broker {broker_id} is not registered")
     return broker
-
-
-def _registered(event: catalog.BrokerRegistered) -> Broker:
-    broker = Broker(event.broker_id, event.broker_epoch, event.incarnation, event.rack, event.endpoints, fenced=True)
-    if (details := event.details) is None:
-        return broker
-    own = {"security_protocols": details.security_protocols, "features": details.features}
-    return replace(broker, log_dirs=details.log_dirs, unclean=not details.clean, **own)
 
 
 def _track_waiting(state: State, key: ShardKey, before: Topic | None, after: Topic | None) -> None:

@@ -72,23 +72,19 @@ def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalo
 
 
 def _change(at_ms: int, change: Change) -> TopicCommand:
-    details = change.request
-    kind = _COMMANDS[type(details.change)]
-    return kind(
-        **_shared(TopicCommand, change),
-        **_shared(TopicCommand, details),
-        **asdict(details.change),
-        **_outside(change),
-        at_ms=at_ms,
-    )
+    kind = _COMMANDS[type(change.request.change)]
+    return kind(**_of_request(change), **_outside(change), at_ms=at_ms)
+
+
+def _of_request(recorded: Change | catalog.ApprovalRequested) -> dict[str, Any]:
+    request = recorded.request
+    return _shared(TopicCommand, recorded) | _shared(TopicCommand, request) | asdict(request.change)
 
 
 def approved_command(held: catalog.ApprovalRequested, approval: Approval, **stamps: Any) -> TopicCommand:
     """The command of a held request that was approved, to be judged again by policies and target cluster. `stamps` has
     its request id, its time, and the id of a new topic."""
-    details = held.request
-    of_request = _shared(TopicCommand, held) | _shared(TopicCommand, details) | asdict(details.change)
-    kind = _COMMANDS[type(details.change)]
+    kind, of_request = _COMMANDS[type(held.request.change)], _of_request(held)
     if kind is commands.CreateTopic:
         of_request["timeout_ms"] = APPROVED_TIMEOUT_MS
     else:

@@ -227,7 +227,6 @@ class Cluster(msgspec.Struct, frozen=True):
         return bool(self.features)
 
     def is_live(self, broker_id: int) -> bool:
-        """True if the broker is registered, unfenced and not in controlled shutdown."""
         broker = self.brokers.get(BrokerId(broker_id))
         return broker is not None and broker.is_live
 

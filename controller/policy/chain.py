@@ -1,8 +1,7 @@
 """Combines the operator's policies (KIP-108, KIP-133) into one verdict, and runs them in a thread.
 
-`PolicyChain`: the first policy that refuses or fails decides; later ones are not called. Every exception of a policy
-becomes a verdict, because the operator's code must not stop the controller. The chain starts no threads and reads no
-clock, so that gateways and replay can use it too.
+`PolicyChain`: the first policy that refuses or fails decides. Every exception becomes a verdict, because the operator's
+code must not stop the controller. The chain starts no threads, so that gateways and replay can use it too.
 
 `PolicyRunner`: the group commit of `serve` and the workers call `judge` before deciding on CreateTopics. A policy may
 be slow, for example if it calls an HTTP service: only later creates wait. One thread calls the policies in the order of
@@ -94,7 +93,6 @@ class PolicyChain:
         return verdict
 
     def close(self) -> tuple[str, ...]:
-        """Closes all policies, the last first. Returns their errors."""
         return close_all((*self._policies, *self._of_configs))
 
 
@@ -235,10 +233,7 @@ class PolicyRunner:
         threading.Thread(target=self._work, name="create-topic-policy", daemon=True).start()
 
     async def judge(self, requests: Sequence[Request]) -> Verdicts:
-        """Returns a verdict for each request, in order. Calls are handled in order.
-
-        Cancelling the call does not stop the policy. Raises PolicyRunnerClosed, also if closed meanwhile.
-        """
+        """See `PolicyJudge`. Cancelling the call does not stop the policy."""
         if self._closing.is_set():
             raise PolicyRunnerClosed("the policies are closed")
         answer: Future[Verdicts] = Future()
@@ -246,11 +241,8 @@ class PolicyRunner:
         return await asyncio.wrap_future(answer)
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
-        """Finishes the current topic, rejects all others and closes the policies, in the thread.
-
-        Returns errors after at most `timeout_s` seconds. A policy that is still busy is abandoned. A second call waits
-        for the same result.
-        """
+        """See `PolicyJudge`. The thread finishes the current topic, rejects all others and closes the policies. A busy
+        policy is abandoned. A second call waits for the same result."""
         if not self._closing.is_set():
             self._closing.set()
             self._tasks.put(None)

@@ -19,7 +19,7 @@ from controller.kafka.connections import BadCredentials, ClusterUnreachable, Not
 from controller.kafka.sasl import OAUTHBEARER
 from controller.serving.process import reached, wall_ms
 from controller.settings.load import ServeSettings, SettingsError
-from controller.settings.properties import PropertiesError, read_values
+from controller.settings.properties import read_values
 from events.catalog import Configs
 
 REACH_WITHIN_S = 30.0  # enough for a cluster that starts at the same time
@@ -81,10 +81,7 @@ def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping
     """The librdkafka properties in a file. Raises SettingsError."""
     if file is None:
         return {}
-    try:
-        properties = read_values(Path(file))
-    except PropertiesError as error:
-        raise SettingsError(f"{named}={file} {error}") from None
+    properties = read_values(Path(file), f"{named}={file}")
     for key in RESERVED_KEYS:
         if key in properties:
             raise SettingsError(f"{named}={file} must not have {key}: Topicwright sets it")

@@ -67,9 +67,6 @@ class TopicStore:
         """The durable versions of the same topics."""
         self._counts: dict[str, Counts] = {}
         """The newest counts of some groups of topics, durable or not."""
-        self._uncounted: dict[ShardKey, Topic | None] = {}
-        """The topics that changed since the counts were computed, as they were then: without limits of rules, counts
-        are needed once a commit."""
         self._groups_changed: dict[str, None] = {}
         """The groups with uncommitted counts, in order of their change."""
         self.durable_counts = stored_counts(log, ALL_TOPICS)
@@ -89,27 +86,17 @@ class TopicStore:
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         """Set the newest topic under a shard key; the next commit writes it."""
-        self._uncounted.setdefault(key, self.get(key))
+        for group, change in count_changes(self.get(key), topic):
+            self._counts[group] = self.counts(group) + change
+            self._groups_changed[group] = None
         self._fresh[key] = topic
 
     def counts(self, group: str) -> Counts:
         """The newest counts of a group of topics, durable or not."""
-        if self._uncounted:
-            self._count()
         counts = self._counts.get(group)
         if counts is None:
             counts = self._counts[group] = stored_counts(self._log, group)
         return counts
-
-    def _count(self) -> None:
-        changes: dict[str, Counts] = {}
-        for key, before in self._uncounted.items():
-            for group, change in count_changes(before, self._fresh[key]):
-                changes[group] = changes[group] + change if group in changes else change
-        self._uncounted.clear()
-        for group, change in changes.items():
-            self._counts[group] = self.counts(group) + change
-            self._groups_changed[group] = None
 
     def state(self) -> State:
         """The machine's state at the end of the log."""
@@ -129,7 +116,6 @@ class TopicStore:
             put_topic(puts, key, before, after)
             put_entries(puts, _index_entries(key, before), _index_entries(key, after))
             put_replicas(puts, self._log, key, before, after)
-        self._count()
         for group in self._groups_changed:
             counts = self._counts[group]
             puts[COUNTS + group.encode()] = _encode(counts) if counts != Counts() else None

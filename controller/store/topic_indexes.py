@@ -93,7 +93,7 @@ def _brokers(block: Block = ()) -> set[BrokerId]:
 CREATION_KINDS = (catalog.TopicCreated, catalog.TopicDiscovered)
 
 
-def put_creation(puts: Puts, offset: int, key: ShardKey) -> None:
+def put_creation(puts: Puts, offset: int, key: str) -> None:
     """Add to `puts` the entry of an event that creates a topic (CREATION_KINDS)."""
     puts[_created_in(offset // RANGE_SIZE) + key.encode()] = b""
 

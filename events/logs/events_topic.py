@@ -136,16 +136,6 @@ START = Position()
 KEEP_ALL = "the events topic must keep everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1)"
 
 
-class CountedRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record that counts. `first_event` is the number of its first event; `source_offset` is None for a fence."""
-
-    first_event: int
-    events: tuple[bytes, ...]
-    source_offset: int | None = None
-    answers: bytes = b""
-    fault: str = ""
-
-
 class PartitionReader:
     """Reads the records of one partition in order and decides which count."""
 
@@ -169,8 +159,8 @@ class PartitionReader:
         offset = self._skipped[0] if self._skipped and self._is_after_skipped else self.kafka_offset
         return Position(offset, self.epoch, self.writer, self.next_source, self.next_event)
 
-    def read(self, kafka_offset: int, value: bytes) -> CountedRecord | None:
-        """Read the record at an offset; None if it does not count.
+    def read(self, kafka_offset: int, value: bytes) -> Record | None:
+        """Read the record at an offset; None if it does not count. Its events are the last ones before `next_event`.
 
         Raises LogCorrupted if a record or command is missing, RecordError for an unreadable record. Then the
         position does not change.
@@ -188,14 +178,14 @@ class PartitionReader:
         if why is not None:
             missing = "" if skipped is None else f", perhaps from {skipped[0]} to {skipped[1] - 1}"
             raise LogCorrupted(f"{where}: {why}: records are missing{missing}; {KEEP_ALL}")
-        taken = self._fenced(record) if isinstance(record, Fence) else self._decided(record)
-        self._skipped, self._is_after_skipped = skipped, taken is None and (is_gap or self._is_after_skipped)
+        counts = self._fenced(record) if isinstance(record, Fence) else self._decided(record)
+        self._skipped, self._is_after_skipped = skipped, not counts and (is_gap or self._is_after_skipped)
         self.kafka_offset = kafka_offset + 1
-        if taken is None:
+        if not counts:
             self.ignored += 1
-        else:
-            self.next_event += len(taken.events)
-        return taken
+            return None
+        self.next_event += len(record.events)
+        return record
 
     def _why_incomplete(self, record: Fence | Decided, *, after_skipped: bool) -> str | None:
         """Why a record proves that earlier ones are missing; None if it does not."""
@@ -224,16 +214,16 @@ class PartitionReader:
         self.kafka_offset += records
         self.ignored += records
 
-    def _fenced(self, fence: Fence) -> CountedRecord | None:
+    def _fenced(self, fence: Fence) -> bool:
         if fence.epoch != self.epoch + 1:
-            return None
+            return False
         if self.epoch == 0:
             self.next_source = fence.next_source
         self.epoch, self.writer = fence.epoch, fence.writer
-        return CountedRecord(self.next_event, fence.events)
+        return True
 
-    def _decided(self, record: Decided) -> CountedRecord | None:
+    def _decided(self, record: Decided) -> bool:
         if record.epoch != self.epoch or self.epoch == 0 or record.source_offset < self.next_source:
-            return None
+            return False
         self.next_source += 1
-        return CountedRecord(self.next_event, record.events, record.source_offset, record.answers, record.fault)
+        return True

@@ -172,19 +172,6 @@ class Database:
         """Views from key `lower` on, below `upper`, of about `room` bytes."""
         return self._page(self._views, lower, upper, room)
 
-    def runs(self, prefix: bytes, start: int, end: int, most: int) -> list[range]:
-        """The first `most` runs under a prefix that overlap [start, end), each limited to that range."""
-        runs: list[range] = []
-        options = ReadOptions()  # the iterator reads its bound from the options
-        options.set_iterate_upper_bound(prefix + b"\1")
-        with self._readers:
-            at = self._views.iter(options)
-            at.seek(prefix + pack(start))
-            while len(runs) < most and is_valid(at) and (first := int.from_bytes(at.value(), "big")) < end:
-                runs.append(range(max(start, first), min(end, int.from_bytes(at.key()[-8:], "big") + 1)))
-                at.next()
-        return runs
-
     def frozen_views(self) -> Frozen:
         """All views at this point in time, to be closed by the caller."""
         frozen = Frozen(self._views.iter(), self._readers)

@@ -18,7 +18,7 @@ from controller.machine.state import DictTopics, State
 from controller.stream.log.codec import CommandError, CommandFromNewerVersion, decode_answers, decode_command
 from events.catalog import CreateAnswered, Recorded, RulesApplied
 from events.codec import decode_event
-from events.logs.events_topic import CountedRecord, Fence, PartitionReader, decode_record
+from events.logs.events_topic import Decided, Fence, PartitionReader, Record, decode_record
 from events.logs.rocksdb_log import RocksDbLog
 from tests.machine.audit.auditor import audit
 from tests.support.partition_limits import wrong_verdicts
@@ -44,10 +44,10 @@ def check_topics(
     return found
 
 
-def fold(partition: int, written: Sequence[bytes | None]) -> tuple[PartitionReader, list[CountedRecord]]:
+def fold(partition: int, written: Sequence[bytes | None]) -> tuple[PartitionReader, list[Record]]:
     """Returns the records of a partition that count, and the reader after them."""
     reader = PartitionReader(partition)
-    counted: list[CountedRecord] = []
+    counted: list[Record] = []
     for offset, value in enumerate(written):
         assert value is not None
         taken = reader.read(offset, value) if value else None  # an empty value marks an offset without a record
@@ -72,10 +72,10 @@ def _check_partition(
     answered: Counter[tuple[str, str]] = Counter()
     found.counts["fences"] += sum(isinstance(decode_record(value), Fence) for value in written if value)
     for taken in counted:
-        for number, event in enumerate(taken.events, taken.first_event):
-            records.append(decode_event(number, event))
+        for event in taken.events:
+            records.append(decode_event(len(records), event))
             apply(state, records[-1])
-        if taken.source_offset is not None:
+        if isinstance(taken, Decided):
             sources.append(taken.source_offset)
             if taken.fault:
                 faulty.add(taken.source_offset)

@@ -53,7 +53,7 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 @functools.cache
 def load_layout(api_key: int, version: int, direction: Direction) -> Layout:
     """The layout of one message; `is_known(api_key, version)` must hold."""
-    return layout_of(APIS[api_key].name + direction.capitalize(), version, CLASSES.__getitem__)
+    return layout_of(APIS[api_key].name + direction.capitalize(), version, CLASSES)
 
 
 def _response_tags(api_key: int, version: int) -> bytes:

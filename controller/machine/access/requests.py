@@ -19,15 +19,9 @@ from typing import Final
 
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import address_range, is_range
+from controller.machine.commands import commands
 from controller.machine.commands.access import AlterClientQuotas, CreateAcls, DeleteAcls, QuotaAlteration
-from controller.machine.commands.commands import (
-    AlterTopicConfigs,
-    AlterUserScramCredentials,
-    CreatePartitions,
-    ScramChange,
-    TopicCommand,
-)
-from controller.machine.decision import Answer, Decision, Detail, topic_named
+from controller.machine.decision import Decision, Detail, answered, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
 from controller.machine.validation import RECORDS_PER_REQUEST_MAX
@@ -65,7 +59,6 @@ def create_acls(state: State, command: CreateAcls) -> Decision:
 
 
 def delete_acls(state: State, command: DeleteAcls) -> Decision:
-    """Deletes the ACLs that match the filters; the answer lists the matches of each filter."""
     held = state.cluster.acls
     details = tuple(Detail(acls=tuple(held.matching(each))) for each in command.filters)
     gone = {acl for detail in details for acl in detail.acls}
@@ -75,17 +68,16 @@ def delete_acls(state: State, command: DeleteAcls) -> Decision:
 
 
 def _acls_changed(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], changed: tuple[Acl, ...]) -> Decision:
-    answer = Answer(command.request_id, command.topic, 0, details=details)
     if not changed:
-        return Decision((), (answer,))
+        return answered(command, details=details)
     event = AclsCreated if isinstance(command, CreateAcls) else AclsDeleted
     who = (command.principal, command.client_id, command.host)
-    return Decision((event(command.request_id, changed, *who),), (answer,))
+    return answered(command, event(command.request_id, changed, *who), details=details)
 
 
 def _too_many(command: CreateAcls | DeleteAcls, verb: str) -> Decision:
     message = f"Cannot {verb} more than {RECORDS_PER_REQUEST_MAX} acls in a single operation."
-    return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.POLICY_VIOLATION), message),))
+    return answered(command, code=ErrorCode.POLICY_VIOLATION, message=message)
 
 
 def _wrong_with(acl: Acl) -> Detail | None:
@@ -140,8 +132,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 _TWICE = Detail(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 
-def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
-    """Sets and removes credentials of users. The answer has a detail for each change."""
+def alter_credentials(state: State, command: commands.AlterUserScramCredentials) -> Decision:
     outcomes: dict[str, Detail] = {}
     for change in command.changes:
         before = outcomes.get(change.user)
@@ -149,12 +140,11 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
             outcomes[change.user] = _wrong_with_credential(state.cluster, change)
         elif not before.code:
             outcomes[change.user] = _TWICE
-    events = tuple(_credential_event(command, change) for change in command.changes if not outcomes[change.user].code)
-    details = tuple(outcomes[change.user] for change in command.changes)
-    return Decision(events, (Answer(command.request_id, command.topic, 0, details=details),))
+    events = (_credential_event(command, change) for change in command.changes if not outcomes[change.user].code)
+    return answered(command, *events, details=tuple(outcomes[change.user] for change in command.changes))
 
 
-def _wrong_with_credential(cluster: Cluster, change: ScramChange) -> Detail:
+def _wrong_with_credential(cluster: Cluster, change: commands.ScramChange) -> Detail:
     if not change.user:
         return Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in MECHANISMS:
@@ -169,7 +159,7 @@ def _wrong_with_credential(cluster: Cluster, change: ScramChange) -> Detail:
 
 
 def _credential_event(
-    command: AlterUserScramCredentials, change: ScramChange
+    command: commands.AlterUserScramCredentials, change: commands.ScramChange
 ) -> ScramCredentialSet | ScramCredentialRemoved:
     mechanism, who = MECHANISMS[change.mechanism], (command.principal, command.client_id, command.host)
     if (new := change.credential) is None:
@@ -212,11 +202,10 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
         if not wrong:
             event = _quota_changes(state.cluster.quotas.get(entity, ()), entity, alteration, command)
             events += [] if event is None else [event]
-    answer = Answer(command.request_id, command.topic, 0, details=tuple(details))
-    return Decision(() if command.validate_only else tuple(events), (answer,))
+    return answered(command, *([] if command.validate_only else events), details=tuple(details))
 
 
-def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
+def mutations(state: State, command: commands.TopicCommand, decision: Decision) -> int:
     """Returns the number of partitions that a decision creates or deletes, or in a dry run would create or delete.
     Mutation quotas count them."""
     if decision.refusal is not None or decision.needs_approval:
@@ -224,10 +213,10 @@ def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
     for event in decision.events:
         if isinstance(event, TopicCreated | PartitionsAdded):
             return len(event.partitions)
-    if isinstance(command, AlterTopicConfigs) or not decision.answers or decision.answers[0].topic is None:
+    if isinstance(command, commands.AlterTopicConfigs) or not decision.answers or decision.answers[0].topic is None:
         return 0
     count = len(decision.answers[0].topic.partitions)
-    before = topic_named(state, command.topic) if isinstance(command, CreatePartitions) else None
+    before = topic_named(state, command.topic) if isinstance(command, commands.CreatePartitions) else None
     return count - (len(before.partitions) if before is not None else 0)
 
 

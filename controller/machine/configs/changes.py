@@ -26,8 +26,8 @@ from controller.machine.commands.commands import AlterResourceConfigs, CopyClust
 from controller.machine.configs import groups, topic_configs
 from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, BY_NAME
-from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
-from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision
+from controller.machine.configs.values import Bad, ConfigRow, ConfigType, canonical_text, read_value
+from controller.machine.decision import NEEDS_APPROVAL, Decision, answered
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
 from controller.machine.validation import refused_by_policies
@@ -182,16 +182,15 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
         after = _invalid(command, after, state.cluster) or _unsafe(command, before, after, state.cluster) or after
         after = refused_by_policies(command.verdict) or after
     if isinstance(after, Rejection):
-        return Decision((), (Answer(command.request_id, command.topic, int(after.code), after.message, after.rule),))
+        return answered(command, code=after.code, message=after.message, rule=after.rule)
     is_judged = command.kind == BROKERS and state.cluster.settings.alter_config_policy_class_name
     if is_judged and command.verdict is None and after != before:
         return NEEDS_APPROVAL
-    answer = Answer(command.request_id, command.topic, 0)
     if command.validate_only or after == before:
-        return Decision((), (answer,))
+        return answered(command)
     who = (command.principal, command.client_id, command.host)
     event = ResourceConfigsChanged(command.request_id, command.kind, command.name, after, *who, before)
-    return Decision((event,), (answer,))
+    return answered(command, event)
 
 
 def copy(state: State, command: CopyClusterState) -> Decision:
@@ -259,17 +258,11 @@ def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Conf
     configs = _after_ops(before if incremental else (), ops, LISTS.get)
     if isinstance(configs, Rejection):
         return configs
-    for op in ops:
-        if op.op != OpType.DELETE:
-            configs[op.name] = _canonical(op.name, configs[op.name])
+    for name in (op.name for op in ops if op.op != OpType.DELETE):
+        row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name) or CLIENT_METRICS_CONFIGS.get(name)
+        row = row or ConfigRow(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, None)
+        configs[name] = row.canonical(configs[name])
     return topic_configs.too_long(configs) or tuple(sorted(configs.items()))
-
-
-def _canonical(name: str, text: str) -> str:
-    row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name) or CLIENT_METRICS_CONFIGS.get(name)
-    if row is not None:
-        return row.canonical(text)
-    return canonical_text(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, text)
 
 
 def _invalid(command: AlterResourceConfigs, after: Configs, cluster: Cluster) -> Rejection | None:

@@ -9,8 +9,6 @@ each value in the order of the table, then contradictions. All rejections are IN
 begin like Kafka's.
 
 A topic also has labels: configs `label.NAME` that no broker gets (`without_labels`).
-
-Not here: reading settings files (controller.settings.load), changing configs (`changes`) and describing them (`views`).
 """
 
 from __future__ import annotations
@@ -196,7 +194,6 @@ def min_insync_replicas(configs: Configs, settings: Settings) -> int:
 
 
 def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
-    """Returns the effective unclean.leader.election.enable."""
     return topic_config(UNCLEAN_ELECTION, configs, settings.effective_defaults) is True
 
 
@@ -206,10 +203,7 @@ def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
 def too_long(explicit: Mapping[str, str]) -> Rejection | None:
     """Rejects the first value that is longer than Kafka accepts, for any resource."""
     for name, value in explicit.items():
-        if (
-            len(value) * 2 > VALUE_LENGTH_MAX
-            and len(value.encode("utf-16-le", "surrogatepass")) // 2 > VALUE_LENGTH_MAX
-        ):
+        if len(value.encode("utf-16-le", "surrogatepass")) // 2 > VALUE_LENGTH_MAX:
             return invalid_config(
                 "The configuration value cannot be added because it exceeds the maximum value size of "
                 f"{VALUE_LENGTH_MAX} bytes. Name: {name[:100]}; length: {len(value)}"

@@ -76,7 +76,6 @@ def filled(topic: str, index: int, replicas: Ids, cluster: Cluster) -> Ids:
 # Placement.
 
 Member = tuple[BrokerId, str | None]
-"""A broker with its rack."""
 
 
 class Ring(msgspec.Struct, frozen=True, eq=False):

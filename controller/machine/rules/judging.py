@@ -30,7 +30,7 @@ from controller.machine.configs.topic_configs import (
     without_labels,
 )
 from controller.machine.configs.values import Bad
-from controller.machine.decision import Answer, Decision, topic_named
+from controller.machine.decision import Decision, answered, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.prepared import Prepared
@@ -152,7 +152,6 @@ def filled(
 
 
 def _applicable(defaults: Sequence[TopicDefaults], principal: str, topic: str) -> Iterator[TopicDefaults]:
-    """The defaults that apply to create requests of a principal for a topic."""
     return (one for one in defaults if principal in one.principals and topic in one.topics)
 
 
@@ -168,7 +167,6 @@ def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> 
 
 
 def rules_of(cluster: Cluster) -> Rules:
-    """Returns the effective rules."""
     return recorded_rules("" if cluster.rules is None else cluster.rules.text)
 
 
@@ -186,7 +184,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision, prepared
     if kind == "create":
         made: Any = decision.events[1] if decision.events else decision.answers[0].topic
         facts = len(made.partitions), (made.replication_factor,), made.configs
-        if prepared.is_allowed(command.topic, principal, *facts, defaults):
+        if prepared.is_allowed(command.topic, principal, facts, defaults):
             return None
         before, after = None, TopicFacts(*facts[:2], dict(made.configs), defaults)
     elif kind == "defaults":
@@ -274,23 +272,19 @@ def apply_rules(state: State, command: ApplyRules) -> Decision:
     number = 0 if held is None else held.number
     if command.after is not None and command.after != number:
         message = f"Version {number} of the rules was applied meanwhile, after version {command.after}."
-        return _answered(command, number, ErrorCode.INVALID_UPDATE_VERSION, message)
+        return answered(command, code=ErrorCode.INVALID_UPDATE_VERSION, message=message, number=number)
     try:
         if command.text:
             new_rules(command.text)
     except RulesError as error:
-        return _answered(command, number, ErrorCode.INVALID_CONFIG, str(error))
+        return answered(command, code=ErrorCode.INVALID_CONFIG, message=str(error), number=number)
     digest = sha256(command.text.encode()).hexdigest()
     known = "" if held is None else held.file_sha256 if command.is_file else held.sha256
     if digest == known or (held is None and not command.text):
-        return _answered(command, number)
+        return answered(command, number=number)
     who = (command.principal, command.client_id, command.host)
     event = catalog.RulesApplied(command.request_id, number + 1, command.text, digest, command.is_file, *who)
-    return Decision((event,), _answered(command, number + 1).answers)
-
-
-def _answered(command: ApplyRules, number: int, code: int = 0, message: str = "") -> Decision:
-    return Decision((), (Answer(command.request_id, command.topic, int(code), message, number=number),))
+    return answered(command, event, number=number + 1)
 
 
 # Examples.
@@ -327,7 +321,6 @@ def _now(change: Change) -> TopicFacts:
 
 
 def _value(topic: TopicFacts, name: str) -> object:
-    """The effective value of a config."""
     value = topic.value(name) if name in topic.configs else None
     if value is None or isinstance(value, Bad):
         value = effective_values(topic.defaults)[name]

@@ -66,7 +66,7 @@ def newest_version(kind: type[MetadataRecord]) -> int:
 
 def layout(kind: type[Message], version: int) -> Layout:
     """The layout of a record in a version."""
-    return layout_of(kind.__name__, version, CLASSES.__getitem__)
+    return layout_of(kind.__name__, version, CLASSES)
 
 
 def _encode(message: Message, version: int) -> bytes:

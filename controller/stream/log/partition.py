@@ -173,10 +173,13 @@ class PartitionState:
         taken = self.reader.read(kafka_offset, value)
         if taken is None:
             return None
-        records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
+        first = self.reader.next_event - len(taken.events)
+        records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, first))
         self._record(records, taken.events)
         self.on_records(records)
-        return decode_answers(taken.answers, self.state.topics) if self._answers else ()
+        if not self._answers or not isinstance(taken, Decided):
+            return ()
+        return decode_answers(taken.answers, self.state.topics)
 
     # --- writing
 

@@ -3,9 +3,9 @@
 `PlainDriver` is an aiokafka consumer group; `driver_faust` does the same with Faust. Both run the loop of `Driver`. An
 exception of `run` must end the process: otherwise a command could be lost.
 
-The group only assigns partitions. Commands are read once the engine has claimed their partition, from the offset
-that the events prove; the committed offsets are figures for Kafka's own tools. There is no static membership: a worker
-that comes back must be assigned again.
+The group only assigns partitions. Commands are read once the engine has claimed their partition, from the offset that
+the events prove; no offsets are committed. There is no static membership: a worker that comes back must be assigned
+again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 
-import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError
 
 from controller.kafka.connections import Security
 from controller.stream.log.transport import NO_SECURITY, aiokafka_security, close_client
@@ -29,22 +27,6 @@ RETRY_S = 1.0
 COMMANDS_PER_BATCH_MAX = 500  # one commit; the loop serves others in between
 
 
-class Group(msgspec.Struct, frozen=True):
-    """The consumer group that assigns the partitions of the commands topic to workers."""
-
-    bootstrap: str
-    group_id: str
-    topic: str
-    partitions: int
-    session_timeout_ms: int
-    security: Security = NO_SECURITY
-
-    @property
-    def heartbeat_ms(self) -> int:
-        """The heartbeat interval: several fit into a session timeout, so that one heartbeat may be lost."""
-        return max(100, self.session_timeout_ms // 6)
-
-
 class DriverEnded(Exception):
     """The driver has given up; the worker must be restarted."""
 
@@ -54,16 +36,18 @@ POLL_MS = 200
 REBALANCE_TIMEOUT_MS = 10_000
 POLL_INTERVAL_MS_MAX = 3_600_000
 """A rebuild, or a slow policy, may delay polling; heartbeats show that the process lives."""
-COMMIT_EVERY_S = 1.0  # offsets in Kafka are only for people: the events are the truth
 
 
 class Driver(ABC):
     """Claims the partitions that the group assigns, feeds their commands to the engine, and claims lost ones again."""
 
-    def __init__(self, engine: Engine, group: Group) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, bootstrap: str, security: Security = NO_SECURITY) -> None:
+        self._engine, self._bootstrap, self._security = engine, bootstrap, security
         engine.claim_again = self._claim_again
-        self._group = group
+        self._topics, settings = engine.context.topics, engine.context.settings
+        self._group_id, self._session_ms = settings.stream_group_id, settings.stream_session_timeout_ms
+        self._heartbeat_ms = max(100, self._session_ms // 6)
+        """Several heartbeats fit into a session timeout, so that one of them may be lost."""
         self._is_assigned = asyncio.Event()
         """Set while the group has assigned partitions, cleared during a rebalance."""
         self._assignment = 0
@@ -101,9 +85,9 @@ class Driver(ABC):
             return self._assignment == assignment
 
         if await self._engine.claim(self._hold(), is_current) and is_current():
+            self._claimed = assignment
             await self._resume(is_current)
             if is_current():
-                self._claimed = assignment
                 on_claimed()
 
     async def _revoke(self) -> None:
@@ -135,34 +119,29 @@ class Driver(ABC):
 class PlainDriver(Driver, ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Feeds an engine by an aiokafka consumer."""
 
-    def __init__(self, engine: Engine, group: Group) -> None:
-        super().__init__(engine, group)
+    def __init__(self, engine: Engine, bootstrap: str, security: Security = NO_SECURITY) -> None:
+        super().__init__(engine, bootstrap, security)
         self._assigned: frozenset[TopicPartition] = frozenset()
-        self._committed_at = 0.0
-        self._commit: asyncio.Task[None] | None = None
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
-        group = self._group
         consumer = self._consumer = AIOKafkaConsumer(
-            group_id=group.group_id,
-            bootstrap_servers=group.bootstrap,
+            group_id=self._group_id,
+            bootstrap_servers=self._bootstrap,
             enable_auto_commit=False,
             auto_offset_reset="none",
             fetch_max_wait_ms=FETCH_WAIT_MS,
-            session_timeout_ms=group.session_timeout_ms,
-            heartbeat_interval_ms=group.heartbeat_ms,
+            session_timeout_ms=self._session_ms,
+            heartbeat_interval_ms=self._heartbeat_ms,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             max_poll_interval_ms=POLL_INTERVAL_MS_MAX,
-            **aiokafka_security(group.security),
+            **aiokafka_security(self._security),
         )
         await consumer.start()
-        consumer.subscribe([group.topic], listener=self)
+        consumer.subscribe([self._topics.commands], listener=self)
         try:
             await self._drive(stopping, on_claimed)
         finally:
             await self._engine.revoke()
-            if self._commit is not None:
-                await self._commit
             await close_client(consumer)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
@@ -204,15 +183,3 @@ class PlainDriver(Driver, ConsumerRebalanceListener):  # type: ignore[misc]  # a
                     for record in records
                 ]
             )
-        self._commit_now_and_then()
-
-    def _commit_now_and_then(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._committed_at >= COMMIT_EVERY_S and self._assigned and (not self._commit or self._commit.done()):
-            self._committed_at = now
-            done = {each: self._engine.next_source(each.partition) for each in self._assigned}
-            self._commit = asyncio.create_task(self._commit_figures(done))
-
-    async def _commit_figures(self, done: dict[TopicPartition, int]) -> None:
-        with suppress(KafkaError):
-            await self._consumer.commit(done)

@@ -5,9 +5,9 @@ Faust so that no command is lost. A worker claims a partition by writing a fence
 (`worker.engine`), always in the same order: pause (`hold`), claim, seek, resume. Faust may seek and resume the consumer
 meanwhile, at the end of a rebalance; messages that it fetched before the last seek do not count.
 
-The agent only puts messages into an inbox, which the driver's loop drains in batches. Offsets are committed after the
-decisions, only so that Kafka's tools show the lag: no worker reads them. No Faust table, web server, `take()` or static
-membership is used. The engine detects a lost command as an offset gap; the driver then fetches the command again.
+The agent only puts messages into an inbox, which the driver's loop drains in batches. It never acknowledges them, so
+that Faust commits no offsets. No Faust table, web server, `take()` or static membership is used. The engine detects a
+lost command as an offset gap; the driver then fetches the command again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import faust
 
 from controller.kafka.connections import Security
-from controller.stream.log.transport import TokenProvider
-from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, POLL_MS, Driver, DriverEnded, Group
+from controller.stream.log.transport import NO_SECURITY, TokenProvider
+from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, POLL_MS, Driver, DriverEnded
 from controller.stream.worker.engine import Engine, IsCurrent
 from controller.stream.worker.faust_seam import FaustTransport, crash_of
 from controller.stream.worker.partition_decider import Sourced
@@ -33,8 +33,8 @@ REQUEST_TIMEOUT_S = 30.0
 class FaustDriver(Driver):
     """Feeds an engine by a Faust app."""
 
-    def __init__(self, engine: Engine, group: Group) -> None:
-        super().__init__(engine, group)
+    def __init__(self, engine: Engine, bootstrap: str, security: Security = NO_SECURITY) -> None:
+        super().__init__(engine, bootstrap, security)
         self._inbox: asyncio.Queue[Any] = asyncio.Queue(INBOX_MAX)
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
@@ -45,16 +45,16 @@ class FaustDriver(Driver):
         await app.stop()
 
     def _make_app(self) -> Any:
-        group = self._group
+        topic, partitions = self._topics.commands, self._topics.partitions
         app: Any = faust.App(
-            group.group_id,
-            broker=[f"kafka://{each.strip()}" for each in group.bootstrap.split(",")],
-            broker_credentials=_credentials(group.security),
+            self._group_id,
+            broker=[f"kafka://{each.strip()}" for each in self._bootstrap.split(",")],
+            broker_credentials=_credentials(self._security),
             store="memory://",
             datadir=str(self._engine.context.data / "faust").replace("{", "{{").replace("}", "}}"),  # Faust formats it
             autodiscover=False,
             web_enabled=False,
-            topic_partitions=group.partitions,
+            topic_partitions=partitions,
             topic_disable_leader=True,
             topic_allow_declare=False,
             processing_guarantee="at_least_once",
@@ -63,19 +63,18 @@ class FaustDriver(Driver):
             stream_recovery_delay=0.0,
             consumer_auto_offset_reset="earliest",
             producer_acks=-1,
-            broker_session_timeout=group.session_timeout_ms / 1000,
-            broker_heartbeat_interval=group.heartbeat_ms / 1000,
+            broker_session_timeout=self._session_ms / 1000,
+            broker_heartbeat_interval=self._heartbeat_ms / 1000,
             broker_rebalance_timeout=REBALANCE_TIMEOUT_S,
-            broker_request_timeout=max(REQUEST_TIMEOUT_S, group.session_timeout_ms / 1000),
-            broker_commit_interval=1.0,
+            broker_request_timeout=max(REQUEST_TIMEOUT_S, self._session_ms / 1000),
             broker_max_poll_records=COMMANDS_PER_BATCH_MAX,
             broker_max_poll_interval=3600.0,
         )
         app.transport = FaustTransport(app.conf.broker_consumer, app)
         app.transport.positions = self._positions
         commands = app.topic(
-            group.topic,
-            partitions=group.partitions,
+            topic,
+            partitions=partitions,
             key_type=bytes,
             value_type=bytes,
             key_serializer="raw",
@@ -112,7 +111,7 @@ class FaustDriver(Driver):
 
     def _hold(self) -> set[int]:
         self._app.consumer.hold()
-        return {tp.partition for tp in self._app.consumer.assignment() if tp.topic == self._group.topic}
+        return {tp.partition for tp in self._app.consumer.assignment() if tp.topic == self._topics.commands}
 
     async def _resume(self, is_current: IsCurrent) -> None:
         await self._app.consumer.perform_seek()
@@ -128,21 +127,14 @@ class FaustDriver(Driver):
             return
         while len(events) < COMMANDS_PER_BATCH_MAX and not self._inbox.empty():
             events.append(self._inbox.get_nowait())
-        await self._handle([event for event in events if self._is_current(event.message)])
+        messages = [event.message for event in events if self._is_current(event.message)]
+        await self._engine.handle([Sourced(each.partition, each.offset, each.value) for each in messages])
 
     def _is_current(self, message: Any) -> bool:
         """True if a message was fetched after the last seek, under the current assignment: an older one would look like
         a gap."""
         app = self._app
         return bool(message.seek == app.consumer.seeks and message.generation_id == app.consumer_generation_id)
-
-    async def _handle(self, events: list[Any]) -> None:
-        messages = [event.message for event in events]
-        await self._engine.handle([Sourced(each.partition, each.offset, each.value) for each in messages])
-        positions = self._positions()
-        for event, message in zip(events, messages, strict=True):
-            if message.offset < positions.get(message.partition, 0):
-                event.ack()
 
 
 def _credentials(security: Security) -> Any:

@@ -21,7 +21,7 @@ that no worker owns.) The topics that hold the log are not managed: to delete on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Protocol
@@ -285,18 +285,14 @@ NO_DRY_RUN = "The target cluster did not answer in time: nothing was decided."
 
 
 class PartitionCluster(TargetCluster):
-    """The target cluster for one of `partitions` partitions; it ignores the topics in `hidden`."""
+    """The target cluster for one partition. If it also holds the log, the topics of the log are hidden."""
 
-    def __init__(
-        self,
-        link: ClusterLink,
-        partition: PartitionState,
-        partitions: int,
-        settings: ServeSettings,
-        hidden: Collection[str] = (),
-    ) -> None:
+    def __init__(self, link: ClusterLink, topics: Topics, settings: ServeSettings, partition: PartitionState) -> None:
+        is_same = link.cluster_id == topics.cluster_id
+        hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
+
         def owns(topic: TopicName) -> bool:
-            return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
+            return topic not in hidden and partition_of(shard_key(topic), topics.partitions) == partition.partition
 
         super().__init__(link, partition.log, settings, owns, shared=True)
 
@@ -313,12 +309,3 @@ def dry_run_within_s(commands: Iterable[TopicCommand]) -> float:
     """The time limit, in seconds, for the target cluster's dry run of commands."""
     waits_s = (command.timeout_ms / 1000 for command in commands if isinstance(command, CreateTopic))
     return min(DRY_RUN_S_MAX, max(DRY_RUN_S_MIN, *waits_s, 0.0))
-
-
-def partition_clusters(
-    cluster: ClusterLink, topics: Topics, settings: ServeSettings
-) -> Callable[[PartitionState], PartitionCluster]:
-    """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
-    is_same = cluster.cluster_id == topics.cluster_id
-    hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
-    return lambda partition: PartitionCluster(cluster, partition, topics.partitions, settings, hidden)

@@ -66,14 +66,14 @@ class PartitionBatch:
         cluster: TargetCluster | None,
         immediate_commands: Callable[[Sequence[Recorded]], Sequence[AnyCommand]],
     ) -> None:
-        self._partition = partition
+        self.partition, self.first_record = partition, partition.reader.kafka_offset
         self._immediate_commands = immediate_commands
         self._partitions = partitions
         self._judge = judge
         self._cluster = cluster
         self._decider = Decider(self._fault)
         self.values: list[bytes] = []
-        """The records to append, one a command."""
+        """The records to append, one a command; the offset of the first is to be `first_record`."""
         self.records: list[Recorded] = []
         self.faults: list[Fault] = []
         self.copies: list[tuple[Sourced, RequestCommand]] = []
@@ -86,7 +86,7 @@ class PartitionBatch:
 
         Raises CommandFromNewerVersion, PolicyRunnerClosed.
         """
-        partition = self._partition
+        partition = self.partition
         partition.detect_duplicates()
         read = [(sourced, self._read(sourced)) for sourced in commands]
         approved = await self._approved_together([each for _, each in read if isinstance(each, TopicCommand)])
@@ -120,7 +120,7 @@ class PartitionBatch:
 
     async def _decide(self, command: AnyCommand) -> tuple[Sequence[Answer], str]:
         """Decide a command. Returns the answers, and why the command failed if it did."""
-        partition, faults = self._partition, len(self.faults)
+        partition, faults = self.partition, len(self.faults)
         if command.at_ms < partition.last_ms:  # gateways' clocks differ
             command = replace(command, at_ms=partition.last_ms)
         decided = self._decider.decide(partition, [command], self._immediate_commands)
@@ -150,8 +150,8 @@ class PartitionBatch:
         """The commands that need approval now, with their verdicts, by `id(command)`."""
         if self._judge is None and self._cluster is None:
             return {}
-        state = self._partition.state
-        is_duplicate = self._partition.is_duplicate
+        state = self.partition.state
+        is_duplicate = self.partition.is_duplicate
         pauses, needing = Pauses(), []
         for each in commands:
             await pauses()

@@ -41,8 +41,6 @@ _Paging = Callable[[Database, bytes, bytes, int], Page]
 
 _PAST_RUNS = b"\1"
 """Sorts after all runs of a name (offsets begin with 00) and before names that continue with a NUL (00 FF)."""
-_RUNS_MIN = 100
-"""Runs to read at once from the database; many readers want only the first."""
 
 
 class WholeLog:
@@ -177,19 +175,20 @@ class WholeLog:
         return found | dict(zip(archived, self.archive.read_many(archived), strict=True))
 
     def _each_run(self, prefix: bytes, start: int, stop: int) -> Iterator[range]:
-        most = _RUNS_MIN
         while start < stop:
             first = self.start_offset
             if start < first:
                 yield from self.archive.runs(prefix, start, min(stop, first))
                 start = first
                 continue
-            found = self._read(Database.runs, prefix, start, stop, most)
+            for key, value in self._each_view(prefix + pack(start), prefix + _PAST_RUNS):
+                begin, end = int.from_bytes(value, "big"), int.from_bytes(key[-8:], "big") + 1
+                if begin >= stop or first != self.start_offset:
+                    break
+                yield range(max(start, begin), min(stop, end))
+                start = end
             if first == self.start_offset:  # else events were dropped meanwhile, and runs may be missing
-                yield from found
-                if len(found) < most:
-                    return
-                start, most = found[-1].stop, log.RUNS_MAX
+                return
 
     def _each_shard(self, run: bytes) -> Iterator[str]:
         below = SHARD[:-1] + bytes((SHARD[-1] + 1,))

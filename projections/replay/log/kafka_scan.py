@@ -120,7 +120,7 @@ def folded(topic: KafkaTopic, fold: PartitionReader, records: Iterable[tuple[int
         except (LogError, RecordError) as error:
             raise ReplayError(f"{topic.text}: {error}") from None
         if taken is not None:
-            yield list(enumerate(taken.events, taken.first_event))
+            yield list(enumerate(taken.events, fold.next_event - len(taken.events)))
 
 
 def decoded(topic: KafkaTopic, partition: int, number: int, value: bytes) -> Recorded:

@@ -32,14 +32,14 @@ def _filled(layout: Layout, **fields: object) -> Message:
         if field.entity is not None:
             fields[field.name] = (_filled(field.entity),)
         else:
-            fields[field.name] = (_value(field),) * 2 if field.is_array else _value(field)
+            is_set = getattr(layout.message(), field.name)
+            value = not is_set if field.kind == "bool" else _value(field)
+            fields[field.name] = (value,) * 2 if field.is_array else value
     message: Message = layout.message(**fields)
     return message
 
 
 def _value(field: Field) -> object:
-    if field.kind == "bool":
-        return not field.default
     samples = {"string": "text", "bytes": b"some", "float64": 1.5, "uuid": b"0123456789abcdef"}
     return samples.get(field.kind or "", 7)
 

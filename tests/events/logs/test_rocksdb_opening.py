@@ -16,6 +16,7 @@ import pytest
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict, WriteBatch
 
 from events.logs import rocksdb_recovery
+from events.logs.archive.whole_log import WholeLog
 from events.logs.log import (
     REQUEST,
     Commit,
@@ -257,10 +258,12 @@ def test_runs_are_found_next_to_thousands_of_deleted_keys(database: Database, se
         for offset in chain.from_iterable(run for run in each if run.start < FORGOTTEN):
             database._views.delete(run_prefix(REQUEST, name) + pack(offset))
     kept = {name: [run for run in each if run.start >= FORGOTTEN] for name, each in runs.items()} | {"never": []}
+    log = WholeLog()
+    log.next_offset, log._database = END + 10, database
     for _ in range(100):
         start = rng.randrange(FORGOTTEN, END)
-        end = rng.randrange(start, END + 10)
-        found = [database.runs(run_prefix(REQUEST, name), start, end, 1000) for name in kept]
+        end = rng.randrange(start + 1, END + 10)
+        found = [list(log.runs(REQUEST, name, start, end)) for name in kept]
         wanted = [
             [range(max(run.start, start), min(run.stop, end)) for run in each if run.stop > start and run.start < end]
             for each in kept.values()

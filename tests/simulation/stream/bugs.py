@@ -17,7 +17,7 @@ from controller.stream.log.codec import RecentRequests
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, IsCurrent
-from events.logs.events_topic import CountedRecord, Decided, Fence, PartitionReader
+from events.logs.events_topic import Decided, Fence, PartitionReader, Record
 from tests.simulation.planting import Bugs
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 
@@ -56,21 +56,21 @@ async def _without_a_fence(engine: Engine, partition: int, still: IsCurrent) -> 
 _claim_partition = Engine._claim_partition
 
 
-def _of_any_epoch(reader: PartitionReader, record: Decided) -> CountedRecord | None:
+def _of_any_epoch(reader: PartitionReader, record: Decided) -> bool:
     return _decided(reader, replace(record, epoch=reader.epoch))
 
 
 _decided = PartitionReader._decided
 
 
-def _of_any_fence(reader: PartitionReader, fence: Fence) -> CountedRecord | None:
+def _of_any_fence(reader: PartitionReader, fence: Fence) -> bool:
     return _fenced(reader, replace(fence, epoch=reader.epoch + 1))
 
 
 _fenced = PartitionReader._fenced
 
 
-def _without_gaps(reader: PartitionReader, kafka_offset: int, value: bytes) -> CountedRecord | None:
+def _without_gaps(reader: PartitionReader, kafka_offset: int, value: bytes) -> Record | None:
     assert kafka_offset == reader.kafka_offset, f"records {reader.kafka_offset} to {kafka_offset - 1} are missing"
     return _take(reader, kafka_offset, value)
 

@@ -37,9 +37,6 @@ class Event(msgspec.Struct, frozen=True):
 
     message: Message
 
-    def ack(self) -> None:
-        return None
-
 
 class SimulatedFaust(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """The app, its consumer and the stream of its agent in one object."""

@@ -23,8 +23,8 @@ from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
 from events.logs.archive.manifest import ManifestWriter, Segment, find_manifest, segment_changes, segments_of
 from events.logs.archive.store import Folder
-from events.logs.log import Commit, Entry, LogCorrupted, read_one, shard_offsets, shard_runs
-from events.logs.rocksdb_database import RETAINED, Database, pack
+from events.logs.log import SHARD, Commit, Entry, LogCorrupted, read_one, shard_offsets, shard_runs
+from events.logs.rocksdb_database import RETAINED, Database, Page, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
 from projections.queries.events import newest_of
@@ -57,7 +57,13 @@ def test_every_read_of_an_archived_log_equals_the_complete_log(cut: RocksDbLog, 
 
 def test_reads_of_archived_shards_skip_deleted_rocksdb_keys(cut: RocksDbLog, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = list(cut.shard_keys())
-    monkeypatch.setattr(Database, "runs", None)
+    page = Database._page
+
+    def without_runs(self: Database, family: Any, lower: bytes, *of: Any) -> Page:
+        assert not lower.startswith(SHARD)
+        return page(self, family, lower, *of)
+
+    monkeypatch.setattr(Database, "_page", without_runs)
     assert any(shard_runs(cut, keys, 0, cut.start_offset))
 
 

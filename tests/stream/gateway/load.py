@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -212,11 +213,11 @@ def decided_otherwise(reports: Iterable[ClientReport], events: Sequence[Sequence
     happened: dict[str, Counter[type[Event]]] = {}
     kinds = (TopicCreated, PartitionsAdded, TopicDeleted)
     for partition, written in enumerate(events):
-        for taken in fold(partition, written)[1]:
-            for number, event in enumerate(taken.events, taken.first_event):
-                fact = decode_event(number, event).event
-                if isinstance(fact, kinds):
-                    happened.setdefault(fact.topic, Counter())[type(fact)] += 1
+        values = chain.from_iterable(taken.events for taken in fold(partition, written)[1])
+        for number, value in enumerate(values):
+            fact = decode_event(number, value).event
+            if isinstance(fact, kinds):
+                happened.setdefault(fact.topic, Counter())[type(fact)] += 1
     wrong = []
     for topic in (topic for one in reports for topic in one.topics):
         found = happened.get(topic.name, Counter())
