@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from benchmarks.figures import Figure, show
 from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
+from controller.serving import archiving
 from controller.serving.archiver import Archiver
-from controller.store import retention
 from controller.store.recorder import Recorder
 from controller.store.recovering import check_tree
 from controller.store.store import TopicStore
@@ -78,9 +78,9 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
 
 def _leave(log: RocksDbLog) -> None:
     segments = list(segments_of(log))
-    retention.drop(log, segments, _FAR_MS, 0, -1)
-    while (one := retention.next_to_clean_up(log, segments)) is not None:
-        for step in retention.clean_up(log, one, log.archive.index(one)):
+    archiving.drop(log, segments, _FAR_MS, 0, -1)
+    while (one := archiving.next_to_clean_up(log, segments)) is not None:
+        for step in archiving.clean_up(log, one, log.archive.index(one)):
             step()
 
 

@@ -50,7 +50,6 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def throttle_time_ms(self) -> int:
-        """Remaining throttle time, in milliseconds."""
         return max(0, round((self.throttled_until_s - asyncio.get_running_loop().time()) * 1000))
 
     def __iter__(self) -> Iterator[Answer]:
@@ -188,10 +187,7 @@ class ControllerApi:
 
     def _endpoint(self, broker: Broker) -> Endpoint:
         """The broker's endpoint for this listener, or its first endpoint if it has none for it."""
-        for endpoint in broker.endpoints:
-            if endpoint.name == self._listener:
-                return endpoint
-        return broker.endpoints[0]
+        return next((each for each in broker.endpoints if each.name == self._listener), broker.endpoints[0])
 
     # --- reading
 
@@ -206,7 +202,6 @@ class ControllerApi:
 
     @property
     def store(self) -> TopicReader:
-        """The durable view of topics and brokers."""
         return self.controller.store
 
     @property
@@ -225,7 +220,6 @@ class ControllerApi:
         return [*self._own_nodes(), *nodes] if self._is_a_node_itself() else nodes
 
     def _brokers_at(self, endpoint_of: Callable[[Broker], Endpoint | None], include_fenced: bool) -> list[Node]:
-        """The brokers that have an endpoint, as nodes by id."""
         return [
             Node(broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
             for broker_id, broker in sorted(self.cluster.brokers.items())
@@ -272,29 +266,24 @@ class ControllerApi:
 
     # --- permissions
 
-    def allows(self, requester: Requester, operation: Operation, topic: str | None = None) -> bool:
-        """True if the requester may do this to a topic, or to the cluster if `topic` is None."""
-        if topic is None:
-            return self.allows_on(requester, operation, "Cluster", CLUSTER_NAME)
-        return self.allows_on(requester, operation, "Topic", topic)
-
-    def allows_on(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Like `allows`, for any resource."""
-        return self.authorizer is None or self.authorizer.allows(requester, operation, resource_type, name)
-
-    def grants(self, requester: Requester, operation: Operation, topic: str | None = None) -> bool:
-        """Like `allows`, for an operation that the client explicitly requests: a denial is recorded in the log."""
-        if topic is None:
-            return self.grants_on(requester, operation, "Cluster", CLUSTER_NAME, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return self.grants_on(requester, operation, "Topic", topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-    def grants_on(
-        self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, refusal: ErrorCode
+    def allows(
+        self, requester: Requester, operation: Operation, name: str | None = None, kind: ResourceType = "Topic"
     ) -> bool:
-        """Like `grants`, for any resource; `refusal` is the error code of the denial."""
-        if self.allows_on(requester, operation, resource_type, name):
+        """True if the requester may do this to a resource, or to the cluster if `name` is None."""
+        if self.authorizer is None:
             return True
-        self.controller.refusals.record_denial(requester, operation, f"{resource_type}:{name}", int(refusal))
+        resource: tuple[ResourceType, str] = ("Cluster", CLUSTER_NAME) if name is None else (kind, name)
+        return self.authorizer.allows(requester, operation, *resource)
+
+    def grants(
+        self, requester: Requester, operation: Operation, name: str | None = None, kind: ResourceType = "Topic"
+    ) -> bool:
+        """Like `allows`, for an operation that the client explicitly requests: a denial is recorded in the log."""
+        if self.allows(requester, operation, name, kind):
+            return True
+        denied, name = ("Cluster", CLUSTER_NAME) if name is None else (kind, name)
+        code = ErrorCode[f"{denied.upper()}_AUTHORIZATION_FAILED"]
+        self.controller.refusals.record_denial(requester, operation, f"{denied}:{name}", int(code))
         return False
 
     def denial_of_create(self, requester: Requester, topic: str) -> int:

@@ -142,7 +142,7 @@ def _denied_resource(
     """The authorizer's rejection for a resource other than a topic; brokers and client metrics need the cluster."""
     if kind == GROUP:
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        is_granted = api.grants_on(context, operation, "Group", name, code)
+        is_granted = api.grants(context, operation, name, "Group")
         return None if is_granted else Rejection(code, "Group authorization failed.", "authorizer")
     if kind not in (BROKER, BROKER_LOGGER, CLIENT_METRICS) or api.grants(context, operation):
         return None

@@ -227,7 +227,7 @@ class _SplitRequest(NamedTuple):
     def _may(self, context: RequestContext, operation: Operation, resource: Any) -> bool:
         """True if the client has this operation on the group, or else on the cluster."""
         if resource.resource_type == GROUP:
-            return self.api.allows_on(context, operation, "Group", resource.resource_name)
+            return self.api.allows(context, operation, resource.resource_name, "Group")
         return self.api.allows(context, operation)
 
     async def _both(self, context: RequestContext, request: Any, is_forwarded: list[bool]) -> Any:

@@ -114,8 +114,8 @@ async def offset_fetch(
 
 
 def _denial(api: ControllerApi, context: RequestContext, group: str) -> ErrorCode:
-    denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    return ErrorCode.NONE if api.grants_on(context, "Describe", "Group", group, denied) else denied
+    is_granted = api.grants(context, "Describe", group, "Group")
+    return ErrorCode.NONE if is_granted else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 async def find_coordinator(

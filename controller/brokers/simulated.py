@@ -18,7 +18,6 @@ from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
 from controller.machine.state import Topic
-from controller.store.store import parts_of, unhealthy_slices
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName
@@ -63,8 +62,6 @@ class SimulatedBrokers:
         self.endpoints: dict[BrokerId, catalog.Endpoint] = {}
         self.default_endpoints: tuple[catalog.Endpoint, ...] = (catalog.Endpoint("PLAINTEXT", "localhost", 9092),)
         self._controller: CommandSink
-        self._loop: asyncio.AbstractEventLoop
-        self._timers: set[asyncio.TimerHandle] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self._changed: set[BrokerId] | None = set()
         """Brokers that changed since the sweep that is running; None for a sweep of all unhealthy topics."""
@@ -77,7 +74,6 @@ class SimulatedBrokers:
     def start(self, controller: CommandSink) -> None:
         """Register brokers 1 to N, fence all others of the log, and report followers that are back in sync."""
         self._controller = controller
-        self._loop = asyncio.get_running_loop()
         self.resume()
 
     def resume(self) -> None:
@@ -107,9 +103,6 @@ class SimulatedBrokers:
 
     async def stop(self) -> None:
         self._stopped = True
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
         if self._sweeping is not None:
             self._sweeping.cancel()
 
@@ -181,16 +174,14 @@ class SimulatedBrokers:
         return [broker for broker in self.by_id.values() if broker.running and broker.delay_ms == 0]
 
     def _later(self, broker: SimulatedBroker, offset: Offset) -> None:
-        timer: asyncio.TimerHandle
         start = broker.starts
 
-        def apply_now() -> None:
-            self._timers.discard(timer)
-            if broker.running and broker.starts == start:
+        async def apply_then() -> None:
+            await asyncio.sleep(broker.delay_ms / 1000)
+            if broker.running and broker.starts == start and not self._stopped:
                 self._applied_by((broker,), offset)
 
-        timer = self._loop.call_later(broker.delay_ms / 1000, apply_now)
-        self._timers.add(timer)
+        self._controller.background(apply_then())
 
     def _applied_by(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> None:
         for broker in brokers:
@@ -238,8 +229,8 @@ class SimulatedBrokers:
             brokers, self._changed = self._changed, set()
             store = self._controller.store
             try:
-                all_unhealthy = parts_of(unhealthy_slices(lambda: self._controller.store))
-                parts = all_unhealthy if brokers is None else store.durable_parts(brokers)
+                unhealthy = (store.durable_keys_unhealthy(),) if brokers is None else ()
+                parts = store.durable_parts(brokers or (), *unhealthy)
                 async for part in walk(self._controller, parts):
                     for topic in part.topics:
                         self._report_isr(topic, numbered(topic.partitions, part.partitions))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, NoReturn
 
-from controller.cli.commands import Parsers
 from controller.cli.output import with_local_times
 from events.errors import UserError
 from projections.text.names import is_pattern
@@ -149,10 +148,6 @@ def http_address_text(text: str) -> str:
     return text
 
 
-def completed_by(action: argparse.Action, completer: Callable[..., Iterable[str]]) -> None:
-    action.completer = completer  # type: ignore[attr-defined]
-
-
 OTHER_TOOLS: Final = {"list": "topics", "get": "topics", "describe": "topics NAME", "version": "--version"}
 """Commands of other tools."""
 CHOICES_SHOWN_MAX: Final = 12
@@ -187,11 +182,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG, f"{self.prog}: error: {message}\n`{self.prog} --help` shows the flags.\n")
-
-
-def add_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
-    """Add a sub-command whose help page begins with its summary as a sentence."""
-    return actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -14,21 +14,19 @@ import http.client
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from time import sleep  # noqa: TID251 - while the service counts topics
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from controller.cli.arguments import NEGATIVE, WRONG, HttpAddress
-from controller.settings.properties import PropertiesError, read_values
+from controller.settings.properties import read_values
 from events.errors import UserError
 from projections.views.events import EventView
 from projections.views.view import ErrorView
 
 ANSWER_S: Final = 60.0
 """Timeout of the service. While events are followed, the service sends a heartbeat every 10 s."""
-COUNT_S: Final = 0.2
 KEYS: Final = ("username", "password", "token", "ssl.truststore.location")
 _ANSWER_BYTES_MAX = 256 << 20
 """Larger than a topic with a million partitions. The limit protects `verify`, which must not trust the service."""
@@ -60,10 +58,10 @@ class Backend:
         """Close the connection or the data folder."""
 
     def get(self, kind: type[_T], path: str, name: str = "", /, **parameters: object) -> _T:
-        """GET a path below `/v1`, and the name below it, until the answer is complete. Parameters that are None are
-        left out; `from_` is `from`."""
+        """GET a path below `/v1`, and the name below it, until the answer is complete: each request lets the service
+        count further. Parameters that are None are left out; `from_` is `from`."""
         while not getattr(found := self.send("GET", path, kind, name, **parameters), "is_complete", True):
-            sleep(COUNT_S)
+            pass
         return found
 
     def send(
@@ -99,7 +97,11 @@ class Backend:
 
 def address_of(path: str, parameters: Mapping[str, object]) -> str:
     """The path and query of a request."""
-    given = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
+    given = {
+        name.rstrip("_"): str(value).lower() if isinstance(value, bool) else value
+        for name, value in parameters.items()
+        if value is not None
+    }
     return f"/v1{path}?{urlencode(given)}" if given else f"/v1{path}"
 
 
@@ -117,10 +119,7 @@ def _connection(address: HttpAddress, truststore: str | None, timeout_s: float) 
 
 def _access(path: Path) -> dict[str, str]:
     """Read a --command-config file. Raises UserError."""
-    try:
-        given = read_values(path)
-    except PropertiesError as error:
-        raise UserError(f"--command-config {path}: {error}") from None
+    given = read_values(path, f"--command-config {path}:")
     unknown = sorted(given.keys() - set(KEYS))
     if unknown:
         raise UserError(f"--command-config {path}: unknown key {unknown[0]}; allowed: {', '.join(KEYS)}")

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 
 class Command(NamedTuple):
@@ -16,10 +16,6 @@ class Command(NamedTuple):
 
     module: str
     summary: str
-
-    @property
-    def description(self) -> str:
-        return f"{self.summary[:1].upper()}{self.summary[1:]}."
 
 
 GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
@@ -54,9 +50,9 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "drift": Command("governance", "compare the topics of a cluster with files"),
         "approve": Command("governance", "approve a request that waits for approval, so that it is done"),
         "deny": Command("governance", "deny a request that waits for approval, or withdraw your own"),
-        "users": Command("access_flags", "add, list and remove users"),
-        "acls": Command("access_flags", "add, list and remove ACLs, here or at the cluster behind"),
-        "quotas": Command("access_flags", "add, list and remove quotas of users, client ids and addresses"),
+        "users": Command("governance", "add, list and remove users"),
+        "acls": Command("governance", "add, list and remove ACLs, here or at the cluster behind"),
+        "quotas": Command("governance", "add, list and remove quotas of users, client ids and addresses"),
         "leave": Command("serve", "remove a voter from a KRaft quorum"),
         "adopt": Command("flags", "take over a running cluster from Kafka's controller"),
         "restore": Command("flags", "rebuild a lost controller from a broker's copy of the metadata log"),
@@ -125,15 +121,57 @@ def add_examples(parser: argparse.ArgumentParser) -> None:
     parser.epilog = parser.epilog or f"Example: {' '.join(words).strip()}"
 
 
-Parsers = argparse._SubParsersAction
+Parsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """The sub-parsers to which a module adds its commands."""
 
 
-def later(module: str, function: str) -> Callable[..., Any]:
-    """A function of this package whose module is loaded when it is called."""
+def add_command(commands: Parsers, name: str, run: str = "", more: str = "") -> argparse.ArgumentParser:
+    """Add a command. `run` is the function that runs it, as in `later`; `more` continues its description."""
+    return _added(commands, name, COMMANDS[name].summary, run, more)
+
+
+def add_actions(command: argparse.ArgumentParser) -> Parsers:
+    return command.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+
+def add_action(actions: Parsers, name: str, summary: str, run: str = "") -> argparse.ArgumentParser:
+    return _added(actions, name, summary, run, help=summary)
+
+
+def _added(
+    parsers: Parsers, name: str, summary: str, run: str, more: str = "", **listed: Any
+) -> argparse.ArgumentParser:
+    """A parser whose help page begins with its summary as a sentence."""
+    parser = parsers.add_parser(name, description=f"{summary[:1].upper()}{summary[1:]}. {more}".strip(), **listed)
+    if run:
+        parser.set_defaults(func=later(run))
+    return parser
+
+
+def add(
+    parser: argparse._ActionsContainer,
+    syntax: str,
+    what: str,
+    parse: Callable[[str], Any] = str,
+    *,
+    repeated: bool = False,
+    completer: Callable[..., Iterable[str]] | None = None,
+    **more: Any,
+) -> None:
+    """Add an argument. The syntax is `--flag VALUE`, `--flag`, or a positional argument's name and `VALUE`. `what` is
+    the help; a shell offers the values that `completer` returns."""
+    name, _, metavar = syntax.partition(" ")
+    kind: dict[str, Any] = {"type": parse, "metavar": metavar} if metavar else {"action": "store_true"}
+    kind |= {"action": "append", "default": []} if repeated else {}
+    parser.add_argument(name, help=what, **kind, **more).completer = completer  # type: ignore[attr-defined]
+
+
+def later(function: str) -> Callable[..., Any]:
+    """A function of this package, such as `work.verify.prove`, whose module is loaded when it is called."""
+    module, _, name = function.rpartition(".")
 
     def run(*given: object) -> Any:
-        return getattr(import_module(f"controller.cli.{module}"), function)(*given)
+        return getattr(import_module(f"controller.cli.{module}"), name)(*given)
 
     return run
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from controller.cli.arguments import DONE, add_action, completed_by, http_address_text
-from controller.cli.commands import COMMANDS, Parsers
-from controller.cli.output import Style, add_output, show
+from controller.cli.arguments import DONE, http_address_text
+from controller.cli.commands import Parsers, add, add_action, add_actions, add_command
+from controller.cli.output import add_output, show
 from events.errors import UserError
 
 DEFAULT_HTTP = "127.0.0.1:8080"
@@ -107,30 +107,24 @@ def context_names(**_: Any) -> Iterable[str]:
 # --- the commands
 
 
-def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "context",
-        description=f"{COMMANDS['context'].description} The context in use replaces the default 127.0.0.1:8080; "
-        f"--http, --context, {HTTP} and {CONTEXT} override it.",
+def register(commands: Parsers) -> None:
+    more = (
+        f"The context in use replaces the default 127.0.0.1:8080; --http, --context, {HTTP} and {CONTEXT} override it."
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = add_action(actions, "list", "list contexts; * marks the one in use")
+    actions = add_actions(add_command(commands, "context", more=more))
+    listing = add_action(actions, "list", "list contexts; * marks the one in use", "context.list_")
     add_output(listing)
-    adding = add_action(actions, "add", "add a context, or replace it")
-    adding.add_argument("name", type=_name, metavar="CONTEXT", help="the context")
-    of_http = "or https://HOST:PORT"
-    adding.add_argument("--http", type=http_address_text, required=True, metavar="HOST:PORT", help=of_http)
-    adding.add_argument("--command-config", metavar="FILE", help="properties file for the login")
-    using = add_action(actions, "use", "use a context by default")
-    completed_by(using.add_argument("name", metavar="CONTEXT", help="the context"), context_names)
-    removing = add_action(actions, "remove", "remove a context")
-    completed_by(removing.add_argument("name", metavar="CONTEXT", help="the context"), context_names)
-    for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
-        each.set_defaults(func=run)
-    completion = commands.add_parser("completion", description=COMMANDS["completion"].description, epilog=HOW)
-    completion.formatter_class = argparse.RawDescriptionHelpFormatter
-    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
-    completion.set_defaults(func=_print_script)
+    adding = add_action(actions, "add", "add a context, or replace it", "context.add_context")
+    add(adding, "name CONTEXT", "the context", _name)
+    add(adding, "--http HOST:PORT", "or https://HOST:PORT", http_address_text, required=True)
+    add(adding, "--command-config FILE", "properties file for the login")
+    using = add_action(actions, "use", "use a context by default", "context.use")
+    removing = add_action(actions, "remove", "remove a context", "context.remove")
+    for each in (using, removing):
+        add(each, "name CONTEXT", "the context", completer=context_names)
+    completion = add_command(commands, "completion", "context.print_script")
+    completion.formatter_class, completion.epilog = argparse.RawDescriptionHelpFormatter, HOW
+    add(completion, "shell SHELL", ", ".join(SHELLS), choices=SHELLS)
 
 
 def _name(text: str) -> str:
@@ -139,22 +133,18 @@ def _name(text: str) -> str:
     return text
 
 
-def _list(options: argparse.Namespace) -> int:
+def list_(options: argparse.Namespace) -> int:
     contexts = read()
     by_name = dict(sorted(contexts.by_name.items()))
     answer = {"current": contexts.current, "contexts": by_name}
 
-    def table(style: Style) -> Iterable[str]:
-        if not by_name:
-            return [f"There are no contexts in {file()}."]
-        in_use = {contexts.current: "*"}
-        rows = ((in_use.get(name, ""), name, one.http, one.command_config or "-") for name, one in by_name.items())
-        return style.table(("", "NAME", "HTTP", "COMMAND-CONFIG"), rows)
-
-    return show(options, answer, table, lambda: by_name)
+    in_use = {contexts.current: "*"}
+    rows = [(in_use.get(name, ""), name, one.http, one.command_config or "-") for name, one in by_name.items()]
+    header, empty = ("", "NAME", "HTTP", "COMMAND-CONFIG"), f"There are no contexts in {file()}."
+    return show(options, answer, lambda style: style.table(header, rows, empty), lambda: by_name)
 
 
-def _add(options: argparse.Namespace) -> int:
+def add_context(options: argparse.Namespace) -> int:
     contexts = read()
     config = None if options.command_config is None else os.path.abspath(options.command_config)
     by_name = {**contexts.by_name, options.name: Context(options.http, config)}
@@ -163,7 +153,7 @@ def _add(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _use(options: argparse.Namespace) -> int:
+def use(options: argparse.Namespace) -> int:
     contexts = read()
     one = contexts.named(options.name)
     write(Contexts(contexts.by_name, options.name))
@@ -171,7 +161,7 @@ def _use(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _remove(options: argparse.Namespace) -> int:
+def remove(options: argparse.Namespace) -> int:
     contexts = read()
     contexts.named(options.name)
     left = {name: one for name, one in contexts.by_name.items() if name != options.name}
@@ -188,7 +178,7 @@ HOW = """\
 """
 
 
-def _print_script(options: argparse.Namespace) -> int:
+def print_script(options: argparse.Namespace) -> int:
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["topicwright"], shell=options.shell))

@@ -10,9 +10,7 @@ from pathlib import Path
 
 from controller.cli.arguments import (
     AGO,
-    add_action,
     api_pattern,
-    completed_by,
     count,
     count_within,
     event_type,
@@ -22,313 +20,254 @@ from controller.cli.arguments import (
     non_empty,
     point_in_time,
 )
-from controller.cli.commands import COMMANDS, Parsers, later
+from controller.cli.commands import Parsers, add, add_action, add_actions, add_command
 from controller.cli.output import FORMATS
-from controller.cli.reads import common
-from controller.cli.reads.common import topic_names
+from controller.cli.reads.common import (
+    TOPIC_COLUMNS,
+    add_at,
+    add_backend,
+    add_filter,
+    add_kafka_properties,
+    add_label,
+    add_span,
+    topic_names,
+)
 from controller.cli.serve import bootstrap
 from projections.text.names import OUTCOMES, STATUSES
 
 _STORE = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
-
-
-def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    _register_migration(commands)
-    _register_copies(commands)
-    _register_proofs(commands)
-    _register_topics(commands)
-    _register_topic(commands)
-    _register_events(commands)
-    _register_changes(commands)
-    _register_requests(commands)
-    _register_cluster(commands)
-    _register_rules(commands)
-    mcp = commands.add_parser("mcp", description=COMMANDS["mcp"].description)
-    common.add_backend(mcp, later("work.mcp", "serve"), formats=(), may_be_stopped=False)
-    demo = commands.add_parser("demo", description=COMMANDS["demo"].description)
-    common.add_backend(demo, later("work.demo", "demo"), formats=(), may_be_stopped=False)
-
-
-def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:
-    adopt = commands.add_parser("adopt", description=COMMANDS["adopt"].description)
-    what = "metadata.log.dir (or log.dirs) of the stopped Kafka controller; it is only read"
-    adopt.add_argument("--from", dest="source", type=Path, required=True, metavar="METADATA_DIR", help=what)
-    restore = commands.add_parser("restore", description=COMMANDS["restore"].description)
-    restore.add_argument(
-        "--from",
-        dest="sources",
-        type=Path,
-        action="append",
-        required=True,
-        metavar="BROKER_METADATA_DIR",
-        help="a broker's folder with __cluster_metadata-0; if repeated, the one with the longest log is used",
-    )
-    for parser in (adopt, restore):
-        _add_data(parser)
-        parser.add_argument("--cluster-id", metavar="ID", help="refuse folders of other clusters; default: accept any")
-        what = "drop an incomplete batch at the end of the log; default: refuse such a log"
-        parser.add_argument("--cut-torn-tail", action="store_true", help=what)
-    adopt.set_defaults(func=later("work.folders", "adopt"))
-    restore.set_defaults(func=later("work.folders", "restore"))
-    handback = commands.add_parser("handback", description=COMMANDS["handback"].description)
-    what = "folder to write to, the metadata.log.dir (or log.dirs) of Kafka's controller; must be empty or missing"
-    handback.add_argument("--to", type=Path, required=True, metavar="METADATA_DIR", help=what)
-    _add_data(handback)
-    what = "if the folder has this cluster's metadata, rename it to METADATA_DIR.before-handback; default: refuse"
-    handback.add_argument("--replace", action="store_true", help=what)
-    handback.set_defaults(func=later("work.folders", "handback"))
-
-
-def _register_copies(commands: Parsers[argparse.ArgumentParser]) -> None:
-    backup = commands.add_parser("backup", description=COMMANDS["backup"].description)
-    backup.add_argument("url", metavar="URL", help=f"destination: {_STORE}")
-    _add_data(backup)
-    backup.set_defaults(func=later("work.folders", "backup"))
-    recover = commands.add_parser("recover", description=COMMANDS["recover"].description)
-    recover.add_argument("url", metavar="URL", help=f"a backup, or the archive of a service: {_STORE}")
-    recover.add_argument("--data", type=Path, required=True, metavar="DIR", help="data folder to create")
-    what = f"recover the state as of an offset, an ISO-8601 time, {AGO}; default: the end"
-    recover.add_argument("--at", metavar="OFFSET|TIME", type=point_in_time, help=what)
-    recover.set_defaults(func=later("work.folders", "recover"))
-
-
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    what = "data folder of this controller; default: ./%(default)s"
-    parser.add_argument("--data", type=Path, default=Path("topicwright-data"), metavar="DIR", help=what)
-
-
-def _register_proofs(commands: Parsers[argparse.ArgumentParser]) -> None:
-    prove = commands.add_parser("prove", description=COMMANDS["prove"].description)
-    what = "prove the events of a request or a topic, or the event at an offset"
-    prove.add_argument("subject", metavar="REQUEST|TOPIC|OFFSET", help=what)
-    prove.add_argument("--from", dest="start", type=count, default=0, metavar="OFFSET", help="first offset to prove")
-    what = "maximum number of events, up to 1000; default %(default)s"
-    prove.add_argument("--limit", type=count, default=100, metavar="N", help=what)
-    what = "prove against this head; default: the newest head"
-    prove.add_argument("--head", type=Path, metavar="FILE", help=what)
-    common.add_backend(prove, later("work.verify", "prove"), formats=())
-    verify = commands.add_parser("verify", description=COMMANDS["verify"].description)
-    what = "a proof from `prove`, the folder of a stopped service, an archive or backup, or a service's HTTP address"
-    verify.add_argument("what", metavar="PROOF|DIR|URL|HOST:PORT", help=what)
-    verify.add_argument("--key", type=Path, metavar="PEM", help="public key that must have signed the tree heads")
-    what = "a tree head saved earlier: a response of GET /v1/log/head, or a proof"
-    verify.add_argument("--head", type=Path, metavar="FILE", help=what)
-    verify.add_argument("--command-config", type=Path, metavar="FILE", help="properties for the login, as for `topics`")
-    verify.set_defaults(func=later("work.verify", "verify"))
-    for each in (prove, verify):
-        each.add_argument("--partition", type=count, metavar="N", help="partition of the log, if it has several")
-
-
 TAIL_MAX = 100_000
 LIMIT = 100
 LIMIT_MAX = 100_000
 
 
-def _register_topics(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("topics", description=COMMANDS["topics"].description)
+def register(commands: Parsers) -> None:
+    _register_migration(commands)
+    _register_copies(commands)
+    _register_proofs(commands)
+    _register_topics(commands)
+    _register_topic(commands)
+    _register_history(commands)
+    _register_cluster(commands)
+    _register_rules(commands)
+    for name, run in (("mcp", "work.mcp.serve"), ("demo", "work.demo.demo")):
+        add_backend(add_command(commands, name), run, formats=(), may_be_stopped=False)
+
+
+def _register_migration(commands: Parsers) -> None:
+    adopt = add_command(commands, "adopt", "work.folders.adopt")
+    what = "metadata.log.dir (or log.dirs) of the stopped Kafka controller; it is only read"
+    add(adopt, "--from METADATA_DIR", what, Path, dest="source", required=True)
+    restore = add_command(commands, "restore", "work.folders.restore")
+    what = "a broker's folder with __cluster_metadata-0; if repeated, the one with the longest log is used"
+    add(restore, "--from BROKER_METADATA_DIR", what, Path, repeated=True, dest="sources", required=True)
+    for parser in (adopt, restore):
+        _add_data(parser)
+        add(parser, "--cluster-id ID", "refuse folders of other clusters; default: accept any")
+        add(parser, "--cut-torn-tail", "drop an incomplete batch at the end of the log; default: refuse such a log")
+    handback = add_command(commands, "handback", "work.folders.handback")
+    what = "folder to write to, the metadata.log.dir (or log.dirs) of Kafka's controller; must be empty or missing"
+    add(handback, "--to METADATA_DIR", what, Path, required=True)
+    _add_data(handback)
+    what = "if the folder has this cluster's metadata, rename it to METADATA_DIR.before-handback; default: refuse"
+    add(handback, "--replace", what)
+
+
+def _register_copies(commands: Parsers) -> None:
+    backup = add_command(commands, "backup", "work.folders.backup")
+    add(backup, "url URL", f"destination: {_STORE}")
+    _add_data(backup)
+    recover = add_command(commands, "recover", "work.folders.recover")
+    add(recover, "url URL", f"a backup, or the archive of a service: {_STORE}")
+    add(recover, "--data DIR", "data folder to create", Path, required=True)
+    what = f"recover the state as of an offset, an ISO-8601 time, {AGO}; default: the end"
+    add(recover, "--at OFFSET|TIME", what, point_in_time)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    what = "data folder of this controller; default: ./%(default)s"
+    add(parser, "--data DIR", what, Path, default=Path("topicwright-data"))
+
+
+def _register_proofs(commands: Parsers) -> None:
+    prove = add_command(commands, "prove")
+    add(prove, "subject REQUEST|TOPIC|OFFSET", "prove the events of a request or a topic, or the event at an offset")
+    add(prove, "--from OFFSET", "first offset to prove", count, dest="start", default=0)
+    add(prove, "--limit N", "maximum number of events, up to 1000; default %(default)s", count, default=100)
+    add(prove, "--head FILE", "prove against this head; default: the newest head", Path)
+    add_backend(prove, "work.verify.prove", formats=())
+    verify = add_command(commands, "verify", "work.verify.verify")
+    what = "a proof from `prove`, the folder of a stopped service, an archive or backup, or a service's HTTP address"
+    add(verify, "what PROOF|DIR|URL|HOST:PORT", what)
+    add(verify, "--key PEM", "public key that must have signed the tree heads", Path)
+    add(verify, "--head FILE", "a tree head saved earlier: a response of GET /v1/log/head, or a proof", Path)
+    add(verify, "--command-config FILE", "properties for the login, as for `topics`", Path)
+    for each in (prove, verify):
+        add(each, "--partition N", "partition of the log, if it has several", count)
+
+
+def _register_topics(commands: Parsers) -> None:
+    parser = add_command(commands, "topics")
     what = "a topic to show in full, or a pattern such as 'pay.*' to list; default: list all topics"
-    completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
-    common.add_at(parser)
-    parser.add_argument("--status", choices=STATUSES, help="list only topics with this status: " + ", ".join(STATUSES))
-    common.add_filter(parser, "--principal", "list only topics that this user created")
-    what = f"sort by {', '.join(common.TOPIC_COLUMNS)}; default: topic"
-    parser.add_argument("--sort-by", choices=common.TOPIC_COLUMNS, metavar="COLUMN", help=what)
-    common.add_label(parser)
+    add(parser, "name NAME|PATTERN", what, non_empty, completer=topic_names, nargs="?")
+    add_at(parser)
+    what = f"list only topics with this status: {', '.join(STATUSES)}"
+    add(parser, "--status STATUS", what, choices=STATUSES)
+    add_filter(parser, "--principal", "list only topics that this user created")
+    what = f"sort by {', '.join(TOPIC_COLUMNS)}; default: topic"
+    add(parser, "--sort-by COLUMN", what, choices=TOPIC_COLUMNS)
+    add_label(parser)
     what = "list only topics that have had no record since, such as 30d; needs --bootstrap"
-    parser.add_argument("--unused", type=point_in_time, metavar="TIME", help=what)
-    what = "with --unused: the Kafka that has the records"
-    parser.add_argument("--bootstrap", type=bootstrap, metavar="HOST:PORT[,…]", help=what)
-    common.add_kafka_properties(parser, "with --bootstrap")
-    common.add_backend(parser, later("reads.topics", "topics"))
-    parser = commands.add_parser("explain", description=f"Explain {COMMANDS['explain'].summary.partition(' ')[2]}.")
+    add(parser, "--unused TIME", what, point_in_time)
+    add(parser, "--bootstrap HOST:PORT[,…]", "with --unused: the Kafka that has the records", bootstrap)
+    add_kafka_properties(parser, "with --bootstrap: ")
+    add_backend(parser, "reads.topics.topics")
+    parser = add_command(commands, "explain")
     what = "name of a topic, or id of a request"
-    completed_by(parser.add_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help=what), topic_names)
-    common.add_at(parser)
-    formats = [each for each in FORMATS if each != "name"]
-    common.add_backend(parser, later("reads.topics", "explain"), formats=formats)
+    add(parser, "subject TOPIC|REQUEST", what, non_empty, completer=topic_names)
+    add_at(parser)
+    add_backend(parser, "reads.topics.explain", formats=[each for each in FORMATS if each != "name"])
 
 
-def _register_topic(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("topic", description=COMMANDS["topic"].description)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = _add_topic_action(actions, "create", "create a topic, and wait until it is ready")
-    create.add_argument("--partitions", type=int, metavar="N", help="number of partitions; default: the cluster's")
-    create.add_argument("--replication-factor", type=int, metavar="N", help="default: the cluster's")
-    _add_configs(create)
-    what = "how long to wait until it is ready; default: 30000"
-    create.add_argument("--timeout-ms", type=count, metavar="MS", help=what)
-    create.add_argument("--dry-run", action="store_true", help="validate, and show the replicas that it would get")
-    delete = _add_topic_action(actions, "delete", "delete a topic; its history remains in the log")
-    again = _add_topic_action(actions, "recreate", "create a deleted topic again, as it was")
+def _register_topic(commands: Parsers) -> None:
+    actions = add_actions(add_command(commands, "topic"))
+    create = add_action(actions, "create", "create a topic, and wait until it is ready")
+    add(create, "name NAME", "the topic", non_empty)
+    delete = add_action(actions, "delete", "delete a topic; its history remains in the log")
+    again = add_action(actions, "recreate", "create a deleted topic again, as it was")
+    alter = add_action(actions, "alter", "change configs of a topic")
+    grow = add_action(actions, "grow", "add partitions to a topic")
+    label = add_action(actions, "label", "set labels of a topic, such as its owner")
+    wait = add_action(actions, "wait", "wait until a topic is ready or deleted")
+    for parser in (delete, again, alter, grow, label, wait):
+        add(parser, "name NAME", "the topic", non_empty, completer=topic_names)
+    add(create, "--partitions N", "number of partitions; default: the cluster's", int)
+    add(create, "--replication-factor N", "default: the cluster's", int)
+    for parser in (create, alter):
+        add(parser, "--config KEY=VALUE", "a config; may be repeated", key_value, repeated=True)
+    add(create, "--timeout-ms MS", "how long to wait until it is ready; default: 30000", count)
+    add(create, "--dry-run", "validate, and show the replicas that it would get")
     what = "the point in time whose replicas, configs and labels it gets; default: before its last deletion"
-    again.add_argument("--at", metavar="OFFSET|TIME", type=point_in_time, help=what)
-    again.add_argument("--new-replicas", action="store_true", help="choose replicas, instead of those that it had")
-    again.add_argument("--dry-run", action="store_true", help="validate, and show the topic that would be created")
-    alter = _add_topic_action(actions, "alter", "change configs of a topic")
-    _add_configs(alter)
-    what = "reset to the cluster's default"
-    alter.add_argument("--delete-config", action="append", default=[], type=non_empty, metavar="KEY", help=what)
-    grow = _add_topic_action(actions, "grow", "add partitions to a topic")
-    grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
-    label = _add_topic_action(actions, "label", "set labels of a topic, such as its owner")
+    add(again, "--at OFFSET|TIME", what, point_in_time)
+    add(again, "--new-replicas", "choose replicas, instead of those that it had")
+    add(again, "--dry-run", "validate, and show the topic that would be created")
+    add(alter, "--delete-config KEY", "reset to the cluster's default", non_empty, repeated=True)
+    add(grow, "--partitions N", "the new number of partitions", int, required=True)
     what = "a label, such as owner=payments, description=… or contact=…"
-    label.add_argument("labels", nargs="*", type=key_value, metavar="LABEL=VALUE", help=what)
-    label.add_argument("--delete", action="append", default=[], type=non_empty, metavar="LABEL", help="remove a label")
-    wait = _add_topic_action(actions, "wait", "wait until a topic is ready or deleted")
-    what = "%(choices)s; default %(default)s"
-    wait.add_argument(
-        "--for", dest="status", choices=("ready", "deleted"), default="ready", metavar="STATUS", help=what
-    )
-    wait.add_argument("--timeout-ms", type=count, default=30_000, metavar="MS", help="default %(default)s")
+    add(label, "labels LABEL=VALUE", what, key_value, nargs="*")
+    add(label, "--delete LABEL", "remove a label", non_empty, repeated=True)
+    what, statuses = "%(choices)s; default %(default)s", ("ready", "deleted")
+    add(wait, "--for STATUS", what, dest="status", choices=statuses, default="ready")
+    add(wait, "--timeout-ms MS", "default %(default)s", count, default=30_000)
     for parser in (alter, grow, label):
-        parser.add_argument("--dry-run", action="store_true", help="validate, and show the values before and after")
+        add(parser, "--dry-run", "validate, and show the values before and after")
     for parser in (create, delete, again, alter, grow, label, wait):
-        common.add_backend(parser, later("reads.topics", "change"), may_be_stopped=False)
+        add_backend(parser, "reads.topics.change", may_be_stopped=False)
 
 
-def _add_topic_action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
-    parser = add_action(actions, name, summary)
-    topic = parser.add_argument("name", type=non_empty, metavar="NAME", help="the topic")
-    if name != "create":
-        completed_by(topic, topic_names)
-    return parser
-
-
-def _add_configs(parser: argparse.ArgumentParser) -> None:
-    what = "a config; may be repeated"
-    parser.add_argument("--config", action="append", default=[], type=key_value, metavar="KEY=VALUE", help=what)
-
-
-def _register_events(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("events", description=COMMANDS["events"].description)
-    of_topic = parser.add_argument("--topic", type=non_empty, metavar="NAME|PATTERN", help="only events of this topic")
-    completed_by(of_topic, topic_names)
-    parser.add_argument("--request", type=non_empty, metavar="ID", help="only events of this request")
-    parser.add_argument("--partition", type=count, metavar="N", help="only events of this partition of the log")
+def _register_history(commands: Parsers) -> None:
+    parser = add_command(commands, "events")
+    add(parser, "--topic NAME|PATTERN", "only events of this topic", non_empty, completer=topic_names)
+    add(parser, "--request ID", "only events of this request", non_empty)
+    add(parser, "--partition N", "only events of this partition of the log", count)
     what = "only events of this type, e.g. TopicCreated; repeatable"
-    of_type = parser.add_argument("--type", action="append", type=event_type, metavar="TYPE", help=what)
-    completed_by(of_type, event_types)
-    common.add_filter(parser, "--principal", "only events of this user's requests")
-    common.add_span(parser)
-    parser.add_argument("--tail", type=count_within(1, TAIL_MAX), metavar="N", help="only the last N events")
-    parser.add_argument("--follow", action="store_true", help="print new events as they come, until interrupted")
-    common.add_backend(parser, later("reads.events", "events"))
-
-
-def _register_changes(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("changes", description=COMMANDS["changes"].description)
+    add(parser, "--type TYPE", what, event_type, repeated=True, completer=event_types)
+    add_filter(parser, "--principal", "only events of this user's requests")
+    add_span(parser)
+    add(parser, "--tail N", "only the last N events", count_within(1, TAIL_MAX))
+    add(parser, "--follow", "print new events as they come, until interrupted")
+    add_backend(parser, "reads.events.events")
+    parser = add_command(commands, "changes")
     what = "only changes of this topic, or of topics that match a pattern such as 'pay.*'"
-    completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
-    common.add_filter(parser, "--principal", "only changes by this user")
-    common.add_label(parser)
-    common.add_span(parser)
-    common.add_at(parser)
-    _add_limit(parser, "changes")
-    common.add_backend(parser, later("reads.events", "changes"))
-
-
-def _add_limit(parser: argparse.ArgumentParser, things: str) -> None:
-    what = f"maximum number of {things}; default %(default)s"
-    parser.add_argument("--limit", type=count_within(1, LIMIT_MAX), default=LIMIT, metavar="N", help=what)
-
-
-def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("requests", description=COMMANDS["requests"].description)
-    parser.add_argument("id", nargs="?", type=non_empty, metavar="ID", help="show this request in full; default: list")
-    parser.add_argument("--pending", action="store_true", help="list the requests that wait for approval")
-    common.add_filter(parser, "--principal", "only requests of this user")
-    common.add_label(parser)
-    outcomes = "only requests with this outcome of a topic: " + ", ".join(OUTCOMES)
-    parser.add_argument("--outcome", choices=OUTCOMES, metavar="OUTCOME", help=outcomes)
-    common.add_filter(parser, "--rule", "only requests with a topic that this rule rejected")
+    add(parser, "name NAME|PATTERN", what, non_empty, completer=topic_names, nargs="?")
+    add_filter(parser, "--principal", "only changes by this user")
+    add_label(parser)
+    _add_window(parser, "changes")
+    add_backend(parser, "reads.events.changes")
+    parser = add_command(commands, "requests")
+    add(parser, "id ID", "show this request in full; default: list", non_empty, nargs="?")
+    add(parser, "--pending", "list the requests that wait for approval")
+    add_filter(parser, "--principal", "only requests of this user")
+    add_label(parser)
+    what = f"only requests with this outcome of a topic: {', '.join(OUTCOMES)}"
+    add(parser, "--outcome OUTCOME", what, choices=OUTCOMES)
+    add_filter(parser, "--rule", "only requests with a topic that this rule rejected")
     what = "only requests through this API, such as CreateTopics or HTTP"
-    parser.add_argument("--api", type=api_pattern, metavar="NAME|PATTERN", help=what)
+    add(parser, "--api NAME|PATTERN", what, api_pattern)
     what = "only requests from this client address, such as 10.1.2.3 or '10.1.*'"
-    parser.add_argument("--host", type=host_pattern, metavar="ADDRESS|PATTERN", help=what)
-    common.add_span(parser)
-    common.add_at(parser)
-    _add_limit(parser, "requests")
-    common.add_backend(parser, later("reads.topics", "requests"))
+    add(parser, "--host ADDRESS|PATTERN", what, host_pattern)
+    _add_window(parser, "requests")
+    add_backend(parser, "reads.topics.requests")
 
 
-def _register_cluster(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "status", description=f"{COMMANDS['status'].description} Exit code 1 if there are problems."
-    )
-    common.add_at(parser)
-    common.add_backend(parser, later("reads.cluster", "status"))
-    parser = commands.add_parser(
-        "whatif",
-        description=f"{COMMANDS['whatif'].description} Nothing is changed. "
-        "Exit code 1 if a topic gets worse or could not be created.",
-    )
+def _add_window(parser: argparse.ArgumentParser, things: str) -> None:
+    add_span(parser)
+    add_at(parser)
+    what = f"maximum number of {things}; default %(default)s"
+    add(parser, "--limit N", what, count_within(1, LIMIT_MAX), default=LIMIT)
+
+
+def _register_cluster(commands: Parsers) -> None:
+    parser = add_command(commands, "status", more="Exit code 1 if there are problems.")
+    add_at(parser)
+    add_backend(parser, "reads.cluster.status")
+    more = "Nothing is changed. Exit code 1 if a topic gets worse or could not be created."
+    parser = add_command(commands, "whatif", more=more)
     what = "in order: lose-broker ID, lose-rack RACK, drain ID (controlled shutdown), add-broker, or NAME=VALUE"
-    parser.add_argument("change", nargs="+", metavar="CHANGE", help=what)
-    common.add_backend(parser, later("reads.cluster", "whatif"))
-    parser = commands.add_parser("brokers", description=COMMANDS["brokers"].description)
-    parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
-    common.add_at(parser)
-    common.add_backend(parser, later("reads.cluster", "brokers"))
-    parser = commands.add_parser("broker", description=COMMANDS["broker"].description)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for action, summary in (
-        ("add", "add a broker, with the next free id"),
-        ("stop", "stop a broker: it is fenced, and its partitions elect other leaders"),
-        ("start", "start a broker: it catches up and rejoins the ISRs"),
-        ("delay", "delay when a broker applies events"),
-    ):
-        each = add_action(actions, action, summary)
-        if action == "add":
-            each.add_argument("--rack", type=non_empty, metavar="RACK", help="default: one of its own")
-        else:
-            each.add_argument("id", type=count, metavar="ID", help="the broker")
-        if action == "delay":
-            each.add_argument("delay_ms", type=count, metavar="MS", help="from the event's commit on; 0 for none")
-        common.add_backend(each, later("reads.cluster", "control"), may_be_stopped=False)
-    parser = commands.add_parser("settings", description=COMMANDS["settings"].description)
+    add(parser, "change CHANGE", what, nargs="+")
+    add_backend(parser, "reads.cluster.whatif")
+    parser = add_command(commands, "brokers")
+    add(parser, "id ID", "only this broker; default: all", count, nargs="?")
+    add_at(parser)
+    add_backend(parser, "reads.cluster.brokers")
+    actions = add_actions(add_command(commands, "broker"))
+    added = add_action(actions, "add", "add a broker, with the next free id")
+    add(added, "--rack RACK", "default: one of its own", non_empty)
+    stop = add_action(actions, "stop", "stop a broker: it is fenced, and its partitions elect other leaders")
+    start = add_action(actions, "start", "start a broker: it catches up and rejoins the ISRs")
+    delay = add_action(actions, "delay", "delay when a broker applies events")
+    for parser in (stop, start, delay):
+        add(parser, "id ID", "the broker", count)
+    add(delay, "delay_ms MS", "from the event's commit on; 0 for none", count)
+    for parser in (added, stop, start, delay):
+        add_backend(parser, "reads.cluster.control", may_be_stopped=False)
+    parser = add_command(commands, "settings")
     what = "only this key, or keys that match a pattern such as 'default.*'; docs/settings.md describes them"
-    parser.add_argument("key", nargs="?", default="*", metavar="KEY|PATTERN", help=what)
-    common.add_at(parser)
-    common.add_backend(parser, later("reads.cluster", "settings"))
-    parser = commands.add_parser(
-        "diff", description=f"{COMMANDS['diff'].description} Exit code 1 if there are differences."
-    )
-    what = f"an offset, an ISO-8601 time, {AGO}"
-    parser.add_argument("before", type=point_in_time, metavar="FROM", help=what)
-    parser.add_argument("after", nargs="?", type=point_in_time, metavar="TO", help="default: now")
-    common.add_backend(parser, later("reads.cluster", "diff"))
+    add(parser, "key KEY|PATTERN", what, nargs="?", default="*")
+    add_at(parser)
+    add_backend(parser, "reads.cluster.settings")
+    parser = add_command(commands, "diff", more="Exit code 1 if there are differences.")
+    add(parser, "before FROM", f"an offset, an ISO-8601 time, {AGO}", point_in_time)
+    add(parser, "after TO", "default: now", point_in_time, nargs="?")
+    add_backend(parser, "reads.cluster.diff")
 
 
-def _register_rules(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("rules", description=COMMANDS["rules"].description)
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
-    shown = add_action(verbs, "show", "list the effective rules, now or in the past")
-    shown.add_argument("--text", action="store_true", help="print the text of the rules")
-    common.add_at(shown)
-    common.add_backend(shown, later("reads.cluster", "show_rules"))
-    tested = add_action(verbs, "test", "check a file of rules, and try its examples, without a server")
-    tested.set_defaults(func=later("reads.cluster", "test_rules"))
+def _register_rules(commands: Parsers) -> None:
+    actions = add_actions(add_command(commands, "rules"))
+    shown = add_action(actions, "show", "list the effective rules, now or in the past")
+    add(shown, "--text", "print the text of the rules")
+    add_at(shown)
+    add_backend(shown, "reads.cluster.show_rules")
+    what = "check a file of rules, and try its examples, without a server"
+    tested = add_action(actions, "test", what, "reads.cluster.test_rules")
     what = "find the past requests of a running service that the rules of a file would decide otherwise"
-    tried = add_action(verbs, "backtest", what)
+    tried = add_action(actions, "backtest", what)
     what = "decide the past requests of a running service again, and list those that end otherwise than recorded"
-    redecided = add_action(verbs, "redecide", what)
-    what = f"default: %(default)s; {AGO}"
-    for parser, name in ((tried, "backtest_rules"), (redecided, "redecide")):
-        parser.add_argument("--since", type=point_in_time, default="30d", metavar="OFFSET|TIME", help=what)
-        common.add_backend(parser, later("reads.cluster", name), may_be_stopped=False)
-    applied = add_action(verbs, "apply", "replace the effective rules by those of a file")
-    applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is effective; 0 for none")
-    common.add_backend(applied, later("reads.cluster", "apply_rules"), may_be_stopped=False)
+    redecided = add_action(actions, "redecide", what)
+    for parser, run in ((tried, "reads.cluster.backtest_rules"), (redecided, "reads.cluster.redecide")):
+        add(parser, "--since OFFSET|TIME", f"default: %(default)s; {AGO}", point_in_time, default="30d")
+        add_backend(parser, run, may_be_stopped=False)
+    applied = add_action(actions, "apply", "replace the effective rules by those of a file")
+    add(applied, "--after VERSION", "only if this version is effective; 0 for none", count)
     for parser in (tested, tried, applied):
-        parser.add_argument("file", type=Path, metavar="FILE", help="file of rules (TOML)")
-    removed = add_action(verbs, "remove", "remove all rules: apply a version without any")
+        add(parser, "file FILE", "file of rules (TOML)", Path)
+    removed = add_action(actions, "remove", "remove all rules: apply a version without any")
     removed.set_defaults(file=None, after=None)
-    common.add_backend(removed, later("reads.cluster", "apply_rules"), may_be_stopped=False)
-    history = add_action(verbs, "history", "list all versions, the newest first")
-    common.add_backend(history, later("reads.cluster", "list_versions"))
-    diff = add_action(verbs, "diff", "compare versions or files; exit code 1 if they differ")
-    what = "a version or a file; a file alone is compared with the effective rules"
-    diff.add_argument("first", metavar="VERSION|FILE", help=what)
-    what = "a version or a file; default: the effective rules"
-    diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=what)
-    common.add_backend(diff, later("reads.cluster", "diff_rules"), formats=())
+    for parser in (applied, removed):
+        add_backend(parser, "reads.cluster.apply_rules", may_be_stopped=False)
+    history = add_action(actions, "history", "list all versions, the newest first")
+    add_backend(history, "reads.cluster.list_versions")
+    diff = add_action(actions, "diff", "compare versions or files; exit code 1 if they differ")
+    add(diff, "first VERSION|FILE", "a version or a file; a file alone is compared with the effective rules")
+    add(diff, "second VERSION|FILE", "a version or a file; default: the effective rules", nargs="?")
+    add_backend(diff, "reads.cluster.diff_rules", formats=())

@@ -7,22 +7,20 @@ Nothing is written to the folder, and nothing is decided, so there are no dry ru
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
-from controller.access.refusals import RefusalRecords
 from controller.cli.backend import Backend
-from controller.controller_api import ControllerApi, ControllerStatus, Reply
+from controller.controller_api import ControllerApi, ControllerPort, ControllerStatus
 from controller.http.app import build_routes
 from controller.http.following import Followers
 from controller.http.metrics import Metrics
 from controller.http.permissions import Reader
 from controller.http.query_threads import ARCHIVE, QueryThreads
-from controller.machine.commands.commands import ClientCommand
 from controller.store.partitioned_store import PartitionedStore
 from controller.store.store import TopicStore
 from events.catalog import Endpoint
@@ -31,7 +29,6 @@ from events.logs import events_topic
 from events.logs.log import LogLocked
 from events.logs.rocksdb_recovery import lock_holder
 from events.logs.tree_heads import Head
-from events.names import RequestId
 from projections.queries.proving import head_of, signed_head_covering
 from projections.queries.query import Queries, Query
 
@@ -62,8 +59,13 @@ class FolderBackend(Backend):
             partition_of = partial(events_topic.partition_of, partitions=len(logs))
             query, threads = Queries(parts, partition_of), QueryThreads()
             opened.callback(threads.close)
-            stopped = _StoppedController(PartitionedStore(stores, partition_of), query, logs[0].cluster_id)
-            api = ControllerApi(stopped, node_id=0, advertised=Endpoint("", "", 0))
+            stopped = SimpleNamespace(  # reads use nothing else of the port
+                store=PartitionedStore(stores, partition_of),
+                cluster_id=logs[0].cluster_id,
+                status=lambda: ControllerStatus(0, 0, 0, None, None),
+                now_ms=lambda: query.as_of(query.end()).at_ms or 0,
+            )
+            api = ControllerApi(cast(ControllerPort, stopped), node_id=0, advertised=Endpoint("", "", 0))
             reader = Reader(api, query, threads)
             handlers = reader, None, Metrics(), Followers(reader)
             self._app = build_routes(*handlers, newest_head=_recorded_head, with_pages=False)
@@ -105,31 +107,6 @@ class FolderBackend(Backend):
         await self._app(scope, receive, send)
         files = dict(sent[0]["headers"]).get(ARCHIVE.encode(), b"0").decode()
         return sent[0]["status"], files, b"".join(each["body"] for each in sent[1:])
-
-
-class _StoppedController:
-    """The controller port of a stopped service, for reads."""
-
-    def __init__(self, store: PartitionedStore, query: Queries, cluster_id: str) -> None:
-        self.store = store
-        self._query = query
-        self.cluster_id = cluster_id
-
-    @property
-    def refusals(self) -> RefusalRecords:
-        raise NotImplementedError
-
-    def status(self) -> ControllerStatus:
-        return ControllerStatus(0, 0, 0, None, None)
-
-    def now_ms(self) -> int:
-        return self._query.as_of(self._query.end()).at_ms or 0
-
-    def new_request_id(self, origin: str = "") -> RequestId:
-        raise NotImplementedError
-
-    def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        raise NotImplementedError
 
 
 def holds_log(folder: Path) -> bool:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from controller.cli.commands import add
 from projections.text.names import escaped
 
 if TYPE_CHECKING:
@@ -38,10 +39,13 @@ class Style(NamedTuple):
     now: datetime | None = None
     """If given, `age` counts back from it."""
 
-    def table(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-        """Rows under a header in aligned columns, numbers to the right. With a `width` the widest columns are truncated
-        until the lines fit."""
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "") -> Iterator[str]:
+        """Rows under a header in aligned columns, numbers to the right; without rows the line `empty`, if it is given.
+        With a `width` the widest columns are truncated until the lines fit."""
         texts = [tuple(one if isinstance(one, str) else str(one) for one in row) for row in rows]
+        if empty and not texts:
+            yield empty
+            return
         widths = [max(map(width_of, column)) for column in zip(header, *texts, strict=True)]
         right = [all(text[n].lstrip("-").isdigit() for text in texts) and bool(texts) for n in range(len(header))]
         if self.width is not None and not self.wide:
@@ -61,7 +65,7 @@ class Style(NamedTuple):
 
     def painted(self, text: str, mark: str) -> str:
         """Text in the colour of a mark, if there are colours."""
-        return painted(text, mark) if self.colour else text
+        return f"\x1b[{_CODES[mark]}m{text}\x1b[0m" if self.colour and mark else text
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
@@ -69,8 +73,8 @@ def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
     what = f"{', '.join(formats)}; default %(default)s"
     group.add_argument("-o", "--output", choices=formats, default="table", metavar="FORMAT", help=what)
     group.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
-    group.add_argument("--utc", action="store_true", help="read and print times in UTC; default: the local zone")
-    group.add_argument("--no-pager", action="store_true", help="do not use a pager")
+    add(group, "--utc", "read and print times in UTC; default: the local zone")
+    add(group, "--no-pager", "do not use a pager")
 
 
 def style_of(options: argparse.Namespace) -> Style:
@@ -165,23 +169,14 @@ class Marked(str):
         return one
 
 
-def painted(text: str, mark: str) -> str:
-    """Text in the colour of a mark."""
-    return f"\x1b[{_CODES[mark]}m{text}\x1b[0m" if mark else text
-
-
-_OWN_COLOUR = re.compile(rf"\x1b\[(?:{'|'.join(_CODES.values())}|0)m")
+_OWN_COLOUR = re.compile(rf"(\x1b\[(?:{'|'.join(_CODES.values())}|0)m)")
 
 
 def harmless(line: str, colour: bool = False) -> str:
     """Escape control characters and text-direction marks in a line: the text may come from any client (a client id, a
     message). With `colour` the colour codes of `painted` are not escaped."""
-    colours = [*_OWN_COLOUR.finditer(line)] if colour else []
-    parts, at = [], 0
-    for one in colours:
-        parts += [escaped(line[at : one.start()]), one[0]]
-        at = one.end()
-    return "".join([*parts, escaped(line[at:])])
+    parts = _OWN_COLOUR.split(line) if colour else [line]  # every second one is a colour code
+    return "".join(part if number % 2 else escaped(part) for number, part in enumerate(parts))
 
 
 def with_local_times(line: str, colour: bool = False) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.cli.commands import COMMANDS, Parsers, later
+from controller.cli.commands import Parsers, add, add_command, later
 
 if TYPE_CHECKING:
     from controller.serving.client_listeners import Address
@@ -25,49 +25,40 @@ DEFAULT_KAFKA = "127.0.0.1:9092"
 KRAFT = "kraft"
 
 
-def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    check = commands.add_parser("check", description=COMMANDS["check"].description)
+def register(commands: Parsers) -> None:
+    check = add_command(commands, "check")
     register_settings(check)
-    check.add_argument("--rules", type=Path, metavar="FILE", help="check only this rules file")
+    add(check, "--rules FILE", "check only this rules file", Path)
     check.set_defaults(func=lambda options: _check(options, check))
-    places = {"http": "127.0.0.1:8080", "data": "topicwright-data", "content": "the log"}
-    parser = register_process(commands, "serve", _serve, **places)
+    parser = register_process(commands, "serve", _serve, "127.0.0.1:8080", "topicwright-data", "the log")
     what = f"listen here for Kafka clients, unless the setting `listeners` is given; default {DEFAULT_KAFKA}"
-    parser.add_argument("--kafka", type=address, metavar="HOST:PORT", help=what)
+    add(parser, "--kafka HOST:PORT", what, address)
     what = (
         "the brokers: simulated:N, kraft for Kafka brokers in KRaft mode, or cluster:HOST:PORT[,…] for a target "
         "cluster, a Kafka cluster that applies this controller's decisions; default %(default)s"
     )
-    parser.add_argument("--brokers", type=brokers, default="simulated:3", metavar="BROKERS", help=what)
+    add(parser, "--brokers BROKERS", what, brokers, default="simulated:3")
     what = "with kraft: level of metadata.version, such as 30; default: the highest that all brokers support"
-    parser.add_argument("--metadata-version", type=_metadata_version, metavar="LEVEL", help=what)
+    add(parser, "--metadata-version LEVEL", what, _metadata_version)
     _register_stream(commands)
     _register_quorum(commands)
 
 
-def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
-    joining = register_process(
-        commands,
-        "join",
-        later("work.quorum", "start"),
-        http="127.0.0.1:8080",
-        data="topicwright-voter",
-        content="the metadata log and this node's vote",
-    )
-    what = f"listen here for controllers and brokers; default {DEFAULT_LISTEN}"
-    joining.add_argument("--listen", type=address, metavar="HOST:PORT", help=what)
+def _register_quorum(commands: Parsers) -> None:
+    content = "the metadata log and this node's vote"
+    start = later("work.quorum.start")
+    joining = register_process(commands, "join", start, "127.0.0.1:8080", "topicwright-voter", content)
+    add(joining, "--listen HOST:PORT", f"listen here for controllers and brokers; default {DEFAULT_LISTEN}", address)
     order = "Stop a Kafka controller before it leaves, a Topicwright voter afterwards."
-    leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].description} {order}")
-    leaving.add_argument("--data", type=Path, metavar="DIR", help="data folder of the leaving voter; it is not changed")
+    leaving = add_command(commands, "leave", "work.quorum.leave", order)
+    add(leaving, "--data DIR", "data folder of the leaving voter; it is not changed", Path)
     what = "node id, if the voter's folder is lost; a controller removed so no longer limits the features (KIP-919)"
-    leaving.add_argument("--id", type=int, metavar="NODE", help=what)
-    leaving.set_defaults(func=later("work.quorum", "leave"))
-    showing = commands.add_parser("quorum", description=COMMANDS["quorum"].description)
-    showing.set_defaults(func=later("work.quorum", "show"))
+    add(leaving, "--id NODE", what, int)
+    showing = add_command(commands, "quorum", "work.quorum.show")
     for parser in (joining, leaving, showing):
-        flag, what = "--bootstrap-controller", "controllers of the cluster"
-        parser.add_argument(flag, type=bootstrap, required=True, metavar="HOST:PORT[,…]", help=what)
-        parser.add_argument("--command-config", metavar="FILE", help="librdkafka properties for TLS and login")
+        what = "controllers of the cluster"
+        add(parser, "--bootstrap-controller HOST:PORT[,…]", what, bootstrap, required=True)
+        add(parser, "--command-config FILE", "librdkafka properties for TLS and login")
 
 
 def brokers(text: str, other: str = KRAFT) -> int | str:
@@ -133,28 +124,25 @@ DEFAULT_LISTEN = "127.0.0.1:9093"
 
 
 def register_process(
-    commands: Parsers[argparse.ArgumentParser], name: str, start: Start, *, http: str, data: str, content: str
+    commands: Parsers, name: str, start: Start, http: str, data: str, content: str
 ) -> argparse.ArgumentParser:
     """Add a command that runs until it is stopped. `content` describes its data folder in the help."""
-    parser = commands.add_parser(name, description=COMMANDS[name].description)
-    what = "listen here for HTTP; default %(default)s"
-    parser.add_argument("--http", type=address, default=http, metavar="HOST:PORT", help=what)
-    what = f"data folder for {content}; default ./%(default)s"
-    parser.add_argument("--data", type=Path, default=Path(data), metavar="DIR", help=what)
+    parser = add_command(commands, name)
+    add(parser, "--http HOST:PORT", "listen here for HTTP; default %(default)s", address, default=http)
+    add(parser, "--data DIR", f"data folder for {content}; default ./%(default)s", Path, default=Path(data))
     register_settings(parser)
     parser.set_defaults(func=lambda options: _run(start, options))
     return parser
 
 
 def register_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="properties file with settings, named as in Kafka")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+    add(parser, "--config FILE", "properties file with settings, named as in Kafka", Path)
+    add(parser, "--set KEY=VALUE", "one setting; may be repeated", repeated=True)
 
 
 def register_kafka(parser: argparse.ArgumentParser) -> None:
-    what = "Kafka cluster that stores the log"
-    parser.add_argument("--bootstrap", type=bootstrap, required=True, metavar="HOST:PORT[,…]", help=what)
-    parser.add_argument("--kafka-properties", metavar="FILE", help="librdkafka properties for TLS and login")
+    add(parser, "--bootstrap HOST:PORT[,…]", "Kafka cluster that stores the log", bootstrap, required=True)
+    add(parser, "--kafka-properties FILE", "librdkafka properties for TLS and login")
 
 
 def _run(start: Start, options: argparse.Namespace) -> int:
@@ -259,29 +247,25 @@ CLUSTER = "cluster"
 """Value of `--brokers`: the target cluster is the Kafka cluster of `--bootstrap`."""
 
 
-def _register_stream(commands: Parsers[argparse.ArgumentParser]) -> None:
+def _register_stream(commands: Parsers) -> None:
     cache = "a cache of the log, which makes the next start fast"
-    places = {"http": "127.0.0.1:8081", "data": "topicwright-worker", "content": cache}
-    parser = register_process(commands, "worker", _work, **places)
-    register_kafka(parser)
-    parser.add_argument("--driver", choices=DRIVERS, default=DRIVERS[0], help="Kafka library; default %(default)s")
+    worker = register_process(commands, "worker", _work, "127.0.0.1:8081", "topicwright-worker", cache)
+    gateway = register_process(commands, "gateway", _start_gateway, "127.0.0.1:8080", "topicwright-gateway", cache)
+    restore = add_command(commands, "restore-topic", "serve.restore")
+    for parser in (worker, gateway, restore):
+        register_kafka(parser)
+    what = f"Kafka library, {' or '.join(DRIVERS)}; default %(default)s"
+    add(worker, "--driver NAME", what, choices=DRIVERS, default=DRIVERS[0])
     what = (
         "cluster: the Kafka of --bootstrap is the target cluster; cluster:HOST:PORT[,…]: another Kafka; or "
         "simulated:N: N simulated brokers; default %(default)s"
     )
-    kinds = partial(brokers, other=CLUSTER)
-    parser.add_argument("--brokers", type=kinds, default=CLUSTER, metavar="BROKERS", help=what)
-    places = {"http": "127.0.0.1:8080", "data": "topicwright-gateway", "content": cache}
-    parser = register_process(commands, "gateway", _start_gateway, **places)
-    register_kafka(parser)
+    add(worker, "--brokers BROKERS", what, partial(brokers, other=CLUSTER), default=CLUSTER)
     what = "listen here for Kafka clients; default %(default)s"
-    parser.add_argument("--kafka", type=address, default="127.0.0.1:9092", metavar="HOST:PORT", help=what)
-    restore = commands.add_parser("restore-topic", description=COMMANDS["restore-topic"].description)
-    register_kafka(restore)
+    add(gateway, "--kafka HOST:PORT", what, address, default=DEFAULT_KAFKA)
     what = "a data folder; the longest log of each partition is used"
-    restore.add_argument("folders", type=Path, nargs="+", metavar="DIR", help=what)
+    add(restore, "folders DIR", what, Path, nargs="+")
     register_settings(restore)
-    restore.set_defaults(func=_restore_topic)
 
 
 def _work(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
@@ -337,7 +321,7 @@ def _refuse_decisions(overrides: list[str]) -> None:
             raise SettingsError(f"--set {key}: decisions depend on it, so give it to `topicwright worker`")
 
 
-def _restore_topic(options: argparse.Namespace) -> int:
+def restore(options: argparse.Namespace) -> int:
     import asyncio
 
     from controller.serving.process import reached
@@ -353,7 +337,6 @@ def _restore_topic(options: argparse.Namespace) -> int:
         reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
     )
     for one in restored:
-        lost = f"; Kafka lost {one.commands_lost} undecided commands" if one.commands_lost else ""
-        print(f"partition {one.partition}: {one.events} events from {one.folder}{lost}")
+        print(one)
     print(f"topic {settings.stream_events_topic} is restored: start workers and gateways with empty folders")
     return 0

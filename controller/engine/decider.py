@@ -8,10 +8,6 @@ one.
 A command on which deciding raises fails alone: the state is restored, and the next command is decided. The client gets
 UNKNOWN_SERVER_ERROR. The failure is counted, logged with its trace, and recorded as a refusal by the rule
 `fault:EXCEPTION`. In an interval only the first of similar failures is recorded; log lines have limits of their own.
-
-`with_verdicts` gets the approvals: the verdicts of the create-topic policies (KIP-108), then the dry run at the target
-cluster, if there is one. `restamped` gives an approved command the current time, so that the times in the log never
-decrease.
 """
 
 from __future__ import annotations
@@ -46,6 +42,7 @@ from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
+from controller.machine.validation import NAME_LENGTH_MAX
 from controller.policy.chain import JudgedCommand, PolicyJudge, request_of
 from events.catalog import Event, PartitionsAdded, Recorded, TopicCreated, TopicDiscovered
 from events.logs.log import LogError
@@ -193,7 +190,6 @@ class Pauses:
         self._since_s = self._loop.time()
 
     async def __call__(self) -> None:
-        """Pauses if it is time. Call between two decisions."""
         if self._loop.time() - self._since_s >= SECONDS_PER_COMMIT_MAX:
             await asyncio.sleep(0)
             self._since_s = self._loop.time()
@@ -213,8 +209,8 @@ def needs_approval(state: State, command: TopicCommand) -> bool:
 async def with_verdicts(
     commands: Sequence[TopicCommand], state: State, policies: PolicyJudge | None, cluster: TargetCluster | None
 ) -> list[TopicCommand]:
-    """The commands with policy verdicts and dry-run results, ready to resubmit. The cluster dry-runs only commands that
-    the policies allow. Raises PolicyRunnerClosed."""
+    """The commands with the verdicts of policies (KIP-108), then with the results of dry runs at the target cluster,
+    ready to resubmit. The cluster dry-runs only commands that the policies allow. Raises PolicyRunnerClosed."""
     judged = await _judged(commands, state, policies)
     return judged if cluster is None else await _dry_run(judged, state, cluster)
 
@@ -248,8 +244,9 @@ async def _dry_run(commands: Sequence[TopicCommand], state: State, cluster: Targ
 
 
 def restamped(command: TopicCommand, now_ms: int, left_ms: int) -> TopicCommand:
-    """The command with the current time. Its timeout is at most `left_ms`, the remaining time of the request, and its
-    deadline is not later than before: the request's ExpireRequest would come too early for a later one."""
+    """The command with the current time, so that times in the log never decrease. Its timeout is at most `left_ms`, the
+    remaining time of the request, and its deadline is not later than before: the request's ExpireRequest would come too
+    early for a later one."""
     if not isinstance(command, CreateTopic) or command.timeout_ms <= 0:
         return replace(command, at_ms=now_ms)
     until_deadline_ms = max(0, command.at_ms + command.timeout_ms - now_ms)
@@ -261,8 +258,6 @@ CONTROLLER: Final = "(controller)"
 """The principal of commands without a client."""
 _INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
 """If one of these commands fails, the process must exit: it would use wrong settings, or lead without an epoch."""
-NAME_CHARS_MAX: Final = 249
-"""Kafka's limit for a topic name."""
 TRACE_CHARS_MAX: Final = 8000
 
 
@@ -309,7 +304,6 @@ class Faults:
 
 
 def one_line(error: BaseException) -> str:
-    """The exception in one line of bounded length."""
     return f"{type(error).__name__}: {error}"[:TRACE_CHARS_MAX]
 
 
@@ -325,4 +319,4 @@ def _topic_of(command: AnyCommand) -> str:
 
 def _plain(text: str) -> str:
     """The text in bounded length and valid UTF-8."""
-    return text[:NAME_CHARS_MAX].encode("utf-8", "replace").decode()
+    return text[:NAME_LENGTH_MAX].encode("utf-8", "replace").decode()

@@ -52,8 +52,6 @@ from events.names import Offset
 
 COMMANDS_PER_COMMIT_MAX = 512
 """Bounds the time for which one slice of deciding blocks the event loop."""
-TAKES_WITHOUT_YIELD_MAX = 4
-"""Consecutive commits that may block the event loop during their fsync before other tasks run."""
 
 
 class Controller:
@@ -96,7 +94,6 @@ class Controller:
         self._task: asyncio.Task[None] | None = None
         self._clock_s = clock_s or (lambda: asyncio.get_running_loop().time())
         self._recorded_settings: tuple[Configs, str] = ((), "")
-        """Settings and release of this process."""
         self._rules_file: str | None = None
         """The text of the rules file of this process."""
         if replication is not None:
@@ -161,7 +158,6 @@ class Controller:
                 self.reports.log.warning("the leader applied another rules file than ours", version=event.number)
 
     async def until_deciding(self) -> None:
-        """Wait until this process decides, or has failed."""
         await self._deciding.wait()
 
     async def stop(self) -> None:
@@ -206,7 +202,6 @@ class Controller:
 
     @property
     def storage_error(self) -> str | None:
-        """The reason why the log cannot be written now, or None."""
         return self._storage.error
 
     @property
@@ -313,9 +308,7 @@ class Controller:
         if decided.records:
             started_s = self._clock_s()
             try:
-                await self._storage.write(
-                    len(commands) == 1 and self._inbox.takes_without_yield < TAKES_WITHOUT_YIELD_MAX
-                )
+                await self._storage.write(alone=len(commands) == 1)
             except LogError as error:
                 await self._storage_failed(error)
                 return
@@ -324,8 +317,6 @@ class Controller:
             self.reports.figures.committed(
                 len(commands) - len(decided.deferred), len(decided.records), self._clock_s() - started_s
             )
-        else:
-            await asyncio.sleep(0)
         self._storage.publish()
         for _, together in groupby(decided.needs_approval, lambda command: command.request_id):
             self.background(self._request_approval(tuple(together)))
@@ -333,6 +324,7 @@ class Controller:
             self.replies.resolve(answer)
         if decided.records:
             publish(decided.records, self.reports, self.brokers, self._reconciler, self._approvals)
+        await asyncio.sleep(0)  # other tasks run between two commits
 
     async def _storage_failed(self, error: LogError) -> None:
         """Answer all requests in flight, then wait until the log can be written again."""

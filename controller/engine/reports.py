@@ -23,7 +23,6 @@ Rules = dict[tuple[str, str], str]
 MakeLine = Callable[[Recorded, Any, Rules], Line]
 
 POLICIES_CLOSE_S = 1.0
-"""Time limit for the `close` of policies when the process stops."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -130,7 +129,6 @@ class Reports:
         self._decisions = decisions
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
-        """Write a log line for each decision, and count answers and failed rules."""
         rules: Rules = {}
         out: list[bytes] = []
         for record in records:

@@ -7,8 +7,7 @@ The time of a command is the wall clock's, and never goes back. The wall clock m
 it was set back, or because another process with a fast clock wrote the stamp. Stamps then advance at half the pace of
 the monotonic clock, until the wall clock catches up. Timers do not use stamps.
 
-A pending request is one client request with a command for each of its topics. Its reply is complete when every command
-is answered. The engine and the gateway give the answer of a decision to `Replies` after its events are durable.
+The engine and the gateway give the answer of a decision to `Replies` after its events are durable.
 """
 
 from __future__ import annotations
@@ -38,20 +37,19 @@ STILL_CARRIED_OUT = "The target cluster has not completed this in time. It may b
 class PendingRequest:
     """A request in flight. `future` gets the reply, with the answers in the order of the commands."""
 
-    __slots__ = ("_timer", "answers", "future", "index", "missing", "request_id", "throttled_until_s")
+    __slots__ = ("_timer", "answers", "future", "missing", "request_id", "throttled_until_s")
 
     def __init__(self, commands: Sequence[ClientCommand]) -> None:
         self.request_id = commands[0].request_id
-        self.index = {command.topic: number for number, command in enumerate(commands)}
-        assert len(self.index) == len(commands), "a request puts each topic once"
-        self.answers: list[Answer | None] = [None] * len(commands)
+        self.answers: dict[TopicName, Answer | None] = {command.topic: None for command in commands}
+        assert len(self.answers) == len(commands), "a request puts each topic once"
         self.missing = len(commands)
         self.future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._timer: asyncio.TimerHandle | None = None
         self.throttled_until_s = 0.0
 
     def unanswered(self) -> list[TopicName]:
-        return [topic for topic, number in self.index.items() if self.answers[number] is None]
+        return [topic for topic, answer in self.answers.items() if answer is None]
 
     def when_late(self, after_s: float, work: Callable[[], object]) -> None:
         """Call `work` if the request is still in flight after this time."""
@@ -74,7 +72,6 @@ class Replies:
         return len(self._pending)
 
     def expect(self, commands: Sequence[ClientCommand]) -> PendingRequest:
-        """Register the commands of one request; their topics must be distinct."""
         pending = PendingRequest(commands)
         self._pending[pending.request_id] = pending
         return pending
@@ -95,15 +92,17 @@ class Replies:
         """Add an answer; the last one completes the request. Answers without a pending request are dropped: the client
         is gone, or another process received the request."""
         pending = self._pending.get(answer.request_id)
-        if pending is None:
-            return
-        number = pending.index.get(answer.topic_name)
-        if number is None or pending.answers[number] is not None:
-            return
-        pending.answers[number] = answer
+        if pending is None or pending.answers.get(answer.topic_name, answer) is not None:
+            return  # the topic is answered, or is not one of the request's
+        pending.answers[answer.topic_name] = answer
         pending.missing -= 1
-        if pending.missing == 0:
-            self._finish(pending)
+        if pending.missing:
+            return
+        del self._pending[pending.request_id]
+        pending.end()
+        if not pending.future.done():
+            answers = tuple(each for each in pending.answers.values() if each is not None)
+            pending.future.set_result(Reply(answers, pending.throttled_until_s))
 
     def fail(self, pending: PendingRequest, code: ErrorCode, message: str) -> None:
         """Give one error to every unanswered topic of a request."""
@@ -120,13 +119,6 @@ class Replies:
             pending.end()
             pending.future.cancel()
         self._pending.clear()
-
-    def _finish(self, pending: PendingRequest) -> None:
-        del self._pending[pending.request_id]
-        pending.end()
-        if not pending.future.done():
-            answers = tuple(answer for answer in pending.answers if answer is not None)
-            pending.future.set_result(Reply(answers, pending.throttled_until_s))
 
 
 PACE: Final = 0.5
@@ -166,7 +158,6 @@ class Stamps:
         return due_ms
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        """A unique id that cannot be guessed, with `origin` as prefix."""
         self._requests += 1
         code = blake2b(b"%d" % self._requests, key=self._key, digest_size=_CODE_BYTES).hexdigest()
         return RequestId(f"{origin}{'-' if origin else ''}{self._boot_id}-{self._requests}-{code}")
@@ -180,8 +171,6 @@ class Inbox:
         """Set when `take` must return once the inbox is empty."""
         self._commands: list[AnyCommand] = []
         self._wake = asyncio.Event()
-        self.takes_without_yield = 0
-        """Consecutive `take` calls that did not yield to the event loop."""
         self._interrupted = False
         self._taken = self._ended = 0
         self._progress = asyncio.Event()
@@ -195,10 +184,8 @@ class Inbox:
         """Wait for the next commands; the commands of the last call count as decided. Returns an empty list if the
         inbox is empty and closed or interrupted."""
         self._end(self._taken)
-        self.takes_without_yield += 1
         while not self._commands and not self.closed.is_set() and not self._interrupted:
             self._wake.clear()
-            self.takes_without_yield = 0
             await self._wake.wait()
         self._interrupted = False
         taken, self._commands = self._commands[:most], self._commands[most:]

@@ -5,8 +5,7 @@ can be written. With a replicated log this also happens when this process loses 
 uncommitted events, and the new leader's commits continue from its end.
 
 A slow disk must not block the event loop, but on a fast disk a round trip through the loop takes longer than an fsync.
-For a single command `Flusher` therefore blocks the loop for up to `WAIT_S`. After a slow fsync, it does not do so for
-the next `FREE_AFTER_SLOW` commits.
+For a single command `Flusher` therefore blocks the loop for up to `WAIT_S`.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ class Flusher:
         self._flushed()
 
     async def flush_alone(self) -> None:
-        """Like `flush`, for a commit of a single command: blocks the event loop, for at most `WAIT_S`."""
+        """Like `flush`, for a commit of a single command: may block the event loop."""
         if self._free:
             self._free -= 1
             await self.flush()

@@ -123,7 +123,6 @@ class Background:
         return task
 
     async def stop(self) -> None:
-        """Cancel all tasks and wait for their end."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -154,7 +153,6 @@ class Reconciler:
         self._low_priority = False
         """True if a sweep of all topics is due although no change is known; it runs at low priority."""
         self._brokers: dict[BrokerId, None] = {}
-        """Brokers that changed, in order."""
         self._configured: dict[TopicName, None] = {}
         """Large topics with a config change that affects which replicas may lead or are eligible (KIP-966)."""
 

@@ -32,7 +32,7 @@ from controller.http import reads, rules, topics, writes
 from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED, Changes
 from controller.http.errors import PROBLEM, Connection, HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
-from controller.http.gate import Authenticated, Hosts, Logins, host_check
+from controller.http.gate import Hosts, Logins, host_check
 from controller.http.metrics import OPEN_PATHS, Metrics
 from controller.http.pages import frame
 from controller.http.pages import handlers as page_handlers
@@ -193,8 +193,7 @@ def build_app(
 ) -> ASGIApp:
     """The application of a controller or gateway. Paths that control brokers exist only with simulated brokers."""
     app: ASGIApp = _head_as_get(clean_queries(build_routes(reader, brokers, metrics, followers, sign)))
-    app = app if logins is None else Authenticated(app, logins)
-    return _measured(host_check(app, hosts), metrics)
+    return _measured(host_check(app if logins is None else logins.protect(app), hosts), metrics)
 
 
 def build_routes(

@@ -26,7 +26,8 @@ from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from projections.queries.events import BadPlace
-from projections.queries.query import NotFound, NoTopic, QueryClosed
+from projections.queries.past import QueryClosed
+from projections.queries.query import NotFound, NoTopic
 from projections.queries.whatif import InvalidChange
 from projections.text.points_in_time import TEXT_SHOWN_MAX, InvalidPointInTime
 from projections.views.topics import refusal

@@ -102,5 +102,5 @@ class Followers:
         end = events.end()
         page = events.oldest(place, EVENTS_PER_CHUNK, end)
         reached = tuple(map(max, place, end)) if page.next_place is None else page.next_place
-        shown = [event_view(record, partition) for partition, record in page.events]
+        shown = [event_view(record, part.partition) for part, record in page.events]
         return write(shown, reached) if shown else b"", reached

@@ -73,93 +73,6 @@ def host_check(app: ASGIApp, hosts: Hosts) -> ASGIApp:
     return cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, checked), list(hosts.proxies)))
 
 
-class Authenticated:
-    """Refuses requests without a valid login, and stores the principal in the ASGI scope for the handlers."""
-
-    def __init__(self, app: ASGIApp, logins: Logins) -> None:
-        self._app = app
-        self._logins = logins
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope.get("path") in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
-        browser = self._logins.browser
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        client = scope.get("client")
-        try:
-            if browser is not None and scope["path"] in BROWSER_PATHS:
-                if await browser.answer(scope, send, client[0] if client else ""):
-                    self._logins.on_login(API, "browser", "succeeded")
-                return
-            session = None if browser is None or given else browser.session(scope)
-            if session is None:
-                login = await self._login(given, client[0] if client else "")
-            else:
-                login = f"User:{session.user}", session.roles
-        except (AuthenticationFailed, Disconnect) as refusal:
-            await self._refuse(scope, send, refusal)
-            return
-        cast(dict[str, Any], scope)[SCOPE_KEY] = login
-        cast(dict[str, Any], scope)[SESSION_KEY] = session is not None
-        await self._app(scope, receive, send)
-
-    async def _login(self, given: list[bytes], host: str) -> tuple[str, frozenset[str]]:
-        """The principal and its roles. Raises AuthenticationFailed."""
-        if not given:
-            if self._logins.required:
-                raise AuthenticationFailed(
-                    "", "log in with a bearer token, or with a user name and password (commands: --command-config)"
-                )
-            return ANONYMOUS, frozenset()
-        if len(given) > 1 or len(given[0]) > CREDENTIALS_BYTES_MAX:
-            raise AuthenticationFailed("more than one Authorization header, or one that is too long")
-        roles = frozenset[str]()
-        scheme, _, credentials = given[0].decode("latin-1").partition(" ")
-        match scheme.lower():
-            case "bearer":
-                bearer = await self._logins.users.owner_of(credentials.strip(), host)
-                user, roles = bearer.user, bearer.roles
-            case "basic":
-                user = await self._basic(credentials.strip(), host)
-            case _:
-                raise AuthenticationFailed("the Authorization header is neither Bearer nor Basic")
-        self._logins.on_login(API, scheme.lower(), "succeeded")
-        return f"User:{user}", roles
-
-    async def _basic(self, credentials: str, host: str) -> str:
-        try:
-            user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-        except ValueError:  # not base64, not ASCII, or not UTF-8 inside
-            raise AuthenticationFailed("malformed Basic Authorization") from None
-        if not colon or not user:
-            raise AuthenticationFailed("Basic Authorization without a user name or password")
-        if not await self._logins.users.knows(user, password, host):
-            raise AuthenticationFailed("wrong user name or password", user=user)
-        return user
-
-    async def _refuse(self, scope: Scope, send: Send, refusal: AuthenticationFailed | Disconnect) -> None:
-        if isinstance(refusal, Disconnect):  # the target cluster, which checks the logins, cannot be reached
-            refusal = AuthenticationFailed(str(refusal), "the login cannot be checked now")
-        if refusal.why:  # empty if the client sent no login: then no login has failed
-            client = scope.get("client")
-            peer = f"{client[0]}:{client[1]}" if client else "unknown"
-            user = refusal.user[:USER_CHARACTERS_LOGGED]
-            _logger.warning("authentication_failed", reason=refusal.why, user=user, listener=API, peer=peer)
-            self._logins.on_login(API, "http", "failed")
-            await asyncio.sleep(self._logins.failed_delay_ms / 1000)
-        message = refusal.message or "invalid credentials"
-        if is_page(scope["path"]):
-            if self._logins.browser is None:
-                await answer_login(send, message, _CHALLENGES)
-            else:  # without Basic, whose prompt would hide the page and its link
-                query = scope["query_string"].decode("latin-1")
-                here = "/" if scope["path"] in BROWSER_PATHS else quote(scope["path"]) + (f"?{query}" if query else "")
-                await answer_login(send, message, _CHALLENGES[1:], "/login?" + urlencode({"next": here}))
-            return
-        await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)
-
-
 ANY_NAME: Final = "*"
 _WITH_PORT: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 
@@ -190,6 +103,89 @@ class Logins(msgspec.Struct, frozen=True):
     """Called for each login with `HTTP`, `bearer`, `basic` or `browser`, and `succeeded` or `failed`."""
     browser: BrowserLogin | None = None
     """Login of browsers by an identity provider; None without one."""
+
+    def protect(self, app: ASGIApp) -> ASGIApp:
+        """Refuses requests without a valid login, and stores the principal in the ASGI scope for the handlers."""
+
+        async def protected(scope: Scope, receive: Receive, send: Send) -> None:
+            try:
+                is_for_app = scope.get("path") in OPEN_PATHS or await self._admits(cast(dict[str, Any], scope), send)
+            except (AuthenticationFailed, Disconnect) as refusal:
+                await self._refuse(scope, send, refusal)
+                return
+            if is_for_app:
+                await app(scope, receive, send)
+
+        return protected
+
+    async def _admits(self, scope: Any, send: Send) -> bool:
+        """Store the principal. False if the login of browsers has answered. Raises AuthenticationFailed, Disconnect."""
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        host, session = scope["client"][0] if scope.get("client") else "", None
+        if self.browser is not None and scope["path"] in BROWSER_PATHS:
+            if await self.browser.answer(scope, send, host):
+                self.on_login(API, "browser", "succeeded")
+            return False
+        if self.browser is not None and not given:
+            session = self.browser.session(scope)
+        login = await self._login(given, host) if session is None else (f"User:{session.user}", session.roles)
+        scope[SCOPE_KEY], scope[SESSION_KEY] = login, session is not None
+        return True
+
+    async def _login(self, given: list[bytes], host: str) -> tuple[str, frozenset[str]]:
+        """The principal and its roles. Raises AuthenticationFailed."""
+        if not given:
+            if self.required:
+                raise AuthenticationFailed(
+                    "", "log in with a bearer token, or with a user name and password (commands: --command-config)"
+                )
+            return ANONYMOUS, frozenset()
+        if len(given) > 1 or len(given[0]) > CREDENTIALS_BYTES_MAX:
+            raise AuthenticationFailed("more than one Authorization header, or one that is too long")
+        roles = frozenset[str]()
+        scheme, _, credentials = given[0].decode("latin-1").partition(" ")
+        match scheme.lower():
+            case "bearer":
+                bearer = await self.users.owner_of(credentials.strip(), host)
+                user, roles = bearer.user, bearer.roles
+            case "basic":
+                user = await self._basic(credentials.strip(), host)
+            case _:
+                raise AuthenticationFailed("the Authorization header is neither Bearer nor Basic")
+        self.on_login(API, scheme.lower(), "succeeded")
+        return f"User:{user}", roles
+
+    async def _basic(self, credentials: str, host: str) -> str:
+        try:
+            user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+        except ValueError:  # not base64, not ASCII, or not UTF-8 inside
+            raise AuthenticationFailed("malformed Basic Authorization") from None
+        if not colon or not user:
+            raise AuthenticationFailed("Basic Authorization without a user name or password")
+        if not await self.users.knows(user, password, host):
+            raise AuthenticationFailed("wrong user name or password", user=user)
+        return user
+
+    async def _refuse(self, scope: Scope, send: Send, refusal: AuthenticationFailed | Disconnect) -> None:
+        if isinstance(refusal, Disconnect):  # the target cluster, which checks the logins, cannot be reached
+            refusal = AuthenticationFailed(str(refusal), "the login cannot be checked now")
+        if refusal.why:  # empty if the client sent no login: then no login has failed
+            client = scope.get("client")
+            peer = f"{client[0]}:{client[1]}" if client else "unknown"
+            user = refusal.user[:USER_CHARACTERS_LOGGED]
+            _logger.warning("authentication_failed", reason=refusal.why, user=user, listener=API, peer=peer)
+            self.on_login(API, "http", "failed")
+            await asyncio.sleep(self.failed_delay_ms / 1000)
+        message = refusal.message or "invalid credentials"
+        if is_page(scope["path"]):
+            if self.browser is None:
+                await answer_login(send, message, _CHALLENGES)
+            else:  # without Basic, whose prompt would hide the page and its link
+                query = scope["query_string"].decode("latin-1")
+                here = "/" if scope["path"] in BROWSER_PATHS else quote(scope["path"]) + (f"?{query}" if query else "")
+                await answer_login(send, message, _CHALLENGES[1:], "/login?" + urlencode({"next": here}))
+            return
+        await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)
 
 
 def _without_port(text: str) -> str:

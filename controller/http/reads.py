@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Annotated, Literal
 
 from litestar import Response, get
@@ -25,14 +26,15 @@ from controller.http.following import Followers, ndjson, server_sent
 from controller.http.metrics import process_issues
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import OFFSET_MAX
+from controller.store.topic_indexes import unhealthy
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews, proving
 from projections.queries.activity import timeline_page
-from projections.queries.changes import changes_page
 from projections.queries.differences import difference
-from projections.queries.events import EventFilter, Window, events_page
+from projections.queries.events import EventFilter, Window, changes_page, events_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
+from projections.queries.health import waiting_issues
 from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.requests import RequestFilter, requests_page
 from projections.queries.topics import Counted, labelled
@@ -194,12 +196,12 @@ async def cluster_health(reader: _Reader, at: parameters.At = None) -> Response[
     if at is not None:
         return await reader.answer(overviews.health, at)
     api, status, store = reader.api, reader.api.controller.status(), reader.api.store
-    counts = store.durable_counts
-    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, store.durable_tallies)
-    waiting = store.durable_waiting(WAITING_CHECKED_MAX)
-    now_ms = api.controller.now_ms()
-    present = overviews.Present(counted, api.cluster, now_ms, waiting, tuple(process_issues(api)))
-    return await reader.answer(overviews.health, at, present)
+    counts, pending = store.durable_counts, status.topics_waiting
+    found = chain.from_iterable(unhealthy(part.log) for part in reader.queries.parts)
+    counted = Counted(counts.topics, counts.partitions, pending, store.durable_tallies, found)
+    topics, now_ms = store.durable_waiting(WAITING_CHECKED_MAX), api.controller.now_ms()
+    waiting = waiting_issues(topics, pending, api.cluster, now_ms)
+    return await reader.answer(overviews.health, at, counted, tuple(process_issues(api)), waiting)
 
 
 @get("/policies")

@@ -40,7 +40,8 @@ from events.catalog import ApprovalRequested
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.queries.events import starts
-from projections.queries.query import Queries, QueryClosed
+from projections.queries.past import QueryClosed
+from projections.queries.query import Queries
 from projections.text.points_in_time import InvalidPointInTime, iso, parse_point_in_time
 from projections.views.backtests import LIMIT_S, LogRange, Past, RulesTestView, Task, TrialView
 from projections.views.requests import ApprovalView, HeldRequestsView, held_view

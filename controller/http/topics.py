@@ -3,17 +3,18 @@
 A page of a list examines a bounded number of topics. If the caller may not describe the last examined topic, the cursor
 is encrypted, so that it does not reveal the name (`controller.http.permissions`).
 
-Risks and what-if count all topics. With 100,000 topics that takes seconds, so a response has only those read so far. A
-scan reads the topics in steps, in query threads. A response waits for a step, and a repeated request gets more until
-the scan is complete. A complete one is reused until the next event.
+Risks and what-if count all topics. With 100,000 topics that takes seconds, so a response has only those read so far:
+each request continues the scan for a moment, in a query thread, until it is complete. A complete one is reused until
+the next event.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import Callable
-from itertools import chain, islice
+from itertools import chain
 from typing import Annotated, Any, Final
 
 from litestar import Response, get
@@ -22,24 +23,14 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
-from controller.http.query_threads import QueryThreads, TooBusy
+from controller.http.query_threads import TooBusy
 from controller.http.requests import At, Cursor, Glob, Label, Limit
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
-from projections.queries.query import Ends, Queries
+from projections.queries.query import Queries, Query
 from projections.queries.risks import Risks, RisksView
-from projections.queries.topics import (
-    TopicFilter,
-    by_name,
-    configs_of,
-    configs_of_topic_at,
-    full_view,
-    glob,
-    summaries,
-    topic_at,
-    topics_at,
-)
+from projections.queries.topics import Newest, TopicFilter, configs_at, glob, summaries, topic_at, topics_at
 from projections.queries.whatif import ALLOWED, WhatIf
 from projections.text.names import WantedStatus
 from projections.views.overviews import WhatIfView
@@ -51,11 +42,11 @@ SLICES_MAX = 40
 """Slices per page: a page examines some thousand topics, or some ten thousand partitions."""
 MINUTE_MS = 60_000
 CHANGE_CHARACTERS_MAX = 1000
-STEP: Final = 5
-"""Slices of topics in a step, which takes some tens of milliseconds."""
+STEP_S: Final = 0.1
+"""The time for which a request continues a scan."""
 SCANS_MAX: Final = 8
 ABANDONED_S: Final = 10
-"""A complete scan that nobody asked for within this time is as good as answered: its counts may be days old."""
+"""A scan that no request continued within this time begins again: its counts may be days old."""
 _Reader = NamedDependency[Reader]
 
 
@@ -80,14 +71,34 @@ async def topics(
     `cursor` may also be any name to continue after.
     """
     which = TopicFilter(_pattern(name), status, placeholders, _pattern(principal), label)
-    page = _Page(reader, which, limit)
     authorizer = reader.api.authorizer
     if authorizer is not None and not authorizer.allows_any(reader.caller, "Describe", "Topic"):
-        return await page.empty(at)
+        return await reader.answer(lambda queries: TopicsView((), queries.as_of(queries.end(at)), None))
+
+    def is_visible(name: str) -> bool:
+        return which.matches_name(name) and reader.allows(name)
+
     after = cursors.open(cursor)
     if at is not None:
-        return await reader.answer(topics_at, at, after, limit, page.is_visible, cursors.seal, which)
-    return await page.by_name(after, cursors.seal)
+        return await reader.answer(topics_at, at, after, limit, is_visible, cursors.seal, which)
+    queries, end, live = reader.queries, reader.queries.end(), reader.api.cluster.live
+
+    def summarized(some: list[Topic]) -> tuple[TopicSummary, ...]:
+        return summaries(queries.rows(some), live, which)
+
+    found: list[TopicSummary] = []
+    for _ in range(SLICES_MAX):
+        newest = queries.newest(after, TOPICS_PER_SLICE, only_unhealthy=which.is_unhealthy)
+        after = newest[-1].name if newest else None
+        if visible := [one for one in newest if is_visible(one.name)]:
+            found += await reader.threads.run(summarized, visible)
+        if after is None or len(found) > limit:
+            break
+        await asyncio.sleep(0)
+    if len(found) > limit:
+        after = found[limit - 1].name
+    place = after if after is None or reader.allows(after) else cursors.seal(shard_key(after))
+    return await reader.answer(lambda _: TopicsView(tuple(found[:limit]), queries.as_of(end), place))
 
 
 @get("/risks")
@@ -122,10 +133,7 @@ async def topic(name: FromPath[str], reader: _Reader, at: At = None) -> Response
     """One topic with its partitions."""
     reader.require(name)
     part = reader.queries.of_topic(name)
-    newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
-    if at is not None or newest is None:
-        return await reader.threads.answer(topic_at, part, name, at)
-    return await reader.threads.answer(lambda: full_view(part, part.row(newest), live, end))
+    return await reader.threads.answer(topic_at, part, name, at, _newest(part, name, at))
 
 
 @get("/topics/{name:str}/configs")
@@ -133,56 +141,13 @@ async def topic_configs(name: FromPath[str], reader: _Reader, at: At = None) -> 
     """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
     reader.require(name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
-    newest, end, settings = part.live().durable_named(name), part.end(), reader.api.cluster.settings
-    if at is not None or newest is None:
-        return await reader.threads.answer(configs_of_topic_at, part, name, at)
-    return await reader.threads.answer(configs_of, part, newest.configs, settings, end)
+    return await reader.threads.answer(configs_at, part, name, at, _newest(part, name, at))
 
 
-class _Page:
-    def __init__(self, reader: Reader, which: TopicFilter, limit: int) -> None:
-        self._reader = reader
-        self._queries = reader.queries
-        self._which = which
-        self._limit = limit
-        self._found: list[TopicSummary] = []
-        self._end: Ends = reader.queries.end()
-        self._live = reader.api.cluster.live
-
-    async def empty(self, at: str | None) -> Response[TopicsView]:
-        """The empty page for a caller whom no ACL allows to describe a topic."""
-        self._end = await self._reader.threads.run(self._queries.end, at)
-        return await self._answer(None)
-
-    async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
-        for _ in range(SLICES_MAX):
-            newest = by_name(self._queries, self._which, after, TOPICS_PER_SLICE)
-            if not newest:
-                return await self._answer(None)
-            after = newest[-1].name
-            if await self._add(newest):
-                return await self._answer(self._found[-1].name)
-            await asyncio.sleep(0)
-        assert after is not None, "the loop examined at least one slice"
-        return await self._answer(after if self._reader.allows(after) else sealed(shard_key(after)))
-
-    async def _add(self, topics: list[Topic]) -> bool:
-        """Add the topics that the caller may see. Returns True if the page is full and more topics follow."""
-        visible = [one for one in topics if self.is_visible(one.name)]
-        if visible:
-            self._found += await self._reader.threads.run(
-                lambda: summaries(self._queries.rows(visible), self._live, self._which)
-            )
-        is_full = len(self._found) > self._limit
-        del self._found[self._limit :]
-        return is_full
-
-    def is_visible(self, name: str) -> bool:
-        return self._which.matches_name(name) and self._reader.allows(name)
-
-    async def _answer(self, next_cursor: str | None) -> Response[TopicsView]:
-        found, end = tuple(self._found), self._end
-        return await self._reader.answer(lambda queries: TopicsView(found, queries.as_of(end), next_cursor))
+def _newest(part: Query, name: str, at: str | None) -> Newest | None:
+    """The current topic; None for the past, and without such a topic."""
+    topic = None if at is not None else part.live().durable_named(name)
+    return None if topic is None else (topic, part.end())
 
 
 def _pattern(name: str | None) -> Pattern | None:
@@ -193,38 +158,35 @@ def _pattern(name: str | None) -> Pattern | None:
 
 
 class _Scan:
-    def __init__(self, queries: Queries, count: Risks | WhatIf, threads: QueryThreads) -> None:
-        self._queries, self._count, self.end = queries, count, queries.end()
-        self._slices = chain.from_iterable(count.slices(part.live()) for part in queries.parts)
-        self.is_answered = False
-        """True once a response had all topics."""
-        self.ended_s = math.inf
-        self.stepped = asyncio.Event()
-        self.task = asyncio.create_task(self._run(threads))
-        self.task.add_done_callback(self._ended)
+    def __init__(self, queries: Queries, begin: Callable[[Queries], Risks | WhatIf]) -> None:
+        self._queries, self._begin, self._stepping = queries, begin, threading.Lock()
+        self._count: Risks | WhatIf | None = None
+        self.end, self.requested_s = queries.end(), math.inf
+        self.view: RisksView | WhatIfView | None = None
 
-    async def _run(self, threads: QueryThreads) -> None:
-        while not await threads.run(self._step):
-            self.stepped.set()
-            self.stepped = asyncio.Event()
+    @property
+    def is_complete(self) -> bool:
+        return self.view is not None and self.view.is_complete
 
-    def _step(self) -> bool:
-        """Count some topics. Returns True at the end."""
-        slices = list(islice(self._slices, STEP))
-        for topics in slices:
-            self._count.add(topics)
-            self._queries.parts[0].pause()
-        is_complete = len(slices) < STEP
-        self.view = self._count.view(self._queries.as_of(self.end), is_complete=is_complete)
-        if is_complete:
-            del self._count, self._slices  # some MB
-        return is_complete
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self.ended_s = task.get_loop().time()
-        if not task.cancelled():
-            task.exception()  # asyncio logs one that nobody fetches, such as QueryClosed
-        self.stepped.set()
+    def step(self, clock: Callable[[], float], end_s: float) -> RisksView | WhatIfView:
+        """Count until `end_s` of a clock, unless all topics are counted. Returns the answer so far."""
+        with self._stepping:
+            if self.view is not None and self.view.is_complete:
+                return self.view
+            if self._count is None:
+                self._count = count = self._begin(self._queries)
+                self._slices = chain.from_iterable(count.slices(part.live()) for part in self._queries.parts)
+            is_complete = True
+            for topics in self._slices:
+                self._count.add(topics)
+                self._queries.parts[0].pause()
+                if clock() >= end_s:
+                    is_complete = False
+                    break
+            self.view = self._count.view(self._queries.as_of(self.end), is_complete=is_complete)
+            if is_complete:
+                del self._count, self._slices  # some MB
+            return self.view
 
 
 class Scans:
@@ -233,26 +195,24 @@ class Scans:
     def __init__(self, *, is_patient: bool) -> None:
         self._is_patient = is_patient
         self._scans: dict[object, _Scan] = {}
-        self._beginning = asyncio.Lock()
 
-    async def answer(self, reader: Reader, key: object, count: Callable[[Queries], Risks | WhatIf]) -> Response[Any]:
-        """Answer with the scan of this key, or begin it with a new `count`. Raises TooBusy, and the errors of `count`
-        and the scan."""
-        async with self._beginning:
-            scan = self._scans.get(key)
-            now_s = asyncio.get_running_loop().time()
-            is_left = scan is not None and (scan.is_answered or scan.ended_s < now_s - ABANDONED_S)
-            if scan is None or (is_left and scan.end != reader.queries.end()):
-                if len(self._scans) >= SCANS_MAX:
-                    self._scans = {known: each for known, each in self._scans.items() if not each.task.done()}
-                if len(self._scans) >= SCANS_MAX:
-                    raise TooBusy(f"{SCANS_MAX} counts of all topics are running already; try again later")
-                scan = _Scan(reader.queries, await reader.threads.run(count, reader.queries), reader.threads)
-                self._scans[key] = scan
-        await (asyncio.wait({scan.task}) if self._is_patient else scan.stepped.wait())
-        if scan.task.done() and scan.task.exception() is not None:
+    async def answer(self, reader: Reader, key: object, begin: Callable[[Queries], Risks | WhatIf]) -> Response[Any]:
+        """Answer with the scan of this key, or `begin` it. Raises TooBusy, and the errors of `begin` and the scan."""
+        clock, end = asyncio.get_running_loop().time, reader.queries.end()
+        now_s = clock()
+        for known, each in tuple(self._scans.items()):
+            if each.end != end if each.is_complete else each.requested_s < now_s - ABANDONED_S:
+                del self._scans[known]
+        scan = self._scans.get(key)
+        if scan is None:
+            if len(self._scans) >= SCANS_MAX:
+                self._scans = {known: each for known, each in self._scans.items() if not each.is_complete}
+            if len(self._scans) >= SCANS_MAX:
+                raise TooBusy(f"{SCANS_MAX} counts of all topics are running already; try again later")
+            scan = self._scans[key] = _Scan(reader.queries, begin)
+        scan.requested_s = now_s
+        try:
+            return await reader.threads.answer(scan.step, clock, math.inf if self._is_patient else now_s + STEP_S)
+        except Exception:
             self._scans.pop(key, None)
-            scan.task.result()
-        view = scan.view
-        scan.is_answered = view.is_complete  # the task may end only after the step that completes the view
-        return await reader.answer(lambda _: view)
+            raise

@@ -42,7 +42,7 @@ class BadCredentials(Exception):
     """Invalid connection properties; the message names the error and what is allowed."""
 
 
-class NotAuthenticated(Exception):
+class NotAuthenticated(UserError):
     """The cluster rejected the credentials."""
 
 

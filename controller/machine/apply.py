@@ -43,10 +43,13 @@ def apply(state: State, record: Recorded) -> ShardKey:
     return apply_all(state, (record,))[0]
 
 
-def apply_all(state: State, records: Sequence[Recorded]) -> list[ShardKey]:
-    """Applies the events of a command to `state`; if one raises CannotApply, nothing is changed.
+def apply_all(
+    state: State, records: Sequence[Recorded], on_change: Callable[[Event, Cluster, Any, Any], None] = lambda *_: None
+) -> list[ShardKey]:
+    """Applies the events of a command to `state`; if one raises CannotApply, or `on_change` raises, nothing is changed.
 
-    Returns the shard keys of the events. Each topic is read and stored once, however many events it has.
+    Returns the shard keys of the events. Each topic is read and stored once, however many events it has. `on_change` is
+    called after each event with the cluster, and with the topic, or for a cluster event the cluster, before and after.
     """
     cluster, topics = state.cluster, state.topics
     before: dict[ShardKey, Topic | None] = {}
@@ -56,15 +59,18 @@ def apply_all(state: State, records: Sequence[Recorded]) -> list[ShardKey]:
         event = record.event
         on_topic = _TOPIC_EVENTS.get(type(event))
         if on_topic is None:
-            cluster = apply_cluster(cluster, record)
+            earlier, cluster = cluster, apply_cluster(cluster, record)
             keys.append(CLUSTER_SHARD)
+            on_change(event, cluster, earlier, cluster)
             continue
         key = shard_key(event.topic)  # type: ignore[union-attr]
         keys.append(key)
         if on_topic is not _unchanged:
             if key not in after:
                 before[key] = after[key] = topics.get(key)
-            after[key] = on_topic(after[key], event, record)
+            topic = after[key]
+            after[key] = on_topic(topic, event, record)
+            on_change(event, cluster, topic, after[key])
     state.cluster = cluster
     for key, topic in after.items():
         if topic is not before[key]:
@@ -117,7 +123,11 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
 def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
     match record.event:
         case catalog.BrokerRegistered() as e:
-            return cluster.with_broker(_registered(e))
+            broker = Broker(e.broker_id, e.broker_epoch, e.incarnation, e.rack, e.endpoints, fenced=True)
+            if (details := e.details) is not None:
+                own = {"security_protocols": details.security_protocols, "features": details.features}
+                broker = replace(broker, log_dirs=details.log_dirs, unclean=not details.clean, **own)
+            return cluster.with_broker(broker)
         case catalog.BrokerFenced() as e:
             return cluster.with_broker(replace(_known(cluster, e.broker_id, record), fenced=True))
         case catalog.BrokerUnfenced() as e:
@@ -128,7 +138,8 @@ def _with_brokers(cluster: Cluster, record: Recorded) -> Cluster:
             known = _known(cluster, e.broker_id, record)
             return cluster.with_broker(replace(known, log_dirs=e.log_dirs, cordoned=e.cordoned))
         case catalog.BrokerUnregistered() as e:
-            return cluster.without_broker(_known(cluster, e.broker_id, record).broker_id)
+            gone = _known(cluster, e.broker_id, record)
+            return cluster.with_brokers({key: one for key, one in cluster.brokers.items() if one is not gone})
         case _:
             return _with_access(cluster, record)
 
@@ -164,14 +175,6 @@ def _known(cluster: Cluster, broker_id: BrokerId, record: Recorded) -> Broker:
     if broker is None:
         raise CannotApply(record, f"broker {broker_id} is not registered")
     return broker
-
-
-def _registered(event: catalog.BrokerRegistered) -> Broker:
-    broker = Broker(event.broker_id, event.broker_epoch, event.incarnation, event.rack, event.endpoints, fenced=True)
-    if (details := event.details) is None:
-        return broker
-    own = {"security_protocols": details.security_protocols, "features": details.features}
-    return replace(broker, log_dirs=details.log_dirs, unclean=not details.clean, **own)
 
 
 def _track_waiting(state: State, key: ShardKey, before: Topic | None, after: Topic | None) -> None:

@@ -6,10 +6,9 @@ clock or random number: the same command on the same state always gives the same
 the rules.
 
 A create is checked in this order: authorization, the request itself (duplicate, name, existing topic, collision,
-counts, assignment, configs, live brokers), policies (KIP-108). Policies run outside the machine, because they are
-external code. If a create passes all other checks and has no verdict yet, the decision is `needs_approval`; the engine
-asks the policies and resubmits the command with their verdict. With a target cluster (`has.target.cluster`), the same
-happens until the command has the result of a dry run there.
+counts, assignment, configs, live brokers), policies (KIP-108). If a create passes all other checks and has no verdict
+yet, the decision is `needs_approval`; the engine asks the policies and resubmits the command with their verdict. With a
+target cluster (`has.target.cluster`), the same happens until the command has the result of a dry run there.
 """
 
 from __future__ import annotations
@@ -88,9 +87,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.DeleteTopic: topics.delete_topic,
     commands.AlterTopicConfigs: topics.alter_configs,
     commands.RegisterBroker: observing.register,
-    commands.UnregisterBroker: observing.change_broker,
-    commands.FenceBroker: observing.change_broker,
-    commands.UnfenceBroker: observing.change_broker,
+    **dict.fromkeys(commands.RegisteredCommand.__subclasses__(), observing.change_broker),
     commands.ReconcileTopics: observing.reconcile,
     commands.AlterPartition: requests.alter_partition,
     commands.AlterUserScramCredentials: of_access.alter_credentials,
@@ -120,8 +117,6 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     access.RecordRefusals: lambda state, command: Decision(command.refusals),
     commands.BeginQuorumEpoch: observing.begin_epoch,
     commands.ChangeFeatures: observing.change_features,
-    commands.BeginShutdown: observing.change_broker,
-    commands.ChangeLogDirs: observing.change_broker,
 }
 COMMANDS = tuple(_DECIDERS)
 """All concrete types of commands."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from controller.machine.commands.commands import ClientCommand
 from controller.machine.errors import Rejection
 from controller.machine.state import State, Topic
 from events.access import Acl
@@ -64,6 +67,13 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
 NOTHING = Decision()
 NEEDS_APPROVAL = Decision(needs_approval=True)
+
+
+def answered(
+    command: ClientCommand, *events: Event, code: int = 0, message: str = "", rule: str = "", **more: Any
+) -> Decision:
+    """A decision whose only answer is that of the command. `more` are further fields of `Answer`."""
+    return Decision(events, (Answer(command.request_id, command.topic, int(code), message, rule, **more),))
 
 
 def topic_named(state: State, name: str) -> Topic | None:

@@ -9,7 +9,7 @@ from itertools import filterfalse
 
 from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
-from controller.machine.decision import NOTHING, Answer, Decision, topic_named
+from controller.machine.decision import NOTHING, Answer, Decision, answered, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import requests
 from controller.machine.partitions.changes import Reconciliation
@@ -41,7 +41,7 @@ def change_broker(state: State, command: commands.RegisteredCommand) -> Decision
     a KRaft broker has the broker's epoch."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None:
-        return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
+        return answered(command, code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     if (refused := requests.stale(state.cluster, command)) is not None:
         return refused
     event = _change_of_broker(known, command)
@@ -80,12 +80,10 @@ def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
 
 
 def change_features(state: State, command: commands.ChangeFeatures) -> Decision:
-    """Finalizes features. No event if they are unchanged."""
-    answers = (Answer(command.request_id, command.topic, 0),)
     if command.features == state.cluster.features:
-        return Decision((), answers)
+        return answered(command)
     safe = with_one_min_isr(state.cluster, command.features, command.request_id)
-    return Decision((catalog.FeaturesChanged(command.features, command.reason), *safe), answers)
+    return answered(command, catalog.FeaturesChanged(command.features, command.reason), *safe)
 
 
 def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
@@ -107,31 +105,25 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
 
 def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
     """Records that brokers have applied the log up to an offset. This may complete pending creates, oldest first."""
-    cluster, topics = state.cluster, state.topics
+    keys: list[ShardKey] = []
+    for key, created_offset in reversed(state.waiting.items()):  # many old topics may be waiting for a slow broker
+        if created_offset <= command.after:
+            break
+        if created_offset <= command.offset:
+            keys.append(key)
     events: list[Event] = []
     answers: list[Answer] = []
-    for key in _created_between(state, command.after, command.offset):
-        topic = topics.get(key)
+    for key in reversed(keys):
+        topic = state.topics.get(key)
         assert topic is not None, "what waits exists"
-        confirmed = _confirmed(topic, command.brokers, cluster, command.at_ms)
+        known, fresh = topic.propagated, command.brokers
+        if known:
+            fresh = tuple(filterfalse(frozenset(known).__contains__, fresh))
+        propagated = (MetadataPropagated(topic.name, fresh),) if fresh else ()
+        confirmed = complete(topic, known + fresh, state.cluster, command.at_ms, propagated)
         events += confirmed.events
         answers += confirmed.answers
     return Decision(tuple(events), tuple(answers))
-
-
-def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
-    """Returns incomplete topics created after offset `after` and up to `until`, oldest first.
-
-    Searches from the newest, because many old topics may be waiting for a slow broker.
-    """
-    keys: list[ShardKey] = []
-    for key, created_offset in reversed(state.waiting.items()):
-        if created_offset <= after:
-            break
-        if created_offset <= until:
-            keys.append(key)
-    keys.reverse()
-    return keys
 
 
 def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
@@ -158,14 +150,6 @@ def expire(state: State, command: commands.ExpireRequest) -> Decision:
 
 
 # When a new topic is complete.
-
-
-def _confirmed(topic: Topic, brokers: tuple[BrokerId, ...], cluster: Cluster, at_ms: int) -> Decision:
-    known = topic.propagated
-    fresh = tuple(filterfalse(frozenset(known).__contains__, brokers)) if known else brokers
-    if not fresh:
-        return complete(topic, known, cluster, at_ms)
-    return complete(topic, known + fresh, cluster, at_ms, (MetadataPropagated(topic.name, fresh),))
 
 
 def complete(

@@ -21,10 +21,11 @@ from controller.machine.commands import commands
 from controller.machine.commands.commands import Approval, DryRunResult, TopicCommand
 from controller.machine.configs.changes import OpType
 from controller.machine.partitions.changes import Election
+from controller.machine.topics import REQUESTED
 from controller.machine.validation import BY_CLUSTER, QUOTA
 from events import catalog
 from events.names import BrokerId, TopicName
-from events.values import ConfigOp, Fact, RequestedConfigs, RequestedDeletion, RequestedPartitions, Verdict
+from events.values import ConfigOp, Fact, Verdict
 
 APPROVED_TIMEOUT_MS = 30_000
 """The maximum time that an approver waits until an approved topic is complete."""
@@ -71,23 +72,19 @@ def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalo
 
 
 def _change(at_ms: int, change: Change) -> TopicCommand:
-    details = change.request
-    kind = _COMMANDS[type(details.change)]
-    return kind(
-        **_shared(TopicCommand, change),
-        **_shared(TopicCommand, details),
-        **asdict(details.change),
-        **_outside(change),
-        at_ms=at_ms,
-    )
+    kind = _COMMANDS[type(change.request.change)]
+    return kind(**_of_request(change), **_outside(change), at_ms=at_ms)
+
+
+def _of_request(recorded: Change | catalog.ApprovalRequested) -> dict[str, Any]:
+    request = recorded.request
+    return _shared(TopicCommand, recorded) | _shared(TopicCommand, request) | asdict(request.change)
 
 
 def approved_command(held: catalog.ApprovalRequested, approval: Approval, **stamps: Any) -> TopicCommand:
     """The command of a held request that was approved, to be judged again by policies and target cluster. `stamps` has
     its request id, its time, and the id of a new topic."""
-    details = held.request
-    of_request = _shared(TopicCommand, held) | _shared(TopicCommand, details) | asdict(details.change)
-    kind = _COMMANDS[type(details.change)]
+    kind, of_request = _COMMANDS[type(held.request.change)], _of_request(held)
     if kind is commands.CreateTopic:
         of_request["timeout_ms"] = APPROVED_TIMEOUT_MS
     else:
@@ -95,12 +92,7 @@ def approved_command(held: catalog.ApprovalRequested, approval: Approval, **stam
     return kind(**of_request | stamps, topic=held.name, approval=approval)
 
 
-_COMMANDS: dict[type, type[TopicCommand]] = {
-    catalog.RequestedCreation: commands.CreateTopic,
-    RequestedPartitions: commands.CreatePartitions,
-    RequestedDeletion: commands.DeleteTopic,
-    RequestedConfigs: commands.AlterTopicConfigs,
-}
+_COMMANDS: dict[type, type[TopicCommand]] = {requested: command for command, requested in REQUESTED.items()}
 
 
 def _of_partitions(records: Sequence[catalog.Recorded]) -> TopicCommand:

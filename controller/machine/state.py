@@ -140,11 +140,8 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def effective_defaults(self) -> Configs:
         """The effective broker-level defaults of topics, sorted."""
-        return (
-            merged_defaults(self.topic_defaults, self.dynamic_defaults)
-            if self.dynamic_defaults
-            else self.topic_defaults
-        )
+        dynamic = self.dynamic_defaults
+        return merged_defaults(self.topic_defaults, dynamic) if dynamic else self.topic_defaults
 
 
 @lru_cache(maxsize=16)
@@ -230,7 +227,6 @@ class Cluster(msgspec.Struct, frozen=True):
         return bool(self.features)
 
     def is_live(self, broker_id: int) -> bool:
-        """True if the broker is registered, unfenced and not in controlled shutdown."""
         broker = self.brokers.get(BrokerId(broker_id))
         return broker is not None and broker.is_live
 
@@ -244,9 +240,8 @@ class Cluster(msgspec.Struct, frozen=True):
         return replace(self, settings=settings, settings_pairs=pairs)
 
     def with_configs(self, resource_configs: ResourceConfigs) -> Cluster:
-        after = replace(self, resource_configs=resource_configs)
-        settings = replace(self.settings, dynamic_defaults=after.configs_of(BROKERS, ""))
-        return replace(after, settings=settings)
+        settings = replace(self.settings, dynamic_defaults=resource_configs.get((BROKERS, ""), ()))
+        return replace(self, resource_configs=resource_configs, settings=settings)
 
     def configs_of(self, kind: int, name: str) -> Configs:
         """Returns the dynamic configs of a resource; (4, "") are the defaults of all brokers."""
@@ -261,9 +256,6 @@ class Cluster(msgspec.Struct, frozen=True):
     def with_broker(self, broker: Broker) -> Cluster:
         epoch = max(self.last_broker_epoch, broker.broker_epoch)
         return replace(self.with_brokers({**self.brokers, broker.broker_id: broker}), last_broker_epoch=epoch)
-
-    def without_broker(self, broker_id: BrokerId) -> Cluster:
-        return self.with_brokers({key: value for key, value in self.brokers.items() if key != broker_id})
 
     def with_brokers(self, brokers: Mapping[BrokerId, Broker]) -> Cluster:
         live = tuple(sorted(key for key, broker in brokers.items() if broker.is_live))

@@ -111,7 +111,6 @@ def _steps(before: Topic, after: Topic) -> list[PartitionChanged]:
 
 
 def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decision:
-    """Records that the target cluster no longer has a topic, and answers the topic's pending create."""
     topic = topic_named(state, command.topic)
     if topic is None or topic.topic_id != command.topic_id:
         return NOTHING
@@ -135,7 +134,6 @@ def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
 
 
 def finish_change(state: State, command: commands.FinishChange) -> Decision:
-    """Records that the cluster carried out or refused a change, and answers its client."""
     topic = topic_named(state, command.topic)
     code, message = command.error_code, command.message
     done = catalog.ChangeCarriedOut(command.request_id, command.topic, code, message)

@@ -26,7 +26,7 @@ from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.names import BrokerId, Offset, shard_key
-from events.values import Configs, Requested, RequestedChange, RequestedConfigs, RequestedDeletion, RequestedPartitions
+from events.values import Configs, Requested, RequestedChange
 
 ELECTED_AT_ONCE_MAX = 1_000
 """A config change elects leaders in the same decision for topics of up to this many partitions."""
@@ -157,14 +157,11 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
     else:
         partitions = tuple(placement.new_partition(replicas, cluster) for replicas in command.assignments)
     grown = replace(topic, partitions=extended(topic.partitions, partitions))
-    answer = Answer(command.request_id, topic.name, 0, topic=grown)
-    if command.validate_only:
-        return Decision((), (answer,))
     who = (command.principal, command.client_id)
     event = catalog.PartitionsAdded(
         command.request_id, topic.name, first, partitions, *who, cluster.live, details_of(command), cluster.cordoned
     )
-    return Decision((event,), _immediate_answer(answer, cluster))
+    return _changed(command, cluster, grown, (event,))
 
 
 def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
@@ -179,14 +176,11 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
     )
     if rejection is not None or topic is None:
         return rejected(command, rejection or _UNKNOWN)
-    answer = Answer(command.request_id, topic.name, 0, topic=topic)
-    if command.validate_only:
-        return Decision((), (answer,))
     who = (command.principal, command.client_id)
     deleted = catalog.TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details_of(command))
     message = "The topic was deleted before it was complete."
     gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms, deleted)
-    return Decision(gone.events, (*_immediate_answer(answer, state.cluster), *gone.answers))
+    return _changed(command, state.cluster, topic, gone.events, gone.answers)
 
 
 def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision:
@@ -213,15 +207,13 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
     is_unjudged = command.verdict is None and state.cluster.settings.alter_config_policy_class_name
     if configs != topic.configs and (is_unjudged or _needs_dry_run(command, state.cluster)):
         return NEEDS_APPROVAL
-    altered = replace(topic, configs=configs)
-    answer = Answer(command.request_id, topic.name, 0, topic=altered)
-    if command.validate_only or configs == topic.configs:
-        return Decision((), (answer,))
-    who = (command.principal, command.client_id)
+    if configs == topic.configs:
+        return _changed(command, state.cluster, topic, ())
+    altered, who = replace(topic, configs=configs), (command.principal, command.client_id)
     event = catalog.TopicConfigsChanged(
         command.request_id, topic.name, configs, *who, details_of(command), topic.configs
     )
-    return Decision((event, *_elections(altered, state.cluster)), _immediate_answer(answer, state.cluster))
+    return _changed(command, state.cluster, altered, (event, *_elections(altered, state.cluster)))
 
 
 def labels_refused(state: State, command: commands.AnyCommand) -> Decision | None:
@@ -255,26 +247,34 @@ def _needs_dry_run(command: commands.TopicCommand, cluster: Cluster) -> bool:
     return cluster.settings.has_target_cluster and command.dry_run is None
 
 
-def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
-    """With a target cluster, the answer follows when the cluster has carried out the change (`FinishChange`)."""
-    return () if cluster.settings.has_target_cluster else (answer,)
+def _changed(
+    command: commands.TopicCommand,
+    cluster: Cluster,
+    after: Topic,
+    events: tuple[catalog.Event, ...],
+    answers: tuple[Answer, ...] = (),
+) -> Decision:
+    """Returns the decision to change a topic. With a target cluster, the answer follows when the cluster has carried
+    out the change (`FinishChange`)."""
+    answer = Answer(command.request_id, after.name, 0, topic=after)
+    if command.validate_only or not events:
+        return Decision((), (answer,))
+    return Decision(events, answers if cluster.settings.has_target_cluster else (answer, *answers))
+
+
+REQUESTED: dict[type[commands.TopicCommand], type[Requested]] = {
+    commands.CreateTopic: catalog.RequestedCreation,
+    commands.CreatePartitions: catalog.RequestedPartitions,
+    commands.DeleteTopic: catalog.RequestedDeletion,
+    commands.AlterTopicConfigs: catalog.RequestedConfigs,
+}
+"""The structs in which events have the fields of these commands, under the same names."""
 
 
 def details_of(command: commands.TopicCommand) -> RequestedChange:
     """The request of a command, for the event that records it."""
-    change: Requested
-    match command:
-        case commands.CreateTopic():
-            counts = command.num_partitions, command.replication_factor
-            change = catalog.RequestedCreation(*counts, command.assignments, command.configs)
-        case commands.CreatePartitions():
-            change = RequestedPartitions(command.count, command.assignments)
-        case commands.DeleteTopic():
-            change = RequestedDeletion(command.topic_id)
-        case commands.AlterTopicConfigs():
-            change = RequestedConfigs(command.ops, command.incremental, command.verdict)
-        case _:
-            raise TypeError(f"events do not have the request of {type(command).__name__}")
+    kind = REQUESTED[type(command)]
+    change = kind(*(getattr(command, name) for name in kind.__struct_fields__))
     request = (command.api, command.api_version, change, command.duplicate, command.denied, command.host)
     return RequestedChange(*request, command.elsewhere)
 
@@ -286,7 +286,8 @@ def _check_request(command: commands.TopicCommand) -> Rejection | None:
 def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:
     """Returns the refusal of a command. Its answer has the rejection for each partition that the request names."""
     code, request_id, topic = int(rejection.code), command.request_id, command.topic
-    partitions = tuple(PartitionAnswer(one, code, rejection.message) for one in _named_partitions(command))
+    named: tuple[int, ...] = getattr(command, "partitions", ())
+    partitions = tuple(PartitionAnswer(one, code, rejection.message) for one in named)
     answer = Answer(request_id, topic, code, rejection.message, rejection.rule, partitions=partitions)
     is_repeated = command.api == commands.AUTO_CREATION and code == ErrorCode.TOPIC_ALREADY_EXISTS
     if command.validate_only or is_repeated:  # an earlier Metadata request created it
@@ -297,24 +298,13 @@ def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:
 def _events_of_rejection(command: commands.TopicCommand, rejection: Rejection) -> Iterator[catalog.Event]:
     """Yields the events of a refusal. Refused elections, reassignments and alterations of other resources have none."""
     code, message, rule = int(rejection.code), rejection.message, rejection.rule
-    match command:
-        case commands.CreateTopic():
-            yield requested(command, command.at_ms + max(0, command.timeout_ms))
-            yield catalog.CreateRejected(command.request_id, command.topic, code, message, rule, command.verdict)
-            yield catalog.CreateAnswered(command.request_id, command.topic, code, message, 0)
-        case commands.CreatePartitions() | commands.DeleteTopic() | commands.AlterTopicConfigs():
-            who = (command.principal, command.client_id, details_of(command))
-            yield catalog.ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
-
-
-def _named_partitions(command: commands.TopicCommand) -> tuple[int, ...]:
-    match command:
-        case commands.ElectLeaders():
-            return command.partitions
-        case commands.ReassignPartitions():
-            return tuple(one.partition for one in command.reassignments)
-        case _:
-            return ()
+    if isinstance(command, commands.CreateTopic):
+        yield requested(command, command.at_ms + max(0, command.timeout_ms))
+        yield catalog.CreateRejected(command.request_id, command.topic, code, message, rule, command.verdict)
+        yield catalog.CreateAnswered(command.request_id, command.topic, code, message, 0)
+    elif type(command) in REQUESTED:
+        who = (command.principal, command.client_id, details_of(command))
+        yield catalog.ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
 
 
 # CreatePartitions.

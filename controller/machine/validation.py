@@ -40,7 +40,6 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def denied(command: TopicCommand) -> Rejection | None:
-    """The rejection if the authorizer denied the command."""
     if not command.denied:
         return None
     code = ErrorCode(command.denied)

@@ -1,8 +1,7 @@
 """Combines the operator's policies (KIP-108, KIP-133) into one verdict, and runs them in a thread.
 
-`PolicyChain`: the first policy that refuses or fails decides; later ones are not called. Every exception of a policy
-becomes a verdict, because the operator's code must not stop the controller. The chain starts no threads and reads no
-clock, so that gateways and replay can use it too.
+`PolicyChain`: the first policy that refuses or fails decides. Every exception becomes a verdict, because the operator's
+code must not stop the controller. The chain starts no threads, so that gateways and replay can use it too.
 
 `PolicyRunner`: the group commit of `serve` and the workers call `judge` before deciding on CreateTopics. A policy may
 be slow, for example if it calls an HTTP service: only later creates wait. One thread calls the policies in the order of
@@ -31,7 +30,7 @@ from controller.machine.configs.changes import OpType, altered, altered_topic_co
 from controller.machine.decision import topic_named
 from controller.machine.errors import Rejection
 from controller.machine.rules.judging import filled
-from controller.machine.state import Settings, State
+from controller.machine.state import State
 from controller.policy.interface import AlterConfigMetadata, PolicyViolation, Request, RequestMetadata
 from events.catalog import MESSAGE_CHARS_MAX, Observation, Outcome, Verdict
 from events.errors import shortened
@@ -50,31 +49,19 @@ class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
     close: Callable[[], object] | None = None
 
 
-class PolicyProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """Callbacks for durations and exceptions of policies; the defaults ignore them.
-
-    `on_verdict(policy, outcome, seconds)` is called after each call of a policy, measured with `clock` (seconds,
-    monotonic). Before it, `on_exception(policy, topic, error)` is called for an exception other than PolicyViolation.
-    Both run in the thread of the chain.
-    """
-
-    clock: Callable[[], float] = lambda: 0.0
-    on_verdict: Callable[[str, Outcome, float], None] = lambda policy, outcome, seconds: None
-    on_exception: Callable[[str, str, BaseException], None] = lambda policy, topic, error: None
-
-
 class PolicyChain:
     """Configured policies in the order of the settings: for new topics, and for changes of configs. A chain without
-    policies allows every request."""
+    policies allows every request. Its callbacks run in the thread of `validate`."""
 
     def __init__(self, policies: Sequence[LoadedPolicy] = (), of_configs: Sequence[LoadedPolicy] = ()) -> None:
         self._policies, self._of_configs = tuple(policies), tuple(of_configs)
-        self.probe = PolicyProbe()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The class names of the policies, in order."""
-        return tuple(loaded.name for loaded in (*self._policies, *self._of_configs))
+        self.names = tuple(loaded.name for loaded in (*policies, *of_configs))
+        self.clock: Callable[[], float] = lambda: 0.0
+        """Seconds, monotonic."""
+        self.on_verdict: Callable[[str, Outcome, float], None] = lambda policy, outcome, seconds: None
+        """Called after each call of a policy, with its duration."""
+        self.on_exception: Callable[[str, str, BaseException], None] = lambda policy, topic, error: None
+        """Called before `on_verdict` for an exception other than PolicyViolation."""
 
     def validate(self, request: Request) -> Verdict:
         """Calls the policies for this kind of request until one refuses or fails. Raises nothing except
@@ -85,14 +72,27 @@ class PolicyChain:
         sealed = _read_only(request)
         observed: tuple[Observation, ...] = ()
         for loaded in policies:
-            verdict = _judge(loaded, sealed, self.probe)
+            verdict = self._judge(loaded, sealed)
             observed += verdict.observed
             if verdict.outcome != "allowed":
                 return msgspec.structs.replace(verdict, observed=observed)
         return Verdict(outcome="allowed", observed=observed) if observed else ALLOWED
 
+    def _judge(self, loaded: LoadedPolicy, request: Request) -> Verdict:
+        began = self.clock()
+        try:
+            verdict = _returned(loaded.name, loaded.validate(request))
+        except PolicyViolation as violation:
+            verdict = _refused(loaded.name, violation)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self.on_exception(loaded.name, request.topic, error)
+            verdict = _failed(loaded.name, f"raised {error_text(error)}")
+        self.on_verdict(loaded.name, verdict.outcome, self.clock() - began)
+        return verdict
+
     def close(self) -> tuple[str, ...]:
-        """Closes all policies, the last first. Returns their errors."""
         return close_all((*self._policies, *self._of_configs))
 
 
@@ -120,28 +120,15 @@ def error_text(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def _judge(loaded: LoadedPolicy, request: Request, probe: PolicyProbe) -> Verdict:
-    began = probe.clock()
-    try:
-        verdict = _returned(loaded.name, loaded.validate(request))
-    except PolicyViolation as violation:
-        verdict = _refused(loaded.name, violation)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        probe.on_exception(loaded.name, request.topic, error)
-        verdict = _failed(loaded.name, f"raised {error_text(error)}")
-    probe.on_verdict(loaded.name, verdict.outcome, probe.clock() - began)
-    return verdict
-
-
 def _returned(policy: str, returned: object) -> Verdict:
     """The verdict for the result of `validate`. None and observations allow; False must not count as consent."""
     if returned is None:
         return ALLOWED
-    observed = _observations(policy, returned)
-    if observed is not None:
-        return Verdict(outcome="allowed", observed=observed)
+    items = cast("Sequence[Any]", returned)
+    is_list = isinstance(returned, tuple | list) and len(items) <= OBSERVATIONS_MAX
+    if is_list and all(isinstance(item, Observation) for item in items):
+        observed = (Observation(rule=_rule(policy, one.rule), message=_encodable(one.message)) for one in items)
+        return Verdict(outcome="allowed", observed=tuple(observed))
     if inspect.iscoroutine(returned):
         returned.close()
     return _failed(
@@ -168,15 +155,6 @@ def _failed(policy: str, what: str) -> Verdict:
     )
 
 
-def _observations(policy: str, given: object) -> tuple[Observation, ...] | None:
-    if not isinstance(given, tuple | list) or len(given) > OBSERVATIONS_MAX:
-        return None
-    items = cast("Sequence[Any]", given)
-    if not all(isinstance(item, Observation) for item in items):
-        return None
-    return tuple(Observation(rule=_rule(policy, item.rule), message=_encodable(item.message)) for item in items)
-
-
 def _rule(policy: str, rule: str) -> str:
     return f"policy:{_encodable(str(rule)) or policy}"
 
@@ -198,11 +176,20 @@ JudgedCommand = CreateTopic | AlterTopicConfigs | AlterResourceConfigs
 
 
 def request_of(command: JudgedCommand, state: State) -> Request:
-    """Returns the request that policies get before the command is decided on this state. It includes the defaults that
-    rules fill in."""
+    """Returns the request that policies get before the command is decided on this state, with the defaults that rules
+    fill in. Kafka's policies get resolved counts or a manual assignment (KIP-108)."""
+    who: Any = {"principal": command.principal, "client_id": command.client_id}
     if isinstance(command, CreateTopic):
-        return request_metadata(filled(state, command)[0], state.cluster.settings)
-    who = {"principal": command.principal, "client_id": command.client_id}
+        create, settings = filled(state, command)[0], state.cluster.settings
+        manual = {one.partition: tuple(map(int, one.replicas)) for one in create.assignments} or None
+        return RequestMetadata(
+            topic=create.topic,
+            num_partitions=None if manual else validation.resolved_partitions(create, settings),
+            replication_factor=None if manual else validation.resolved_factor(create, settings),
+            replicas_assignments=manual,
+            configs={name: value for name, value in create.configs if value is not None},
+            **who,
+        )
     if isinstance(command, AlterTopicConfigs):
         topic, defaults = topic_named(state, command.topic), state.cluster.settings.effective_defaults
         current = () if topic is None else topic.configs
@@ -214,22 +201,7 @@ def request_of(command: JudgedCommand, state: State) -> Request:
         kind, name = "BROKER", command.name
     texts = {} if isinstance(after, Rejection) else dict(after)
     configs = {op.name: texts[op.name] for op in command.ops if op.op != OpType.DELETE and op.name in texts}
-    return AlterConfigMetadata(resource_type=kind, name=name, configs=configs, **who)  # type: ignore[arg-type]
-
-
-def request_metadata(command: CreateTopic, settings: Settings) -> RequestMetadata:
-    """Returns the request as KIP-108 passes it to policies: resolved counts or a manual assignment, and explicit
-    configs."""
-    manual = {one.partition: tuple(map(int, one.replicas)) for one in command.assignments} or None
-    return RequestMetadata(
-        topic=command.topic,
-        num_partitions=None if manual else validation.resolved_partitions(command, settings),
-        replication_factor=None if manual else validation.resolved_factor(command, settings),
-        replicas_assignments=manual,
-        configs={name: value for name, value in command.configs if value is not None},
-        principal=command.principal,
-        client_id=command.client_id,
-    )
+    return AlterConfigMetadata(resource_type=kind, name=name, configs=configs, **who)
 
 
 Verdicts = tuple[Verdict, ...]
@@ -250,48 +222,35 @@ class PolicyJudge(Protocol):
 
 
 class PolicyRunner:
-    """Runs policies in one daemon thread, which starts with the first call. Belongs to one event loop."""
+    """Runs policies in one daemon thread. Belongs to one event loop."""
 
     def __init__(self, chain: PolicyChain) -> None:
         self._chain = chain
         self._tasks: queue.SimpleQueue[tuple[tuple[Request, ...], Future[Verdicts]] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._closed: Future[tuple[str, ...]] = Future()
         self._judging = ""
+        threading.Thread(target=self._work, name="create-topic-policy", daemon=True).start()
 
     async def judge(self, requests: Sequence[Request]) -> Verdicts:
-        """Returns a verdict for each request, in order. Calls are handled in order.
-
-        Cancelling the call does not stop the policy. Raises PolicyRunnerClosed, also if closed meanwhile.
-        """
+        """See `PolicyJudge`. Cancelling the call does not stop the policy."""
         if self._closing.is_set():
             raise PolicyRunnerClosed("the policies are closed")
         answer: Future[Verdicts] = Future()
         self._tasks.put((tuple(requests), answer))
-        self._start()
         return await asyncio.wrap_future(answer)
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
-        """Finishes the current topic, rejects all others and closes the policies, in the thread.
-
-        Returns errors after at most `timeout_s` seconds. A policy that is still busy is abandoned. A second call waits
-        for the same result.
-        """
+        """See `PolicyJudge`. The thread finishes the current topic, rejects all others and closes the policies. A busy
+        policy is abandoned. A second call waits for the same result."""
         if not self._closing.is_set():
             self._closing.set()
             self._tasks.put(None)
-            self._start()
         done, _ = await asyncio.wait({asyncio.wrap_future(self._closed)}, timeout=timeout_s)
         if done:
             return self._closed.result()
         busy = f"still judging topic '{self._judging}'" if self._judging else "still closing"
         return (f"policies {', '.join(self._chain.names)}: {busy} after {timeout_s:g} s, abandoned",)
-
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="create-topic-policy", daemon=True)
-            self._thread.start()
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:

@@ -79,33 +79,20 @@ class QuorumStatus(msgspec.Struct, frozen=True):
     priorities: Mapping[int, int | None]
 
 
-class QuorumClient:
+class QuorumClient(Peers):
     """Sends requests to the controllers of a running quorum. `bootstrap` has the addresses of some controllers."""
 
     def __init__(self, bootstrap: Sequence[Address], security: Security) -> None:
-        self._bootstrap = tuple(bootstrap)
-        self._peers = Peers(security)
-
-    def close(self) -> None:
-        self._peers.close()
+        super().__init__(security)
+        self.bootstrap, self.security = tuple(bootstrap), security
 
     def _failure(self, address: Address) -> str:
-        return self._peers.failing.get(address, f"{address[0]}:{address[1]} does not respond")
+        return self.failing.get(address, f"{address[0]}:{address[1]} does not respond")
 
-    async def find(self, within_s: float = 0.0) -> QuorumInfo:
-        """Describe the quorum, by the first controller that responds; retry for `within_s`. Raises QuorumError."""
-        deadline = asyncio.get_running_loop().time() + within_s
-        while True:
-            try:
-                return await self._find()
-            except QuorumError:
-                if asyncio.get_running_loop().time() >= deadline:
-                    raise
-            await asyncio.sleep(RETRY_S)
-
-    async def _find(self) -> QuorumInfo:
+    async def find(self) -> QuorumInfo:
+        """Describe the quorum, by the first controller that responds. Raises QuorumError."""
         failures: list[str] = []
-        for address in self._bootstrap:
+        for address in self.bootstrap:
             # DescribeCluster first: a starting controller reports no finalized features before it answers that.
             request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
             cluster = await self._send(address, request, DescribeClusterResponse)
@@ -324,7 +311,7 @@ class QuorumClient:
             ) from None
 
     async def _send(self, address: Address, request: Message, kind: type[R], within_s: float = REPLY_S) -> R | None:
-        response = await self._peers.send(address, request, within_s)
+        response = await self.send(address, request, within_s)
         assert response is None or isinstance(response, kind), "the codec returns the response of the API"
         return response
 

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Final
 
 from controller.quorum.folder import QUORUM_STATE, read_quorum_state, refuse_the_last_epoch, write_quorum_state
-from controller.quorum.log.batches import BatchHead, RecordBatch, decode_batches, scan_batches
-from controller.quorum.log_files import Epochs, FilePart, Segment, SnapshotFiles, in_order
+from controller.quorum.log.batches import RecordBatch, decode_batches, scan_batches
+from controller.quorum.log_files import Epochs, FilePart, Segment, SnapshotFiles, batches_of, in_order
 from controller.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
 from events.errors import UserError
 from events.files import sync_folder
@@ -48,7 +48,6 @@ _FLUSHED: Final = "flushed-offset"
 _EPOCH_FILE: Final = "leader-epoch-checkpoint"
 _DERIVED: Final = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.deleted", _EPOCH_FILE)
 """Files that Kafka derives from the log, and rebuilds if missing. Deleted here, because appends make them stale."""
-_READ_BYTES: Final = 1 << 20
 
 
 class LogCorrupted(UserError):
@@ -73,7 +72,6 @@ class QuorumFiles(SnapshotFiles):
                 path.unlink()
         self.state = read_quorum_state(partition / QUORUM_STATE)
         self._epochs = Epochs()
-        self._control: list[int] = []
         self._flushed_file = os.open(partition / _FLUSHED, os.O_RDWR | os.O_CREAT, 0o600)
         self._segments: list[Segment] = []
         stored = os.pread(self._flushed_file, 32, 0)
@@ -89,7 +87,7 @@ class QuorumFiles(SnapshotFiles):
                 raise LogCorrupted(f"{self._partition}: offsets {self.end} to {base} are missing")
             segment = Segment(self._partition, base)
             self._segments.append(segment)
-            broken = segment.load(self._index, self._epochs.last or 0)
+            broken = segment.load(self._epochs.add, self._epochs.last or 0)
             if (broken is not None and base != bases[-1]) or (base == bases[-1] and segment.end < flushed):
                 why = broken or f"{segment.path}, byte {segment.size}: offsets {segment.end} to {flushed} are missing"
                 raise LogCorrupted(
@@ -146,23 +144,18 @@ class QuorumFiles(SnapshotFiles):
 
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
         """The batches from the one with `start`, or from `self.start` if that is later."""
-        offset = max(start, self.start)
-        while data := self.read(offset, _READ_BYTES):
-            for batch in decode_batches(data, str(self._segment_of(offset).path)):
-                yield batch
-                offset = batch.last_offset + 1
+        return batches_of(self.parts(max(start, self.start), self.end))
 
     def control_batches(self) -> Iterator[RecordBatch]:
-        for offset in tuple(self._control):
-            yield from decode_batches(self.read(offset, 0), str(self._segment_of(offset).path))
+        return map(self._batch, tuple(self._epochs.control))
 
     def beginning(self, epoch: int) -> RecordBatch | None:
         """The control batch at the start of an epoch, which names its leader; None if the log does not have it."""
         offset = self._epochs.start_of(epoch)
-        if offset is None:
-            return None
-        batch = next(decode_batches(self.read(offset, 0), str(self._segment_of(offset).path)))
-        return batch if batch.is_control else None
+        return self._batch(offset) if offset in self._epochs.control else None
+
+    def _batch(self, offset: int) -> RecordBatch:
+        return next(decode_batches(self.read(offset, 0), str(self._segment_of(offset).path)))
 
     # --- writing
 
@@ -188,7 +181,7 @@ class QuorumFiles(SnapshotFiles):
             self._failed = os.stat(self._segments[-1].path).st_size != self._segments[-1].size
             raise
         for head in heads:
-            self._index(head)
+            self._epochs.add(head)
         return batches
 
     def flush(self) -> int:
@@ -215,7 +208,6 @@ class QuorumFiles(SnapshotFiles):
             self._segments[-1].truncate(offset)
             self._record_flushed(self.end, durably=True)
             self._epochs.truncate(self.end)
-            self._control = [each for each in self._control if each < self.end]
             self._failed = False
         return self.end
 
@@ -268,7 +260,7 @@ class QuorumFiles(SnapshotFiles):
         while self._segments:
             self._segments.pop().remove()
             sync_folder(self._partition)
-        self._epochs, self._control = Epochs(), []
+        self._epochs = Epochs()
         self._retain_snapshots(1)
         self._segments.append(Segment(self._partition, start, new=True))
         sync_folder(self._partition)
@@ -285,7 +277,6 @@ class QuorumFiles(SnapshotFiles):
         self.start = max(self._segments[0].base, deletable_below if surplus > 0 else 0)
         sync_folder(self._partition)
         self._epochs.begin(self.start)
-        self._control = [each for each in self._control if each >= self.start]
 
     def _roll(self) -> None:
         """Flush the current segment, then begin a new one: only the last segment can end with an incomplete batch."""
@@ -312,11 +303,6 @@ class QuorumFiles(SnapshotFiles):
         if durably:
             os.fdatasync(self._flushed_file)
         self.durable_end = end
-
-    def _index(self, head: BatchHead) -> None:
-        self._epochs.add(head.epoch, head.base_offset)
-        if head.is_control:
-            self._control.append(head.base_offset)
 
     def _segment_of(self, offset: int) -> Segment:
         return next(each for each in reversed(self._segments) if each.base <= offset or each is self._segments[0])

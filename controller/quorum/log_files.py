@@ -1,7 +1,6 @@
-"""The files of the metadata log, for `files`: segments with their sparse offset index, and snapshots.
+"""The files of the metadata log, for `files`: segments with their offset index, and snapshots.
 
-A segment has complete batches. Its index, in memory, has an entry of sixteen bytes for every INDEX_BYTES of the file.
-Other batches are found by reading the file from the preceding entry on. Records are not held in memory.
+A segment has complete batches. Its index, in memory, has eight bytes for each. Records are not held in memory.
 
 Snapshots (KIP-630) are Kafka's checkpoints. One is written to a temporary file (`.part` for a download, `.made` for one
 written here), validated, made durable, and only then renamed. So every `.checkpoint` file is complete. The next start
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from controller.quorum.log.batches import (
-    LENGTH_END,
     SNAPSHOT_FOOTER,
     SNAPSHOT_HEADER,
     BatchHead,
@@ -35,8 +33,6 @@ from controller.quorum.log.batches import (
 from controller.quorum.raft.log import SnapshotId
 from events.files import sync_folder
 
-INDEX_BYTES: Final = 4096
-_OFFSET_BYTES: Final = 8
 _PIECE_BYTES: Final = 1 << 20
 
 
@@ -73,11 +69,14 @@ class Segment:
         """Open or create the file. Raises OSError."""
         self.base = self.end = base
         self.path = partition / f"{base:020d}.log"
-        self.size = 0
         flags = os.O_RDWR | (os.O_CREAT | os.O_TRUNC if new else 0)
         self._file = os.open(self.path, flags, 0o600)
-        self._offsets = array("q")
-        self._positions = array("q")
+        self._offsets, self._ends = array("I"), array("I")
+        """The base offset of each batch, counted from `base`, and the position after it."""
+
+    @property
+    def size(self) -> int:
+        return self._ends[-1] if self._ends else 0
 
     def load(self, on_batch: Callable[[BatchHead], None], epoch: int) -> BrokenBatch | None:
         """Scan the file for batches that begin at `base`, of `epoch` or later epochs, and call `on_batch` with the head
@@ -110,33 +109,20 @@ class Segment:
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the batch that contains `offset`: at least one, at most `max_bytes`."""
         position = self.position(offset)
-        data = os.pread(self._file, min(max(max_bytes, INDEX_BYTES), self.size - position), position)
-        whole = whole_batches(data[: max(max_bytes, 0)])
-        if whole:
-            return whole
-        first = LENGTH_END + int.from_bytes(data[_OFFSET_BYTES:LENGTH_END], "big")
-        return os.pread(self._file, first, position)
+        first, last = bisect_right(self._ends, position), bisect_right(self._ends, position + max_bytes) - 1
+        return os.pread(self._file, self._ends[max(first, last)] - position, position)
 
     def position(self, offset: int) -> int:
         """The position of the batch with `offset`; `size` if the offset is beyond the end."""
-        if offset >= self.end:
-            return self.size
-        position = self._positions[bisect_right(self._offsets, offset) - 1]
-        while True:
-            base, length = self._head(position)
-            following = position + LENGTH_END + length
-            if following >= self.size or self._head(following)[0] > offset:
-                return position if base <= offset else self.size
-            position = following
+        before = bisect_right(self._offsets, offset - self.base) - (offset < self.end)
+        return self._ends[before - 1] if before else 0
 
     def truncate(self, offset: int) -> None:
         """Durably remove the batches that reach beyond `offset`."""
-        position = self.position(offset)
-        if position < self.size:
-            self.end = self._head(position)[0]
-            self.size = position
-            count = bisect_right(self._offsets, self.end - 1)
-            del self._offsets[count:], self._positions[count:]
+        if offset < self.end:
+            retained = bisect_right(self._offsets, offset - self.base) - 1
+            self.end = self.base + self._offsets[retained]
+            del self._offsets[retained:], self._ends[retained:]
         os.ftruncate(self._file, self.size)
         self.sync()
 
@@ -153,24 +139,18 @@ class Segment:
         os.close(self._file)
 
     def _take(self, head: BatchHead, start: int) -> None:
-        position = start + head.position
-        if not self._positions or position - self._positions[-1] >= INDEX_BYTES:
-            self._offsets.append(head.base_offset)
-            self._positions.append(position)
+        self._offsets.append(head.base_offset - self.base)
+        self._ends.append(start + head.end)
         self.end = head.last_offset + 1
-        self.size = start + head.end
-
-    def _head(self, position: int) -> tuple[int, int]:
-        """The base offset of the batch at a position, and its length field."""
-        head = os.pread(self._file, LENGTH_END, position)
-        return int.from_bytes(head[:_OFFSET_BYTES], "big"), int.from_bytes(head[_OFFSET_BYTES:], "big")
 
 
 class Epochs:
-    """The start offset of each epoch in the log (Kafka's `LeaderEpochFileCache`)."""
+    """The start offset of each epoch in the log (Kafka's `LeaderEpochFileCache`), and the control batches."""
 
     def __init__(self) -> None:
         self._begun: list[tuple[int, int]] = []  # epoch, and offset of its first batch
+        self.control: list[int] = []
+        """The base offsets of the control batches."""
 
     @property
     def last(self) -> int | None:
@@ -182,10 +162,12 @@ class Epochs:
         """The oldest epoch of a log that is not empty."""
         return self._begun[0][0]
 
-    def add(self, epoch: int, offset: int) -> None:
-        """A batch of `epoch` begins at `offset`."""
-        if not self._begun or epoch > self._begun[-1][0]:
-            self._begun.append((epoch, offset))
+    def add(self, head: BatchHead) -> None:
+        """The log has another batch."""
+        if not self._begun or head.epoch > self._begun[-1][0]:
+            self._begun.append((head.epoch, head.base_offset))
+        if head.is_control:
+            self.control.append(head.base_offset)
 
     def start_of(self, epoch: int) -> int | None:
         """The offset of the first batch of an epoch; None if the log has none."""
@@ -202,12 +184,14 @@ class Epochs:
     def truncate(self, end: int) -> None:
         """The log now ends at `end`."""
         self._begun = [each for each in self._begun if each[1] < end]
+        self.control = [each for each in self.control if each < end]
 
     def begin(self, start: int) -> None:
         """The log now begins at `start`."""
         later = [each for each in self._begun if each[1] > start]
         current = self._begun[: len(self._begun) - len(later)][-1:]
         self._begun = [*((epoch, start) for epoch, _ in current), *later]
+        self.control = [each for each in self.control if each >= start]
 
 
 def in_order(heads: Iterator[BatchHead], where: str, offset: int, epoch: int) -> Iterator[BatchHead]:

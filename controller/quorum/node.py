@@ -123,9 +123,10 @@ class QuorumNode:
     def set_can_lead(self, can_lead: bool) -> None:
         self._call(lambda now: self.quorum.set_can_lead(now, can_lead))
 
-    def raise_kraft_version(self) -> None:
-        """Raise kraft.version from 0 to 1, as the leader. Raises NotLeader and Refused."""
+    async def raise_kraft_version(self) -> None:
+        """As the leader, raise kraft.version from 0 to 1, and await the commit. Raises NotLeader, OSError, Refused."""
         self._call(self.quorum.raise_kraft_version)
+        await self.committed(self._log.end - 1)
 
     async def hand_over(self, at_most_s: float) -> None:
         """Commit all appended records, resign, and wait until another node leads: in all at most `at_most_s`."""

@@ -47,16 +47,13 @@ class Archiver:
         log: EventLog,
         store: ArchiveStore,
         writer: ManifestWriter | None,
-        root: Callable[[int, int], bytes] | None = None,
         known: Callable[[], list[Segment]] = list,
         segment_events: int = SEGMENT,
         pause: Callable[[], None] = lambda: None,
     ) -> None:
-        """`root` returns the root of a tree over the events of a segment alone, if not the log's own tree; `known` the
-        segments that the log records; `segment_events` is a power of two; `pause` is called between pieces of work, and
-        may raise to stop."""
+        """`known` returns the segments that the log records; `segment_events` is a power of two; `pause` is called
+        between pieces of work, and may raise to stop."""
         self._log, self._store, self._writer, self._known = log, store, writer, known
-        self._root = root or partial(range_root, log)
         self._segment_events, self._pause = segment_events, pause
         self._is_begun = False
         self._found: Iterator[Segment] = iter(())
@@ -95,7 +92,7 @@ class Archiver:
         is_here = segment.end <= self._log.durable_offset
         if not is_here and self._writer is None:
             return None
-        if not is_here or self._root(segment.start, segment.end).hex() != segment.tree:
+        if not is_here or range_root(self._log, segment.start, segment.end).hex() != segment.tree:
             raise ArchiveOfAnotherLog(
                 f"{self._store.url} holds other events from offset {segment.start} on than this log: it is the archive "
                 "of another copy of it; give this one a place of its own"
@@ -113,7 +110,7 @@ class Archiver:
         log, requests = self._log, partial(requests_between, self._log, start, stop)
         columns = Columns(tuple(COLUMNS))
         segment, content = pack_segment(log.read(start, stop), log.cluster_id, columns, requests, self._pause)
-        if segment.tree != self._root(start, stop).hex():
+        if segment.tree != range_root(log, start, stop).hex():
             raise LogCorrupted(
                 f"the log is damaged: events {start} to {stop - 1} are not those that its tree was made over, and are "
                 "not archived; restore it from a copy, and see `topicwright verify`"

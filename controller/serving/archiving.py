@@ -1,32 +1,42 @@
-"""Maintains the history of a log for `serve`, workers and gateways: archive, snapshots and signed tree heads.
+"""Maintains the history of a log for `serve`, workers and gateways: archive, retention and signed tree heads.
 
 Closed segments of the log are uploaded to `log.archive.url`. Archived events past retention are then deleted from the
 data folder. If another process archives the same log, this one only deletes. A separate thread reads, packs and
 uploads, with pauses. The log's database lists the archived segments; the event loop updates it, a few milliseconds at a
 time. A failure is reported in a log line, a metric and the health response, and retried; deciding continues.
 
-Snapshots are taken in another thread; `controller.store.snapshotting` decides when. With a signing key, a signed tree
-head is recorded at intervals.
+Events are dropped as whole archived segments, and only if a snapshot covers them: then neither the current state nor
+any later one needs the events. The log reads dropped events from its archive. Snapshots, the last event
+before each snapshot, the Merkle subtrees and the creation index stay forever: together a few bytes an event.
+
+`drop` removes the events in one write; from then on readers find them, and the requests that began among them, in the
+archive. Then, for each segment, `clean_up` removes its index entries and its requests from the log in slices. The
+log stores the progress (`ArchiveStatus`), so this continues after a crash.
+
+With a signing key, a signed tree head is recorded at intervals.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 from msgspec.structs import replace
 
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import RecordHead
+from controller.serving.process import wall_ms
 from controller.settings.load import ServeSettings, SettingsError
-from controller.store.snapshotting import Snapshotting
-from controller.store.store import TopicStore
+from controller.store import request_index
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError
 from events.logs.archive.manifest import (
@@ -40,11 +50,15 @@ from events.logs.archive.manifest import (
     status_changes,
 )
 from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_store, within
-from events.logs.log import Commit, LogClosed, LogError
+from events.logs.log import Commit, LogError, grouped
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshots import newest_snapshot, snapshot_offsets
 from events.logs.tree_heads import BadKey, HeadSigner
 from projections.queries.proving import head_of
 from projections.queries.query import Query
+
+if TYPE_CHECKING:
+    from events.logs.archive.segment import SegmentIndex
 
 POLL_S = 1.0
 """Interval of polling for a closed segment."""
@@ -52,7 +66,6 @@ POLL_OTHERS_S = 10.0
 """Interval of polling for a segment that another process archived."""
 RETRY_S = 10.0
 PAUSE_S: Final = 0.002
-COPY_PAUSE_S: Final = 0.01
 _T = TypeVar("_T")
 
 
@@ -160,8 +173,6 @@ class Archiving:
             self._lines.info("archived", events=f"{segment.start} to {segment.end - 1}", bytes=segment.events.size)
 
     async def _drop(self) -> None:
-        from controller.store.retention import clean_up, drop, next_to_clean_up  # imports pyarrow
-
         log, settings = self._log, self._settings
         old = [one for one in self._segments if one.end <= log.durable_offset - self._retained_events]
         now_ms = self._clock_ms()
@@ -189,16 +200,8 @@ class Archiving:
             raise _Stopped
 
 
-def archiving(
-    log: RocksDbLog,
-    settings: ServeSettings,
-    boot: str,
-    where: str,
-    clock_ms: Callable[[], int],
-    signer: HeadSigner | None,
-) -> Archiving | None:
-    """Archives a log; None if the settings name no archive. `boot` is unique to the process, `where` is for display.
-    Raises SettingsError."""
+def archiving(log: RocksDbLog, settings: ServeSettings, boot: str, signer: HeadSigner | None) -> Archiving | None:
+    """Archives a log; None if the settings name no archive. `boot` is unique to the process. Raises SettingsError."""
     store = archive_store(settings)
     if store is None:
         return None
@@ -206,8 +209,9 @@ def archiving(
         raise SettingsError(
             f"setting log.archive.url is invalid: {store.url} is in the data folder; name a place outside it"
         )
-    writer = ManifestWriter(store, Writer(boot=boot, where=where, since_ms=clock_ms()), signer)
-    return Archiving(log, settings, clock_ms, store, writer)
+    where = f"process {os.getpid()} of {socket.gethostname()}"
+    writer = ManifestWriter(store, Writer(boot=boot, where=where, since_ms=wall_ms()), signer)
+    return Archiving(log, settings, wall_ms, store, writer)
 
 
 def archive_store(settings: ServeSettings, partition: int | None = None) -> ArchiveStore | None:
@@ -221,62 +225,6 @@ def archive_store(settings: ServeSettings, partition: int | None = None) -> Arch
         return open_store(url if partition is None else within(url, f"partition-{partition:05}"))
     except BadArchiveUrl as error:
         raise SettingsError(f"setting log.archive.url is invalid: {error}") from None
-
-
-class LogSnapshots(Snapshotting):
-    """Takes the snapshots of one log in a thread of its own; call it on the thread that writes the log.
-
-    If older events may be in the archive only, missing snapshots are not rebuilt. The worker that archives stores
-    snapshots in `archive`, and missing ones are copied from there.
-    """
-
-    def __init__(
-        self,
-        log: RocksDbLog,
-        interval_events: int,
-        store: Callable[[], TopicStore],
-        *,
-        rebuild: bool = False,
-        archive: ArchiveStore | None = None,
-    ) -> None:
-        """With `interval_events` 0 no snapshots are taken or copied."""
-        self._store, self._lines = store, structlog.get_logger("topicwright")
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
-        super().__init__(
-            log,
-            interval_events,
-            self._thread.submit,
-            Query(log, store).snapshot_pairs,
-            lambda offset, size: self._lines.info("snapshot taken", offset=offset, bytes=size),
-            lambda why: self._lines.warning("no snapshot", why=why),
-        )
-        self.begin(rebuild=rebuild)
-        if archive is not None and interval_events:
-            self._thread.submit(self._copy, archive)
-
-    def take_if_due(self) -> None:
-        """Take a snapshot if one is due: the log is durable to its end."""
-        self.reached(self._store().durable_counts.topics)
-
-    def close(self, *, wait: bool = False) -> None:
-        """End the work in the thread, and with `wait` wait for its end."""
-        super().close()
-        self._thread.shutdown(wait=wait)
-
-    def _copy(self, archive: ArchiveStore) -> None:
-        from events.logs.archive.base import download_snapshots  # imports pyarrow
-
-        try:
-            copied = download_snapshots(archive, self._log, self._check_open)
-        except (LogError, OSError) as error:
-            if not self._stopped.is_set():
-                self._lines.warning("snapshots not copied", why=str(error))
-        else:
-            self._lines.info("snapshots copied", folder=str(self._log.path), count=copied)
-
-    def _check_open(self) -> None:
-        if self._stopped.wait(COPY_PAUSE_S):
-            raise LogClosed("the log is closed")
 
 
 def head_signer(settings: ServeSettings) -> HeadSigner | None:
@@ -305,3 +253,70 @@ async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, e
         controller.submit_internal(RecordHead(**stamp(controller, "head"), head=recorded))
         await controller.decided()
         signed = head.size + 1  # the event that records this head does not require a new head
+
+
+# --- retention
+
+Run = tuple[bytes, range]
+"""An index key, and a range of offsets whose events the index lists under this key."""
+EVENTS_PER_SLICE = 1000
+"""A slice takes some milliseconds of the writing thread."""
+
+
+def first_kept(
+    segments: Sequence[Segment], start: int, snapshot: int, now_ms: int, kept_ms: int, kept_bytes: int
+) -> int:
+    """The offset below which a log that begins at `start` may drop events: those older than `kept_ms`, and the oldest
+    beyond `kept_bytes`; -1 sets no limit. `snapshot` is the offset of the newest snapshot."""
+    here = [one for one in segments if one.start >= start and one.end <= snapshot]
+    size = sum(one.event_bytes for one in segments if one.start >= start)
+    for one in here:
+        too_old = kept_ms >= 0 and now_ms - one.last_ms > kept_ms
+        if not too_old and not (kept_bytes >= 0 and size > kept_bytes):
+            return one.start
+        size -= one.event_bytes
+    return here[-1].end if here else start
+
+
+def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int, kept_bytes: int) -> bool:
+    """Drop archived events past retention, on the writing thread; True if any event was. Raises LogError, OSError."""
+    start, end = log.start_offset, log.durable_offset - 1
+    if first_kept(segments, start, end, now_ms, kept_ms, kept_bytes) == start:  # regardless of snapshots
+        return False
+    to = first_kept(segments, start, min(newest_snapshot(log) or 0, end), now_ms, kept_ms, kept_bytes)
+    if to <= start:
+        return False
+    stay = {offset - 1 for offset in snapshot_offsets(log) if start < offset <= to}
+    stay |= {to - 1, 0} if not start else {to - 1}  # the request of a topic created at `to`; the first event
+    log.drop_before(to, sorted(stay))
+    return True
+
+
+def next_to_clean_up(log: RocksDbLog, segments: Iterable[Segment]) -> Segment | None:
+    """The next segment whose events were dropped, and not yet its index entries. Raises LogError."""
+    cleaned = archive_status(log).cleaned
+    return next((one for one in segments if cleaned <= one.start and one.end <= log.start_offset), None)
+
+
+def clean_up(log: RocksDbLog, segment: Segment, index: SegmentIndex) -> Iterator[Callable[[], object]]:
+    """Steps for the writing thread that remove a dropped segment from the log's indexes, each about `EVENTS_PER_SLICE`
+    events. `index` is the index of the segment. The steps raise LogError."""
+    for some in grouped(_pieces(index), EVENTS_PER_SLICE, lambda run: len(run[1])):
+        yield partial(log.forget, some)
+    requests = index.scan(request_index.REQUEST)
+    while archived := list(islice(requests, EVENTS_PER_SLICE // 4)):
+        yield partial(_forget_requests, log, archived)
+    yield lambda: log.write(Commit(own=status_changes(replace(archive_status(log), cleaned=segment.end))))
+
+
+def _forget_requests(log: RocksDbLog, archived: Iterable[tuple[bytes, bytes]]) -> None:
+    same = {key: request_index.decode_request(value) for key, value in archived if log.get(key) == value}
+    log.forget((), [each for key, request in same.items() for each in (key, *request_index.facets_of(request))])
+
+
+def _pieces(index: SegmentIndex) -> Iterator[Run]:
+    """The keys of an index with their offset ranges, each range of at most `EVENTS_PER_SLICE` events."""
+    for name, runs in index.each():
+        for run in runs:
+            for first in range(run.start, run.stop, EVENTS_PER_SLICE):
+                yield name, range(first, min(first + EVENTS_PER_SLICE, run.stop))

@@ -69,8 +69,8 @@ class BrokerListeners(_Servers):
         self._own = {each.endpoint.name: each for each in listening.listeners}
         self._remembered = {key: port for key, port in _read(self._file).items() if key.partition("/")[0] in self._own}
         self._starting: set[asyncio.Task[None]] = set()
-        self._make_handlers: Callable[[Endpoint, BrokerId], HandlerTable] | None = None
-        self._known: Callable[[], set[int]] = set
+        self._api: ControllerApi
+        self._make_handlers: Callable[[ControllerApi, BrokerId], HandlerTable]
         self.error: str | None = None
         """The reason why a broker has no listener; None if each has one."""
 
@@ -87,9 +87,7 @@ class BrokerListeners(_Servers):
         if not self._ports:
             return
         api.broker_ports = self.endpoint
-        self._known = lambda: set(api.cluster.brokers)
-        self._make_handlers = lambda at, broker_id: make_handlers(api.at_listener(at), broker_id)
-        self._address_of = partial(broker_address, api)
+        self._api, self._make_handlers = api, make_handlers
         for at in self._listening.advertised:
             for broker_id in api.cluster.brokers:
                 self.endpoint(at, broker_id)
@@ -102,13 +100,13 @@ class BrokerListeners(_Servers):
         server = self._servers.get(key) or self._listen(key) or self._inherit(key)
         if server is None:
             if self.error is None:
-                needed = len(self._known()) * len(self._own)
+                needed = len(self._api.cluster.brokers) * len(self._own)
                 self.error = f"cluster.broker.ports has {len(self._ports)} ports; the cluster's brokers need {needed}"
                 structlog.get_logger("topicwright").error("a broker has no listener", broker=key, why=self.error)
             return None
-        if not server.handlers and self._make_handlers is not None:
-            server.handlers = self._make_handlers(at, broker_id)
-            server.sasl = self._listening.sasl(self._own[at.name], partial(self._address_of, broker_id))
+        if not server.handlers:
+            server.handlers = self._make_handlers(self._api.at_listener(at), broker_id)
+            server.sasl = self._listening.sasl(self._own[at.name], partial(broker_address, self._api, broker_id))
         return Endpoint(at.name, at.host, server.port)
 
     async def stop(self) -> None:
@@ -142,7 +140,7 @@ class BrokerListeners(_Servers):
     def _inherit(self, key: str) -> KafkaServer | None:
         """Returns the server of a broker that is no longer registered, after disconnecting its clients; None if there
         is none."""
-        name, known = key.partition("/")[0], self._known()
+        name, known = key.partition("/")[0], self._api.cluster.brokers
         for other, server in self._servers.items():
             other_name, _, broker_id = other.partition("/")
             if other_name == name and int(broker_id) not in known:

@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,6 @@ class ClientListeners(KafkaListeners):
         self.http_address = http
         refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
-        self.hosts = hosts_of(settings)
         self._browser = browser_login(settings, self.users)
         self._acls = ClusterAcls(time.monotonic) if settings.authorizer_class_name == CLUSTER_ACLS else None
         self._of_brokers: BrokerListeners | SimulatedBrokerListeners | None = None
@@ -136,14 +136,15 @@ class ClientListeners(KafkaListeners):
         """Serve HTTP, which controls simulated `brokers`. Raises OSError for an unavailable address."""
         required = http_logs_in(self._settings, self.listeners)
         delay_ms = self._settings.connection_failed_authentication_delay_ms
-        http = (await asyncio.to_thread(_http_server))(
+        # In a thread, because importing the HTTP framework takes as long as all other imports together.
+        http = (await asyncio.to_thread(import_module, "controller.http.server")).HttpServer(
             api,
             brokers,
             queries,
             self._metrics,
             tls=self.http_tls,
             logins=Logins(self.users, required, delay_ms, self._metrics.login, self._browser),
-            hosts=self.hosts,
+            hosts=hosts_of(self._settings),
             counts=self.counts,
             sign=unsigned if signer is None else signer.signed,
         )
@@ -225,13 +226,6 @@ def browser_login(settings: ServeSettings, users: Users) -> BrowserLogin | None:
 
     client = OAuthClient(issuer, client_id, settings.http_oauth_client_secret, redirect_url, settings.http_oauth_scope)
     return BrowserLogin(client, tokens.for_audience(client_id), time.time)
-
-
-def _http_server() -> type[HttpServer]:
-    """Called in a thread, because importing the HTTP framework takes as long as all other imports together."""
-    from controller.http.server import HttpServer
-
-    return HttpServer
 
 
 def is_open(host: str) -> bool:

@@ -35,7 +35,7 @@ import structlog
 
 from controller.controller_api import new_topic_ids
 from controller.http.metrics import Metrics
-from controller.policy.chain import PolicyChain, PolicyProbe, PolicyRunner
+from controller.policy.chain import PolicyChain, PolicyRunner
 from controller.policy.loading import checked_file, load_policies
 from controller.settings.load import ServeSettings
 from projections.text.names import topic_id_text
@@ -185,7 +185,7 @@ def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | N
         structlog.get_logger("topicwright").error("policy failed", policy=policy, topic=topic, exc_info=error)
 
     chain = policies_of(settings)
-    chain.probe = PolicyProbe(clock=time.perf_counter, on_verdict=metrics.policy_judged, on_exception=failed)
+    chain.clock, chain.on_verdict, chain.on_exception = time.perf_counter, metrics.policy_judged, failed
     return PolicyRunner(chain) if chain.names else None
 
 

@@ -10,13 +10,12 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from controller.apis.kraft.quorum import quorum_view
@@ -37,15 +36,17 @@ from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import NotLeader, Options, RoleChanged
-from controller.quorum.raft.voters import Address, Voter
+from controller.quorum.raft.voters import Voter
 from controller.quorum.snapshotting import Snapshotting
 from controller.release import RELEASE
-from controller.serving.process import wall_ms
+from controller.serving.process import reached, wall_ms
 from controller.settings.load import ServeSettings, SettingsError
 from controller.store.store import TopicStore
 from events.catalog import Endpoint, SettingsChanged
 from events.logs.log import EventLog
 from projections.views.overviews import QuorumView
+
+logger = structlog.get_logger("topicwright.quorum")
 
 RETRY_S: Final = 1.0
 FIND_S: Final = 60.0
@@ -54,81 +55,78 @@ HAND_OVER_S: Final = 5.0
 """How long a stopping leader waits for another leader."""
 
 
-class Joining(msgspec.Struct, frozen=True):
-    """How a node finds the quorum that it joins."""
+async def cluster_to_join(client: QuorumClient, data: Path, settings: ServeSettings) -> str:
+    """The id of the cluster of a data folder, or of the cluster to join if the folder is new. A voter starts even if no
+    controller responds, because the others may need its vote to elect a leader. Raises QuorumError."""
+    meta = data / META_PROPERTIES
+    known = read_properties(meta)["cluster.id"] if meta.exists() else None
+    if known is None:
+        found = await reached("the quorum", client.find, QuorumError, within_s=FIND_S)
+        why = unsupported_feature(found.features) if found.features else None
+        if why is not None:  # a feature level at which this release could not lead
+            raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
+        await _refuse_duplicate_id(client, settings.node_id)
+    else:
+        try:
+            found = await client.find()
+        except QuorumError as error:
+            logger.warning("waiting for the quorum", why=str(error))
+            return known
+    if known not in (None, found.cluster_id):
+        raise QuorumError(f"{data} is of cluster {known}, and the controllers are of {found.cluster_id}")
+    if found.kraft_version == 0 and settings.node_id not in settings.controller_quorum_voters:
+        raise QuorumError(
+            f"node {settings.node_id} is not in controller.quorum.voters, which lists the voters (kraft.version "
+            "0): add it there, on all nodes, or raise kraft.version: "
+            "kafka-features.sh upgrade --feature kraft.version=1"
+        )
+    return found.cluster_id
 
-    controllers: Sequence[Address]
-    """Addresses of some controllers of the quorum."""
-    security: Security
-    """This node's credentials there."""
+
+async def _refuse_duplicate_id(client: QuorumClient, node_id: int) -> None:
+    """Raise QuorumError if a voter with this id has another folder."""
+    for voter in (await client.describe()).current_voters:
+        if voter.replica_id == node_id and any(voter.replica_directory_id):
+            raise QuorumError(
+                f"node {node_id} is a voter already, with another folder (directory id "
+                f"{uuid_text(voter.replica_directory_id)}): choose another node.id; or, if that folder is lost, "
+                f"remove the voter first: topicwright leave --id {node_id}"
+            )
 
 
 class Member:
-    """A node of a quorum, in a data folder. `find` first, then `open`, `start` and, to vote, `become_voter`."""
+    """A node of a quorum, in a data folder. Call `start` and, to vote, `become_voter`."""
 
-    def __init__(self, data: Path, settings: ServeSettings, joining: Joining | None, protocol: str) -> None:
-        """`protocol` is the security protocol of the listener where others reach this node."""
+    def __init__(
+        self,
+        data: Path,
+        settings: ServeSettings,
+        joining: QuorumClient | None,
+        protocol: str,
+        log: EventLog,
+        at: Endpoint,
+        flush: Callable[[], Awaitable[object]],
+    ) -> None:
+        """Open the node's folder for an event log. `joining` is a client of the quorum to join; None for a quorum of
+        this node alone. Others reach this node `at`, by the security protocol `protocol`; `flush` makes the event log
+        durable. Raises FolderError, LogCorrupted, OSError."""
         self._protocol = PROTOCOLS.index(protocol)
-        self._data, self._settings, self._joining = data, settings, joining
-        self._client = None if joining is None else QuorumClient(joining.controllers, joining.security)
-        self._registrar = self._client or QuorumClient((), Security({}))
-        self._log: Any = structlog.get_logger("topicwright.quorum")
+        self._settings, self._joins = settings, joining is not None
+        self._client = joining or QuorumClient((), Security({}))
         self._incarnation = os.urandom(16)
         self._tasks: list[asyncio.Task[None]] = []
-        self.joining_step: str | None = None
-        """The current step while this node joins the quorum; None once the node is a voter."""
-        # Made by `open`:
-        self._folder: NodeFolder | None = None
-        self._files: QuorumFiles | None = None
-        self.node: QuorumNode
-        self.projector: MetadataProjector
-        self.replication: QuorumReplication
-        self._snapshotting: Snapshotting
-        self._flush: Callable[[], Awaitable[object]]
         self._run: Callable[[Any], asyncio.Task[None]]
-
-    # --- life
-
-    async def find(self) -> str | None:
-        """The id of the folder's cluster, or of the cluster to join if the folder is new. None for a quorum of this
-        node alone: the event log contains that id. A voter starts even if no controller responds, because the others
-        may need its vote to elect a leader. Raises QuorumError."""
-        if self._client is None:
-            return None
-        self.joining_step = "looking for the quorum"
-        meta = self._data / META_PROPERTIES
-        known = read_properties(meta)["cluster.id"] if meta.exists() else None
-        try:
-            found = await self._client.find()
-        except QuorumError as error:
-            if known is not None:
-                self._log.warning("waiting for the quorum", why=str(error))
-                return known
-            self._log.warning("waiting for the quorum", why=str(error), within_s=FIND_S)
-            found = await self._client.find(FIND_S)
-        if known is None:
-            why = unsupported_feature(found.features) if found.features else None
-            if why is not None:  # a feature level at which this release could not lead
-                raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
-            await self._refuse_duplicate_id(self._client)
-        elif known != found.cluster_id:
-            raise QuorumError(f"{self._data} is of cluster {known}, and the controllers are of {found.cluster_id}")
-        self._refuse_non_voter(found.kraft_version)
-        return found.cluster_id
-
-    def open(self, log: EventLog, at: Endpoint, flush: Callable[[], Awaitable[object]]) -> None:
-        """Open the node's folder for an event log. Others reach this node `at`; `flush` makes the event log durable.
-        Raises FolderError, LogCorrupted, OSError."""
-        settings, joining = self._settings, self._joining
-        folder = self._folder = NodeFolder(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
-        files = QuorumFiles(folder.partition, retention_bytes=settings.metadata_max_retention_bytes)
-        name = CONTROLLER_LISTENER if joining is None else at.name
+        self.joining_step: str | None = "looking for the quorum" if self._joins else None
+        """The current step while this node joins the quorum; None once the node is a voter."""
+        folder = self._folder = NodeFolder(data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
+        files = self._files = QuorumFiles(folder.partition, retention_bytes=settings.metadata_max_retention_bytes)
+        name = at.name if self._joins else CONTROLLER_LISTENER
         me = Voter(settings.node_id, folder.directory_id, (Listener(name=name, host=at.host, port=at.port),))
-        named = settings.controller_quorum_voters or ({} if joining else {settings.node_id: (at.host, at.port)})
+        named = settings.controller_quorum_voters or ({} if self._joins else {settings.node_id: (at.host, at.port)})
         options = Options(
             cluster_id=log.cluster_id,
             me=me,
-            bootstrap=() if joining is None else tuple(joining.controllers),
+            bootstrap=self._client.bootstrap,
             static=tuple(
                 Voter(each, ZERO_UUID, (Listener(name=name, host=host, port=port),))
                 for each, (host, port) in named.items()
@@ -137,15 +135,13 @@ class Member:
             election_timeout_s=settings.controller_quorum_election_timeout_ms / 1000,
             priority=settings.quorum_priority,
         )
-        security = Security({}) if joining is None else joining.security
         try:
-            self.node = QuorumNode(files, options, random.Random().random, wall_ms, security)
+            self.node = QuorumNode(files, options, random.Random().random, wall_ms, self._client.security)
         except BrokenBatch as broken:
             raise LogCorrupted(
                 f"{broken}. Restore the folder from a copy; or, if there are other voters, remove this one and let it "
                 "join again with an empty folder"
             ) from broken
-        self._files = files
         self.projector = MetadataProjector(log)
         if self.projector.mark.applied > files.end:
             raise FolderError(
@@ -164,6 +160,8 @@ class Member:
             time.monotonic,
             self._flush_applied,
         )
+
+    # --- life
 
     def brokers(self, log: EventLog, metadata_version: int | None) -> KraftBrokers:
         """The KRaft brokers of this node, which is open. Raises SettingsError if the cluster was handed back to Kafka's
@@ -200,8 +198,7 @@ class Member:
         node = self.node
         await node.until(lambda quorum: quorum.leading is not None and quorum.leading.watermark >= 0)
         if self._settings.kraft_version > node.quorum.kraft_version:
-            node.raise_kraft_version()
-            await node.committed(node.quorum.log.end - 1)
+            await node.raise_kraft_version()
 
     @property
     def is_alone(self) -> bool:
@@ -212,7 +209,7 @@ class Member:
         """Wait until this node has caught up with the leader, then make it a voter if it is not one. Raises
         QuorumError."""
         node = self.node
-        if self._client is None:
+        if not self._joins:
             return
         self.joining_step = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
@@ -231,7 +228,7 @@ class Member:
     @property
     def leads(self) -> bool:
         """True if this node leads the quorum, also before its start is finished."""
-        return self._files is not None and self.node.quorum.leading is not None
+        return self.node.quorum.leading is not None
 
     @property
     def leads_others(self) -> bool:
@@ -240,7 +237,7 @@ class Member:
 
     async def hand_over(self) -> None:
         """Transfer leadership, if this node leads and there are other voters."""
-        if self._files is not None and self.node.quorum.others and not self.node.ended.done():
+        if self.node.quorum.others and not self.node.ended.done():
             await self.node.hand_over(HAND_OVER_S)
 
     async def stop(self) -> None:
@@ -248,12 +245,10 @@ class Member:
         for each in self._tasks:
             each.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._files is not None:
-            await self.node.stop()
-            self._files.close()
-        self._registrar.close()
-        if self._folder is not None:
-            self._folder.close()
+        await self.node.stop()
+        self._files.close()
+        self._client.close()
+        self._folder.close()
 
     # --- status
 
@@ -266,7 +261,6 @@ class Member:
         return self.joining_step or self.replication.tree_heads.difference or leaderless
 
     def view(self) -> QuorumView:
-        assert self._files is not None, "it is open"
         return quorum_view(self.node, self._files, self.replication.applied)
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
@@ -301,29 +295,8 @@ class Member:
         return end
 
     def _on_role(self, role: RoleChanged) -> None:
-        self._log.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)
+        logger.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)
         self.replication.on_role_changed(role)
-
-    async def _refuse_duplicate_id(self, client: QuorumClient) -> None:
-        """Raise QuorumError if a voter with this id has another folder."""
-        node_id = self._settings.node_id
-        for voter in (await client.describe()).current_voters:
-            if voter.replica_id == node_id and any(voter.replica_directory_id):
-                raise QuorumError(
-                    f"node {node_id} is a voter already, with another folder (directory id "
-                    f"{uuid_text(voter.replica_directory_id)}): choose another node.id; or, if that folder is lost, "
-                    f"remove the voter first: topicwright leave --id {node_id}"
-                )
-
-    def _refuse_non_voter(self, kraft_version: int) -> None:
-        """Raise QuorumError if the settings list the voters (kraft.version 0), and this node is not among them."""
-        settings = self._settings
-        if kraft_version == 0 and settings.node_id not in settings.controller_quorum_voters:
-            raise QuorumError(
-                f"node {settings.node_id} is not in controller.quorum.voters, which lists the voters (kraft.version "
-                "0): add it there, on all nodes, or raise kraft.version: "
-                "kafka-features.sh upgrade --feature kraft.version=1"
-            )
 
     async def _keep_registered(self) -> None:
         """Register a voter with the features that it supports, and a removed voter with ranges that block no upgrade. A
@@ -332,14 +305,14 @@ class Member:
             await self.node.until(lambda quorum: quorum.is_voter and quorum.leader_id >= 0)
             await self._register_at_leader(lambda _: self._registration)
             await self.node.until(_was_removed)
-            self._log.warning("this node is no longer a voter: it was removed from the quorum")
+            logger.warning("this node is no longer a voter: it was removed from the quorum")
             await self._register_at_leader(partial(without_limits, self._settings.node_id))
-            self._log.info("registered without limits: this node blocks no upgrade")
+            logger.info("registered without limits: this node blocks no upgrade")
 
     async def _register_at_leader(self, registration: Callable[[Iterable[str]], ControllerRegistrationRequest]) -> None:
         """Repeat until the registration is in the metadata log. `registration` receives the names of the leader's
         features."""
-        logged, quorum, client = "", self.node.quorum, self._registrar
+        logged, quorum, client = "", self.node.quorum, self._client
         while quorum.leading is None:  # else `register` has done it
             place = quorum.leader_address
             why: str | None = "no leader is known"
@@ -349,14 +322,14 @@ class Member:
                 return
             if why != logged:
                 logged = why
-                self._log.warning("not registered as a controller yet", why=why)
+                logger.warning("not registered as a controller yet", why=why)
             await asyncio.sleep(RETRY_S)
 
     def _register_again(self, controller_id: int) -> None:
         """Register again after the registration was removed, as Kafka's controllers do. Otherwise a feature may be
         raised to a level that this node does not support."""
         if controller_id == self._settings.node_id and self.node.quorum.is_voter:
-            self._log.warning("the registration of this controller was removed: it registers again")
+            logger.warning("the registration of this controller was removed: it registers again")
             self._tasks = [each for each in self._tasks if not each.done()]
             self._tasks.append(self._run(self._register_at_leader(lambda _: self._registration)))
 

@@ -7,26 +7,20 @@ at the start, an error names the cause. If it becomes unreachable later, the pro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from msgspec.structs import replace
 
-from controller.brokers.cluster.actions import History
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
-from controller.brokers.cluster.target_cluster import RECENT_EVENTS
 from controller.kafka.connections import BadCredentials, ClusterUnreachable, NotAuthenticated, Security, security_of
 from controller.kafka.sasl import OAUTHBEARER
 from controller.serving.process import reached, wall_ms
 from controller.settings.load import ServeSettings, SettingsError
-from controller.settings.properties import PropertiesError, read_values
-from events.catalog import Configs, Recorded
-from events.codec import decode_event
-from events.logs.log import read_one, shard_offsets
-from events.logs.rocksdb_log import RocksDbLog
-from events.names import ShardKey
+from controller.settings.properties import read_values
+from events.catalog import Configs
 
 REACH_WITHIN_S = 30.0  # enough for a cluster that starts at the same time
 _HAS_TARGET_CLUSTER = ("has.target.cluster", "true")
@@ -34,19 +28,6 @@ _HAS_TARGET_CLUSTER = ("has.target.cluster", "true")
 option `--brokers`, and users cannot set it."""
 PROPERTIES_FILE = "cluster.client.properties.file"
 RESERVED_KEYS = ("bootstrap.servers", "client.id")
-
-
-def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorded]]]:
-    """Functions that read a log for `TargetCluster`: the events of a shard, and the newest events of all."""
-
-    def history(shard: ShardKey) -> Iterator[Recorded]:
-        return (decode_event(offset, read_one(log, offset)) for offset in shard_offsets(log, shard))
-
-    def recent() -> Iterator[Recorded]:
-        end = log.durable_offset
-        return (decode_event(offset, value) for offset, value in log.read(max(0, end - RECENT_EVENTS), end))
-
-    return history, recent
 
 
 async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ClusterLink:
@@ -100,10 +81,7 @@ def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping
     """The librdkafka properties in a file. Raises SettingsError."""
     if file is None:
         return {}
-    try:
-        properties = read_values(Path(file))
-    except PropertiesError as error:
-        raise SettingsError(f"{named}={file} {error}") from None
+    properties = read_values(Path(file), f"{named}={file}")
     for key in RESERVED_KEYS:
         if key in properties:
             raise SettingsError(f"{named}={file} must not have {key}: Topicwright sets it")

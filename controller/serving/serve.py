@@ -9,7 +9,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from functools import partial
@@ -30,16 +29,18 @@ from controller.engine.reports import Reports
 from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
 from controller.machine.rules.rule import RulesError
+from controller.quorum.client import QuorumClient
 from controller.quorum.log.batches import CONTROLLER_LISTENER
 from controller.release import RELEASE
 from controller.serving import process
-from controller.serving.archiving import LogSnapshots, archiving, head_signer, sign_heads
+from controller.serving.archiving import archiving, head_signer, sign_heads
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.log_lines import write_lines
-from controller.serving.quorum_member import Joining, Member
-from controller.serving.reach_cluster import decision_settings, log_readers, reach_cluster
+from controller.serving.quorum_member import Member, cluster_to_join
+from controller.serving.reach_cluster import decision_settings, reach_cluster
 from controller.settings.load import ServeSettings, SettingsError
 from controller.store.recorder import WITHOUT_METADATA_LOG
+from controller.store.snapshotting import Snapshotting
 from controller.store.store import TopicStore
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.query import Queries, Query
@@ -54,7 +55,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     brokers: int | str
     """The number of simulated brokers, `KRAFT`, or the target cluster (HOST:PORT[,…])."""
-    joining: Joining | None = None
+    joining: QuorumClient | None = None
     """The quorum of controllers to join; None for a quorum of this process alone. With `KRAFT`."""
     metadata_version: int | None = None
     """The metadata.version of KRaft brokers; None for the highest that all of them support."""
@@ -82,12 +83,8 @@ class Service:
             "PLAINTEXT" if options.joining is None else CONTROLLER_LISTENER,
         )
         self._member: Member | None = None
-        if options.brokers == KRAFT:
-            protocol = self._clients.listeners[0].protocol
-            self._member = Member(options.data, options.settings, options.joining, protocol)
         self.log: RocksDbLog
         self._is_open = self._started = False
-        self._snapshots: LogSnapshots | None = None
 
     def _open_log(self, cluster_id: str | None) -> RocksDbLog:
         log = RocksDbLog(
@@ -103,20 +100,22 @@ class Service:
     async def start(self) -> None:
         """Start deciding, then accept requests. Raises LogError, and OSError for an unavailable address; as a voter
         also QuorumError, FolderError and LogCorrupted."""
-        settings, member = self.options.settings, self._member
-        joined = None if member is None else await member.find()
+        options, settings, joining = self.options, self.options.settings, self.options.joining
+        joined = None if joining is None else await cluster_to_join(joining, options.data, settings)
         cluster_id = joined or settings.cluster_id if self._cluster is None else self._cluster.cluster_id
         self.log = self._open_log(cluster_id)
         self._is_open = True
-        self._flusher = Flusher(self.log.flush, self._flushed)
         self._query = Query(self.log, lambda: self.controller.store)
-        where = f"process {os.getpid()} of {socket.gethostname()}"
-        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), where, process.wall_ms, self._signer)
+        self._snapshots = Snapshotting(self.log, settings.log_snapshot_interval_events, self._query.snapshot_pairs)
+        self._flusher = Flusher(self.log.flush, self._snapshots.take_if_due)
+        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), self._signer)
         await self._clients.listen()
         if self._cluster is not None:
-            await self._clients.listen_for_cluster(self.options.data)
-        if member is not None:
-            member.open(self.log, self._clients.advertised[0], self._flusher.flush)
+            await self._clients.listen_for_cluster(options.data)
+        if options.brokers == KRAFT:
+            protocol, at = self._clients.listeners[0].protocol, self._clients.advertised[0]
+            self._member = Member(options.data, settings, joining, protocol, self.log, at, self._flusher.flush)
+        member = self._member
         self.brokers = self._make_brokers()
         self.controller = Controller(
             self.log,
@@ -134,9 +133,7 @@ class Service:
             replication=None if member is None else member.replication,
             clock_s=time.perf_counter,
         )
-        self._snapshots = LogSnapshots(
-            self.log, settings.log_snapshot_interval_events, lambda: self.controller.store, rebuild=True
-        )
+        self._snapshots.begin(rebuild=True)
         self._make_api()
         self.metrics.watch(self._clients.gauges)
         self.metrics.watch(self._gauges)
@@ -208,12 +205,7 @@ class Service:
         if isinstance(self.options.brokers, int):
             return SimulatedBrokers(self.options.brokers)
         assert self._cluster is not None, "it was reached"
-        history, recent = log_readers(self.log)
-        return TargetCluster(self._cluster, history, settings, self._log, recent=recent)
-
-    def _flushed(self) -> None:
-        assert self._snapshots is not None, "nothing is flushed before it is made"
-        self._snapshots.take_if_due()
+        return TargetCluster(self._cluster, self.log, settings)
 
     def _make_api(self) -> None:
         settings, clients = self.options.settings, self._clients
@@ -252,8 +244,7 @@ class Service:
         return self._member is not None and self._member.leads_others
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        newest = 0 if self._snapshots is None else self._snapshots.newest
-        return [("log_snapshot_offset", "The offset of the newest snapshot of the log.", newest)]
+        return [("log_snapshot_offset", "The offset of the newest snapshot of the log.", self._snapshots.newest)]
 
     @property
     def failed(self) -> asyncio.Event:
@@ -278,9 +269,10 @@ class Service:
             await self.controller.stop()
         if member is not None:
             await member.stop()
-        if self._snapshots is not None:
-            self._snapshots.close(wait=True)
+        elif self.options.joining is not None:
+            self.options.joining.close()
         if self._is_open:
+            self._snapshots.close(wait=True)
             self.log.close()
             self._flusher.close()
 

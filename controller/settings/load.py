@@ -26,18 +26,13 @@ from controller.machine.configs.topic_configs import (
 )
 from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_text, read_value, value_text
 from controller.machine.state import POLICY_PREFIX
-from controller.settings.properties import PropertiesError, read_file
+from controller.settings.properties import SettingsError, read_file
 from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, SECRET, Setting
 from controller.settings.server import BY_KEY, SETTINGS, ServeSettings
 from events.catalog import Configs
 from events.codec import HIDDEN
-from events.errors import UserError
 
 __all__ = ["ServeSettings", "SettingsError", "load_settings"]
-
-
-class SettingsError(UserError):
-    """Invalid settings; the message is for the person who wrote them."""
 
 
 class _Given(msgspec.Struct, frozen=True):
@@ -74,10 +69,7 @@ _SET = "--set"
 def _from_file(path: Path | None) -> dict[str, _Given]:
     if path is None:
         return {}
-    try:
-        properties = read_file(path)
-    except PropertiesError as error:
-        raise SettingsError(f"the settings file {path} {error}") from error
+    properties = read_file(path, f"the settings file {path}")
     return {each.key: _Given(each.value, f"{path}, line {each.line}") for each in properties}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from events.errors import UserError
 from events.logs.log import read_text
 
 FILE_BYTES_MAX = 1 << 20
@@ -24,12 +25,12 @@ class Property(msgspec.Struct, frozen=True):
     line: int
 
 
-class PropertiesError(ValueError):
-    """A file cannot be read or is invalid; the message has the line and the reason."""
+class SettingsError(UserError):
+    """Invalid settings or properties; the message is for the person who wrote them."""
 
 
 def read_properties(text: str) -> Iterator[Property]:
-    """Yields all properties in order, with duplicate keys. Raises PropertiesError."""
+    """Yields all properties in order, with duplicate keys. Raises ValueError with the line and the reason."""
     import javaproperties  # takes 60 ms, and most commands read no file
 
     line = 1
@@ -39,21 +40,22 @@ def read_properties(text: str) -> Iterator[Property]:
                 yield Property(element.key, element.value.strip(), line)
             line += len(re.findall(r"\r\n?|\n", element.source))
     except javaproperties.InvalidUEscapeError:
-        raise PropertiesError(f"line {line}: \\u must be followed by four hexadecimal digits") from None
+        raise ValueError(f"line {line}: \\u must be followed by four hexadecimal digits") from None
 
 
-def read_file(file: Path) -> list[Property]:
-    """Returns the properties of a file. Raises PropertiesError."""
+def read_file(file: Path, source: str) -> list[Property]:
+    """Returns the properties of a file, which `source` names in messages. Raises SettingsError."""
     try:
         return list(read_properties(read_text(file, FILE_BYTES_MAX)))
-    except PropertiesError as error:
-        raise PropertiesError(f"cannot be read: {error}") from None
     except OSError as error:
-        raise PropertiesError(f"cannot be read: {error.strerror or error}") from None
+        why = error.strerror or str(error)
     except UnicodeDecodeError as error:
-        raise PropertiesError(f"cannot be read: not UTF-8 at byte {error.start}") from None
+        why = f"not UTF-8 at byte {error.start}"
+    except ValueError as error:
+        why = str(error)
+    raise SettingsError(f"{source} cannot be read: {why}")
 
 
-def read_values(file: Path) -> dict[str, str]:
-    """Returns the values of a file by key; the last value of a duplicate key wins. Raises PropertiesError."""
-    return {each.key: each.value for each in read_file(file)}
+def read_values(file: Path, source: str) -> dict[str, str]:
+    """Returns the values of a file by key; the last value of a duplicate key wins. Raises SettingsError."""
+    return {each.key: each.value for each in read_file(file, source)}

@@ -24,264 +24,148 @@ MEBIBYTE: Final = 1 << 20
 class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     """The values of all settings, made by `load_settings`. A field's default is its declaration, not a value."""
 
-    node_id: int = setting(0, "The node id that clients see for the controller.", AtLeast(0))
-    cluster_id: str | None = setting(
-        None,
-        "The cluster id. Without one, the first start generates an id and stores it in the data folder. With one, a "
-        "data folder of another cluster is refused.",
-        form="1 to 100 letters, digits, - and _",
-        parse=forms.cluster_id,
-    )
-    num_partitions: int = setting(
-        1,
-        "Partition count of a topic that is created with the default count (-1) or automatically.",
-        AtLeast(1),
-        decides=True,
-    )
-    default_replication_factor: int = setting(
-        1,
-        "Replication factor of a topic that is created with the default factor (-1) or automatically.",
-        Between(1, 32767),
-        decides=True,
-    )
-    auto_create_topics_enable: bool = setting(
-        True,
-        "Whether a Metadata request for a missing topic may create it. The client must allow it too (KIP-361).",
-        decides=True,
-    )
-    delete_topic_enable: bool = setting(True, "Whether topics can be deleted.", decides=True)
-    create_topic_policy_class_name: str = setting(
-        "",
-        "Python classes that accept or refuse each topic before it is created, in this order (KIP-108). They are "
-        "imported from PYTHONPATH and the working folder, and receive all settings.",
-        form="a comma-separated list of module.Class",
-        decides=True,
-    )
-    alter_config_policy_class_name: str = setting(
-        "",
-        "Python classes that accept or refuse each change of the configs of topics and brokers (KIP-133), loaded like "
-        "those for new topics.",
-        form="a comma-separated list of module.Class",
-        decides=True,
-    )
-    enable_under_replicated_topic_creation: bool = setting(
-        False,
-        "Whether a topic may be created with fewer live brokers than its replication factor. At least "
-        "min.insync.replicas brokers must be live; the missing replicas are added as brokers join (KIP-409).",
-        decides=True,
-    )
-    topic_rules_file: str | None = setting(
-        None,
-        "The file with the rules for changes of topics. It is applied at the start and on SIGHUP, if its content "
-        "changed since this cluster last applied it.",
-        form="the path of a file",
-    )
+    node_id: int = setting(0, AtLeast(0))
+    """The node id that clients see for the controller."""
+    cluster_id: str | None = setting(None, form="1 to 100 letters, digits, - and _", parse=forms.cluster_id)
+    """The cluster id. Without one, the first start generates an id and stores it in the data folder. With one, a data
+    folder of another cluster is refused."""
+    num_partitions: int = setting(1, AtLeast(1), decides=True)
+    """Partition count of a topic that is created with the default count (-1) or automatically."""
+    default_replication_factor: int = setting(1, Between(1, 32767), decides=True)
+    """Replication factor of a topic that is created with the default factor (-1) or automatically."""
+    auto_create_topics_enable: bool = setting(True, decides=True)
+    """Whether a Metadata request for a missing topic may create it. The client must allow it too (KIP-361)."""
+    delete_topic_enable: bool = setting(True, decides=True)
+    """Whether topics can be deleted."""
+    create_topic_policy_class_name: str = setting("", form="a comma-separated list of module.Class", decides=True)
+    """Python classes that accept or refuse each topic before it is created, in this order (KIP-108). They are imported
+    from PYTHONPATH and the working folder, and receive all settings."""
+    alter_config_policy_class_name: str = setting("", form="a comma-separated list of module.Class", decides=True)
+    """Python classes that accept or refuse each change of the configs of topics and brokers (KIP-133), loaded like
+    those for new topics."""
+    enable_under_replicated_topic_creation: bool = setting(False, decides=True)
+    """Whether a topic may be created with fewer live brokers than its replication factor. At least min.insync.replicas
+    brokers must be live; the missing replicas are added as brokers join (KIP-409)."""
+    topic_rules_file: str | None = setting(None, form="the path of a file")
+    """The file with the rules for changes of topics. It is applied at the start and on SIGHUP, if its content changed
+    since this cluster last applied it."""
     controller_quorum_voters: Mapping[int, tuple[str, int]] = setting(
-        "",
-        "With `join`, in a quorum with kraft.version 0: all voters, including this one, as configured on all nodes.",
-        form="ID@HOST:PORT, several separated by commas",
-        parse=forms.voters,
+        "", form="ID@HOST:PORT, several separated by commas", parse=forms.voters
     )
-    quorum_priority: int = setting(
-        0,
-        "Voters only. Above 0, the voter takes over leadership once it has caught up, from Kafka's controllers and "
-        "from Topicwright voters with a lower priority. With 0 it leads only if nobody else does.",
-        Between(0, 1000),
-    )
-    controller_quorum_fetch_timeout_ms: int = setting(
-        2000, "Voters only: time without a response from the leader before an election starts.", AtLeast(1000)
-    )
-    controller_quorum_election_timeout_ms: int = setting(
-        1000, "Voters only: time limit of an election before the next one starts.", AtLeast(100)
-    )
-    metadata_log_max_record_bytes_between_snapshots: int = long_setting(
-        20 * MEBIBYTE,
-        "With --brokers kraft, and for a voter: bytes of the metadata log between two snapshots.",
-        AtLeast(1),
-    )
-    metadata_log_max_snapshot_interval_ms: int = long_setting(
-        3_600_000,
-        "With --brokers kraft, and for a voter: longest time between two snapshots if anything was committed; 0 means "
-        "no limit.",
-        AtLeast(0),
-    )
-    metadata_max_retention_bytes: int = long_setting(
-        100 * MEBIBYTE,
-        "With --brokers kraft, and for a voter: size limit of the metadata log and its snapshots. Records after the "
-        "older of the two latest snapshots are always kept.",
-        AtLeast(0),
-    )
-    broker_session_timeout_ms: int = setting(9000, "A broker without a heartbeat for this long is fenced.", AtLeast(1))
-    kraft_version: int = setting(
-        0,
-        "With --brokers kraft: 0 for brokers that use controller.quorum.voters, which all brokers can. 1 also allows "
-        "controller.quorum.bootstrap.servers, which needs Kafka 3.9 or later. It can be raised, never lowered.",
-        Between(0, 1),
-    )
-    auto_leader_rebalance_enable: bool = setting(
-        True, "With --brokers kraft: whether leadership moves back to preferred replicas that are in sync again."
-    )
-    leader_imbalance_check_interval_seconds: int = setting(
-        300, "With --brokers kraft: how often leadership is checked for that.", AtLeast(1)
-    )
+    """With `join`, in a quorum with kraft.version 0: all voters, including this one, as configured on all nodes."""
+    quorum_priority: int = setting(0, Between(0, 1000))
+    """Voters only. Above 0, the voter takes over leadership once it has caught up, from Kafka's controllers and from
+    Topicwright voters with a lower priority. With 0 it leads only if nobody else does."""
+    controller_quorum_fetch_timeout_ms: int = setting(2000, AtLeast(1000))
+    """Voters only: time without a response from the leader before an election starts."""
+    controller_quorum_election_timeout_ms: int = setting(1000, AtLeast(100))
+    """Voters only: time limit of an election before the next one starts."""
+    metadata_log_max_record_bytes_between_snapshots: int = long_setting(20 * MEBIBYTE, AtLeast(1))
+    """With --brokers kraft, and for a voter: bytes of the metadata log between two snapshots."""
+    metadata_log_max_snapshot_interval_ms: int = long_setting(3_600_000, AtLeast(0))
+    """With --brokers kraft, and for a voter: longest time between two snapshots if anything was committed; 0 means no
+    limit."""
+    metadata_max_retention_bytes: int = long_setting(100 * MEBIBYTE, AtLeast(0))
+    """With --brokers kraft, and for a voter: size limit of the metadata log and its snapshots. Records after the older
+    of the two latest snapshots are always kept."""
+    broker_session_timeout_ms: int = setting(9000, AtLeast(1))
+    """A broker without a heartbeat for this long is fenced."""
+    kraft_version: int = setting(0, Between(0, 1))
+    """With --brokers kraft: 0 for brokers that use controller.quorum.voters, which all brokers can. 1 also allows
+    controller.quorum.bootstrap.servers, which needs Kafka 3.9 or later. It can be raised, never lowered."""
+    auto_leader_rebalance_enable: bool = setting(True)
+    """With --brokers kraft: whether leadership moves back to preferred replicas that are in sync again."""
+    leader_imbalance_check_interval_seconds: int = setting(300, AtLeast(1))
+    """With --brokers kraft: how often leadership is checked for that."""
     log_signing_key_location: str | None = setting(
-        None,
-        "The private key that signs tree heads of the log, so that others can verify it: see docs/history.md.",
-        form="the path of a PEM file with an Ed25519 private key that is not encrypted",
+        None, form="the path of a PEM file with an Ed25519 private key that is not encrypted"
     )
-    log_signing_interval_ms: int = long_setting(
-        600_000,
-        "How often `serve`, and the worker that owns a partition, record a signed tree head if there are new events. "
-        "Gateways sign tree heads on request and record none.",
-        AtLeast(1),
-    )
-    cluster_broker_ports: range = setting(
-        "any",
-        "In front of a cluster: the ports through which admin clients reach each broker via this process, one for "
-        "each broker and listener. With `none` admin clients see only this process and cannot address a single "
-        "broker.",
-        form="any, none, or FIRST-LAST such as 9101-9120",
-        parse=forms.ports,
-    )
-    simulated_broker_listeners: bool = setting(
-        False,
-        "Whether each simulated broker listens on its own port. It rejects changes of topics, which clients then send "
-        "to the controller (KIP-4), and answers everything else.",
-    )
-    socket_request_max_bytes: int = setting(
-        4 * MEBIBYTE,
-        "Largest request; a larger one closes its connection. Creating 10,000 topics takes 1 MB.",
-        AtLeast(1),
-    )
-    queued_max_request_bytes: int = long_setting(
-        256 * MEBIBYTE,
-        "Memory limit for the connections of one listener: partly received requests, requests in progress, and "
-        "responses that clients have not read. Above it, the connections that use most are closed.",
-        AtLeast(1),
-    )
-    max_connections: int = setting(
-        INT_MAX,
-        "Most clients connected to one listener. All listeners and HTTP together are also bounded by the open file "
-        "limit (ulimit -n), of which 2048, or half if that is less, are reserved for the log.",
-        AtLeast(0),
-    )
-    max_connection_creation_rate: int = setting(
-        INT_MAX,
-        "Most new Kafka connections a second, over all listeners (KIP-612). Ten times as many may come at once. "
-        "As many more wait for their TLS handshake or first request, and others are closed.",
-        AtLeast(1),
-    )
-    max_connections_per_ip: int = setting(
-        INT_MAX, "Most connections from one address, over all listeners and HTTP.", AtLeast(0)
-    )
+    """The private key that signs tree heads of the log, so that others can verify it: see docs/history.md."""
+    log_signing_interval_ms: int = long_setting(600_000, AtLeast(1))
+    """How often `serve`, and the worker that owns a partition, record a signed tree head if there are new events.
+    Gateways sign tree heads on request and record none."""
+    cluster_broker_ports: range = setting("any", form="any, none, or FIRST-LAST such as 9101-9120", parse=forms.ports)
+    """In front of a cluster: the ports through which admin clients reach each broker via this process, one for each
+    broker and listener. With `none` admin clients see only this process and cannot address a single broker."""
+    simulated_broker_listeners: bool = setting(False)
+    """Whether each simulated broker listens on its own port. It rejects changes of topics, which clients then send to
+    the controller (KIP-4), and answers everything else."""
+    socket_request_max_bytes: int = setting(4 * MEBIBYTE, AtLeast(1))
+    """Largest request; a larger one closes its connection. Creating 10,000 topics takes 1 MB."""
+    queued_max_request_bytes: int = long_setting(256 * MEBIBYTE, AtLeast(1))
+    """Memory limit for the connections of one listener: partly received requests, requests in progress, and responses
+    that clients have not read. Above it, the connections that use most are closed."""
+    max_connections: int = setting(INT_MAX, AtLeast(0))
+    """Most clients connected to one listener. All listeners and HTTP together are also bounded by the open file limit
+    (ulimit -n), of which 2048, or half if that is less, are reserved for the log."""
+    max_connection_creation_rate: int = setting(INT_MAX, AtLeast(1))
+    """Most new Kafka connections a second, over all listeners (KIP-612). Ten times as many may come at once. As many
+    more wait for their TLS handshake or first request, and others are closed."""
+    max_connections_per_ip: int = setting(INT_MAX, AtLeast(0))
+    """Most connections from one address, over all listeners and HTTP."""
     max_connections_per_ip_overrides: Mapping[str, int] = setting(
         "",
-        "Different limits for some addresses.",
         form="ADDRESS:COUNT, several separated by commas, such as 10.0.0.1:100,[::1]:5",
         parse=forms.several(forms.connections, into=dict),
     )
-    connections_max_idle_ms: int = long_setting(
-        600_000, "A connection without a request for this long is closed.", AtLeast(1)
-    )
-    max_in_flight_requests_per_connection: int = setting(
-        1000, "Most requests of one connection in progress. Further ones are read when these are answered.", AtLeast(1)
-    )
-    max_request_partition_size_limit: int = setting(
-        2000, "Most partitions in one response of DescribeTopicPartitions (KIP-966).", AtLeast(1)
-    )
-    stream_commands_topic: str = setting(
-        "topicwright.commands", "Workers and gateways: the topic for commands.", form="the name of a topic"
-    )
-    stream_events_topic: str = setting(
-        "topicwright.events",
-        "Workers and gateways: the topic for events. It is the source of truth and kept forever.",
-        form="the name of a topic",
-    )
-    stream_partitions: int = setting(
-        4,
-        "Partition count of both topics, and so the most workers that decide in parallel. It cannot be changed later.",
-        Between(1, 1000),
-    )
-    stream_replication_factor: int = setting(
-        -1,
-        "Replication factor of both topics, which existing topics must also have. -1 creates topics with three "
-        "replicas, or one for each broker if there are fewer, and accepts any factor of existing topics.",
-        Between(-1, 32767),
-    )
-    stream_group_id: str = setting(
-        "topicwright.workers",
-        "The consumer group that assigns partitions to workers.",
-        form="the name of a consumer group",
-    )
-    stream_session_timeout_ms: int = setting(
-        6000,
-        "A worker without a heartbeat for this long loses its partitions. Kafka's group.min.session.timeout.ms, 6000 "
-        "by default, is a lower bound.",
-        Between(100, 1_800_000),
-    )
-    store_cache_bytes: int = long_setting(
-        128 * MEBIBYTE,
-        "Memory for cached state, over all partitions. Write buffers are extra: between 8 MiB and 48 MiB for each log "
-        "or partition.",
-        AtLeast(MEBIBYTE),
-    )
-    log_snapshot_interval_events: int = long_setting(
-        250_000,
-        "Number of events between two snapshots of the state, but at least two events for each topic. Queries about "
-        "the past start at a snapshot instead of the first event. 0 disables snapshots.",
-        AtLeast(0),
-    )
+    """Different limits for some addresses."""
+    connections_max_idle_ms: int = long_setting(600_000, AtLeast(1))
+    """A connection without a request for this long is closed."""
+    max_in_flight_requests_per_connection: int = setting(1000, AtLeast(1))
+    """Most requests of one connection in progress. Further ones are read when these are answered."""
+    max_request_partition_size_limit: int = setting(2000, AtLeast(1))
+    """Most partitions in one response of DescribeTopicPartitions (KIP-966)."""
+    stream_commands_topic: str = setting("topicwright.commands", form="the name of a topic")
+    """Workers and gateways: the topic for commands."""
+    stream_events_topic: str = setting("topicwright.events", form="the name of a topic")
+    """Workers and gateways: the topic for events. It is the source of truth and kept forever."""
+    stream_partitions: int = setting(4, Between(1, 1000))
+    """Partition count of both topics, and so the most workers that decide in parallel. It cannot be changed later."""
+    stream_replication_factor: int = setting(-1, Between(-1, 32767))
+    """Replication factor of both topics, which existing topics must also have. -1 creates topics with three replicas,
+    or one for each broker if there are fewer, and accepts any factor of existing topics."""
+    stream_group_id: str = setting("topicwright.workers", form="the name of a consumer group")
+    """The consumer group that assigns partitions to workers."""
+    stream_session_timeout_ms: int = setting(6000, Between(100, 1_800_000))
+    """A worker without a heartbeat for this long loses its partitions. Kafka's group.min.session.timeout.ms, 6000 by
+    default, is a lower bound."""
+    store_cache_bytes: int = long_setting(128 * MEBIBYTE, AtLeast(MEBIBYTE))
+    """Memory for cached state, over all partitions. Write buffers are extra: between 8 MiB and 48 MiB for each log or
+    partition."""
+    log_snapshot_interval_events: int = long_setting(250_000, AtLeast(0))
+    """Number of events between two snapshots of the state, but at least two events for each topic. Queries about the
+    past start at a snapshot instead of the first event. 0 disables snapshots."""
     log_archive_url: str | None = setting(
-        None,
-        "The archive for closed segments of the log, as Parquet: see docs/history.md. Credentials of an object store "
-        "come from the environment. Without it nothing is archived or dropped.",
-        form="a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
+        None, form="a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
     )
-    log_archive_interval_events: int = setting(
-        65536,
-        "Number of events in an archived segment: a power of two; other numbers are rounded down to one. Smaller "
-        "segments are archived sooner and take more space.",
-        Between(256, 1 << 20),
-    )
-    log_events_retention_ms: int = long_setting(
-        604_800_000,
-        "How long events stay in the data folder after they are archived and covered by a snapshot. Older events are "
-        "read from the archive. -1 keeps all.",
-        AtLeast(0, -1),
-    )
-    log_events_retention_bytes: int = long_setting(
-        -1, "Most bytes of archived events in the data folder; -1 means no limit.", AtLeast(0, -1)
-    )
-    gateway_heartbeat_interval_ms: int = setting(500, "How often a gateway sends a heartbeat.", AtLeast(10))
-    gateway_session_timeout_ms: int = setting(
-        5000,
-        "A gateway without a heartbeat for this long is no longer shown to clients. A gateway that does not receive "
-        "its own heartbeats for this long treats Kafka as lost.",
-        AtLeast(100),
-    )
-    gateway_answer_timeout_ms: int = setting(
-        30_000, "How long a gateway waits for a decision if the request has no timeout.", AtLeast(1)
-    )
-    stream_gateways_topic: str = setting(
-        "topicwright.gateways", "The topic for the heartbeats of gateways.", form="the name of a topic"
-    )
-    cluster_client_properties_file: str | None = setting(
-        None,
-        "With --brokers cluster:BOOTSTRAP: librdkafka properties for the cluster, such as security.protocol, "
-        "sasl.mechanism, sasl.username, sasl.password and ssl.ca.location.",
-        form="the path of a file",
-    )
-    cluster_watch_interval_ms: int = setting(
-        1000, "With --brokers cluster:BOOTSTRAP: how often the cluster's brokers and topics are polled.", AtLeast(10)
-    )
-    cluster_configs_watch_interval_ms: int = setting(
-        10_000, "With --brokers cluster:BOOTSTRAP: how often the configs of all topics are polled.", AtLeast(10)
-    )
-    log_level: str = setting(
-        "info",
-        "The lowest level that is logged; info logs each decision.",
-        OneOf(("debug", "info", "warning", "error")),
-    )
+    """The archive for closed segments of the log, as Parquet: see docs/history.md. Credentials of an object store come
+    from the environment. Without it nothing is archived or dropped."""
+    log_archive_interval_events: int = setting(65536, Between(256, 1 << 20))
+    """Number of events in an archived segment: a power of two; other numbers are rounded down to one. Smaller segments
+    are archived sooner and take more space."""
+    log_events_retention_ms: int = long_setting(604_800_000, AtLeast(0, -1))
+    """How long events stay in the data folder after they are archived and covered by a snapshot. Older events are read
+    from the archive. -1 keeps all."""
+    log_events_retention_bytes: int = long_setting(-1, AtLeast(0, -1))
+    """Most bytes of archived events in the data folder; -1 means no limit."""
+    gateway_heartbeat_interval_ms: int = setting(500, AtLeast(10))
+    """How often a gateway sends a heartbeat."""
+    gateway_session_timeout_ms: int = setting(5000, AtLeast(100))
+    """A gateway without a heartbeat for this long is no longer shown to clients. A gateway that does not receive its
+    own heartbeats for this long treats Kafka as lost."""
+    gateway_answer_timeout_ms: int = setting(30_000, AtLeast(1))
+    """How long a gateway waits for a decision if the request has no timeout."""
+    stream_gateways_topic: str = setting("topicwright.gateways", form="the name of a topic")
+    """The topic for the heartbeats of gateways."""
+    cluster_client_properties_file: str | None = setting(None, form="the path of a file")
+    """With --brokers cluster:BOOTSTRAP: librdkafka properties for the cluster, such as security.protocol,
+    sasl.mechanism, sasl.username, sasl.password and ssl.ca.location."""
+    cluster_watch_interval_ms: int = setting(1000, AtLeast(10))
+    """With --brokers cluster:BOOTSTRAP: how often the cluster's brokers and topics are polled."""
+    cluster_configs_watch_interval_ms: int = setting(10_000, AtLeast(10))
+    """With --brokers cluster:BOOTSTRAP: how often the configs of all topics are polled."""
+    log_level: str = setting("info", OneOf(("debug", "info", "warning", "error")))
+    """The lowest level that is logged; info logs each decision."""
     topic_defaults: Configs
     """Broker-level settings that are defaults of topics, sorted by key."""
     texts: Configs

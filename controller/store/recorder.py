@@ -11,7 +11,6 @@ from controller.machine.apply import apply_all
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import Answer
 from controller.machine.state import State
-from controller.store.keys import Puts
 from controller.store.request_index import RequestIndex
 from controller.store.store import TopicStore
 from controller.store.topic_indexes import CREATION_KINDS, put_creation
@@ -58,7 +57,6 @@ class Recorder:
         self._projector = projector
         self._entries: list[Entry] = []
         self._tree = LogTree(log)
-        self._creations: Puts = {}
         self._requests = RequestIndex(log)
         self._recorded: list[Recorded] = []
         end = log.next_offset
@@ -83,8 +81,6 @@ class Recorder:
             return
         for record, value, key in zip(records, values, self._projector.apply(self.state, records), strict=True):
             self._entries.append(Entry(value, key, request_of(record)))
-            if type(record.event) in CREATION_KINDS:
-                put_creation(self._creations, record.offset, key)
         self.last_ms = max(self.last_ms, *[record.at_ms for record in records])
         self._recorded += records
 
@@ -92,8 +88,10 @@ class Recorder:
         """The events since the last commit, with the resulting state and `more` keys."""
         entries, self._entries = self._entries, []
         recorded, self._recorded = self._recorded, []
-        creations, self._creations = self._creations, {}
-        changes = {**self.store.changes(self.state), **creations}
+        changes = self.store.changes(self.state)
+        for record, entry in zip(recorded, entries, strict=True):
+            if type(record.event) in CREATION_KINDS:
+                put_creation(changes, record.offset, entry.shard_key)
         if entries:
             changes |= self._requests.changes(recorded, entries)
             changes |= self._tree.changes([entry.value for entry in entries])

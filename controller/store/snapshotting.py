@@ -1,36 +1,40 @@
-"""Takes, rebuilds and removes snapshots of a log's state keys, for `serving.archiving`.
+"""Takes, rebuilds and removes snapshots of a log's state keys.
 
 Purpose: a query on the past applies the events since the nearest snapshot, so it takes the same time however long the
 log is.
 
-Method. The writing thread calls `reached` when everything written is durable. Every `interval_events` events it freezes
-the state keys, which is quick, and another thread writes them. So a snapshot belongs to one offset, and a power cut
-cannot revoke it. A snapshot takes some microseconds a topic, so a state of many topics has fewer snapshots. It has the
-kinds of keys in SNAPSHOT_KINDS, from which all other keys follow; `with_views` adds keys for readers.
+Method. The writing thread calls `take_if_due` when everything written is durable. Every `interval_events` events it
+freezes the state keys, which is quick, and another thread writes them. So a snapshot belongs to one offset, and a power
+cut cannot revoke it. A snapshot takes some microseconds a topic, so a state of many topics has fewer snapshots. It has
+the kinds of keys in SNAPSHOT_KINDS, from which all other keys follow; `with_views` adds keys for readers.
 
 At most SNAPSHOTS_MAX snapshots are retained, evenly spaced: if there are more, every other one is removed. Missing and
 damaged ones are rebuilt from the previous one and later events. A rebuilt snapshot has the very bytes that were
 committed with the events. Rebuilding takes memory for the stored bytes of all topics and a bounded number of decoded
-ones.
-
-Non-goals: reading a clock, logging, and choosing a thread: the caller's `run` runs one piece of work at a time in
-a thread.
+ones. If older events may be in the archive only, missing snapshots are not rebuilt: the worker that archives stores
+its snapshots there too, from where others copy missing ones.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 
+import structlog
+
 from controller.machine.apply import apply
+from controller.machine.state import ALL_TOPICS
 from controller.store.keys import ACL, HELD, QUOTA, RULES, SCRAM, Puts
-from controller.store.store import CLUSTER, WAITING, TopicStore
+from controller.store.store import CLUSTER, WAITING, TopicStore, stored_counts
 from controller.store.stored_topics import TOPIC, is_creation_key
 from events.catalog import Cause
 from events.codec import decode_event
-from events.logs.log import EventLog, MemoryKeys, StateKeys
+from events.logs.archive.store import ArchiveStore
+from events.logs.log import EventLog, LogError, MemoryKeys, StateKeys
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import (
     SnapshotDamaged,
@@ -60,27 +64,14 @@ class _Stopped(Exception):
 
 
 class Snapshotting:
-    """The snapshots of one log. `begin`, `reached` and `close` must be called on the writing thread."""
+    """The snapshots of one log. `begin`, `take_if_due` and `close` must be called on the writing thread."""
 
-    def __init__(
-        self,
-        log: RocksDbLog,
-        interval_events: int,
-        run: Callable[[Callable[[], None]], object],
-        with_views: Callable[[int, Pairs], Pairs],
-        taken: Callable[[int, int], object],
-        failed: Callable[[str], object],
-    ) -> None:
-        """With `interval_events` 0 no snapshots are taken.
-
-        `taken` gets the offset and the size in bytes of a written snapshot. `failed` gets the reason if a snapshot
-        could not be written, or was damaged and removed; a later attempt follows.
-        """
-        self._log = log
-        self._interval = interval_events
-        self._run = run
-        self._with_views = with_views
-        self._taken, self._failed = taken, failed
+    def __init__(self, log: RocksDbLog, interval_events: int, with_views: Callable[[int, Pairs], Pairs]) -> None:
+        """With `interval_events` 0 no snapshots are taken, rebuilt or copied. `with_views` adds the keys for readers to
+        the state keys at an offset."""
+        self._log, self._interval, self._with_views = log, interval_events, with_views
+        self._lines = structlog.get_logger("topicwright")
+        self.thread: Executor = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._stopped = threading.Event()
         self._busy = False
         self.next_at = 0
@@ -88,32 +79,44 @@ class Snapshotting:
         self.newest = 0
         """The offset of the newest snapshot, 0 without one."""
 
-    def begin(self, *, rebuild: bool = True) -> None:
-        """Remove damaged snapshots, and rebuild missing ones if `rebuild`. Raises OSError if the folder cannot be
-        read."""
+    def begin(self, *, rebuild: bool = False, archive: ArchiveStore | None = None) -> None:
+        """Remove damaged snapshots, and rebuild missing ones if `rebuild`, or copy them from `archive`. Raises OSError
+        if the folder cannot be read."""
         if self._interval:
             self.newest = max(snapshot_offsets(self._log), default=0)
             self.next_at = self.newest + self._interval
             self._start(self._repair if rebuild else self._remove_damaged)
+            if archive is not None:
+                self._start(partial(self._copy, archive))
 
-    def close(self) -> None:
-        """End the work in the other thread; a snapshot is written in full or not at all."""
+    def close(self, *, wait: bool = False) -> None:
+        """End the work in the thread, and with `wait` wait for its end. A snapshot is written in full or not at all."""
         self._stopped.set()
+        self.thread.shutdown(wait=wait)
 
-    def reached(self, topics: int) -> None:
-        """Take a snapshot if one is due; call when the log is durable to its end. Raises LogError."""
+    def take_if_due(self) -> None:
+        """Take a snapshot if one is due: the log is durable to its end. Raises LogError."""
         end = self._log.next_offset
         if not self._interval or end < self.next_at or self._busy or self._log.durable_offset != end:
             return
+        topics = stored_counts(self._log, ALL_TOPICS).topics
         self.next_at = end + max(self._interval, topics * EVENTS_PER_TOPIC)
         about, frozen = snapshot_info(self._log, end), self._log.frozen_scan(SNAPSHOT_KINDS)
         self._start(lambda: self._take(about, frozen))
 
-    # --- in the other thread
+    def taken(self, offset: int, size: int) -> None:
+        """Report a snapshot with its size in bytes."""
+        self._lines.info("snapshot taken", offset=offset, bytes=size)
+
+    def failed(self, why: str) -> None:
+        """Report a snapshot that could not be written, or was damaged and removed; a later attempt follows."""
+        self._lines.warning("no snapshot", why=why)
+
+    # --- in the thread
 
     def _start(self, work: Callable[[], None]) -> None:
         self._busy = True
-        self._run(lambda: self._guarded(work))
+        self.thread.submit(self._guarded, work)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -122,7 +125,7 @@ class Snapshotting:
             pass
         except Exception as error:  # snapshots are optional: deciding must go on
             if not self._stopped.is_set():
-                self._failed(f"{type(error).__name__}: {error}")
+                self.failed(f"{type(error).__name__}: {error}")
         finally:
             self._busy = False
 
@@ -137,7 +140,7 @@ class Snapshotting:
     def _put(self, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         size = store_snapshot(self._log, about, self._with_views(about.offset, with_pauses(pairs, self._pause)))
         self.newest = max(self.newest, about.offset)
-        self._taken(about.offset, size)
+        self.taken(about.offset, size)
 
     def _pause(self) -> None:
         if self._stopped.wait(PAUSE_S):
@@ -151,7 +154,7 @@ class Snapshotting:
                 with open_snapshot(self._log, offset) as snapshot:
                     snapshot.check()
             except SnapshotDamaged as error:
-                self._failed(f"{error}; it was removed")
+                self.failed(f"{error}; it was removed")
                 remove_snapshot(self._log, offset)
         self._remove_surplus()
 
@@ -168,6 +171,17 @@ class Snapshotting:
     def _remove_surplus(self) -> None:
         for offset in too_many(snapshot_offsets(self._log), self._interval):
             remove_snapshot(self._log, offset)
+
+    def _copy(self, archive: ArchiveStore) -> None:
+        from events.logs.archive.base import download_snapshots  # imports pyarrow
+
+        try:
+            copied = download_snapshots(archive, self._log, self._pause)
+        except (LogError, OSError) as error:
+            if not self._stopped.is_set():
+                self._lines.warning("snapshots not copied", why=str(error))
+        else:
+            self._lines.info("snapshots copied", folder=str(self._log.path), count=copied)
 
 
 def with_pauses(pairs: Iterable[tuple[bytes, bytes]], pause: Callable[[], None]) -> Pairs:

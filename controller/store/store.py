@@ -67,12 +67,9 @@ class TopicStore:
         """The durable versions of the same topics."""
         self._counts: dict[str, Counts] = {}
         """The newest counts of some groups of topics, durable or not."""
-        self._uncounted: dict[ShardKey, Topic | None] = {}
-        """The topics that changed since the counts were computed, as they were then: without limits of rules, counts
-        are needed once a commit."""
         self._groups_changed: dict[str, None] = {}
         """The groups with uncommitted counts, in order of their change."""
-        self.durable_counts = self.durable_counts_of(ALL_TOPICS)
+        self.durable_counts = stored_counts(log, ALL_TOPICS)
         self._health = HealthIndex(log)
         self.durable_tallies = self._health.tallies
         """The counts of partitions by health and broker."""
@@ -89,27 +86,17 @@ class TopicStore:
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         """Set the newest topic under a shard key; the next commit writes it."""
-        self._uncounted.setdefault(key, self.get(key))
+        for group, change in count_changes(self.get(key), topic):
+            self._counts[group] = self.counts(group) + change
+            self._groups_changed[group] = None
         self._fresh[key] = topic
 
     def counts(self, group: str) -> Counts:
         """The newest counts of a group of topics, durable or not."""
-        if self._uncounted:
-            self._count()
         counts = self._counts.get(group)
         if counts is None:
-            counts = self._counts[group] = self.durable_counts_of(group)
+            counts = self._counts[group] = stored_counts(self._log, group)
         return counts
-
-    def _count(self) -> None:
-        changes: dict[str, Counts] = {}
-        for key, before in self._uncounted.items():
-            for group, change in count_changes(before, self._fresh[key]):
-                changes[group] = changes[group] + change if group in changes else change
-        self._uncounted.clear()
-        for group, change in changes.items():
-            self._counts[group] = self.counts(group) + change
-            self._groups_changed[group] = None
 
     def state(self) -> State:
         """The machine's state at the end of the log."""
@@ -127,9 +114,8 @@ class TopicStore:
         changed = [(key, before, after) for key, before, after in fresh if after is not before]
         for key, before, after in changed:
             put_topic(puts, key, before, after)
-            _put_index_entries(puts, key, before, after)
+            put_entries(puts, _index_entries(key, before), _index_entries(key, after))
             put_replicas(puts, self._log, key, before, after)
-        self._count()
         for group in self._groups_changed:
             counts = self._counts[group]
             puts[COUNTS + group.encode()] = _encode(counts) if counts != Counts() else None
@@ -160,11 +146,6 @@ class TopicStore:
         self.durable_cluster = state.cluster
 
     # --- what readers use
-
-    def durable_counts_of(self, group: str) -> Counts:
-        """The counts of a group of topics (`groups_of`) as of the last durable commit."""
-        stored = self._log.get(COUNTS + group.encode())
-        return Counts() if stored is None else _decode_counts(stored)
 
     def durable(self, key: ShardKey) -> Topic | None:
         """The topic under a shard key as of the last durable commit."""
@@ -288,24 +269,19 @@ class TopicStore:
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
 
 
+def stored_counts(log: StateKeys, group: str) -> Counts:
+    """The counts of a group of topics (`groups_of`) as of the last commit."""
+    stored = log.get(COUNTS + group.encode())
+    return Counts() if stored is None else _decode_counts(stored)
+
+
 def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[Topic]:
     """The first `limit` topics; fewer if they have `partitions_max` partitions together."""
     return next(grouped(topics, partitions_max, lambda topic: len(topic.partitions), limit), [])
 
 
-def _put_index_entries(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-    """Add the changed entries of a topic in the indexes by id, and of topics that were never ready."""
-    if before is None:
-        puts |= _index_entries(key, after)
-    elif after is None or _indexed(before) != _indexed(after):
-        put_entries(puts, _index_entries(key, before), _index_entries(key, after))
-
-
-def _indexed(topic: Topic) -> tuple[object, ...]:
-    return topic.topic_id, topic.created_offset, topic.ready_at_ms is None, topic.name
-
-
 def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:
+    """The entries of a topic in the indexes by id, and of topics that were never ready."""
     if topic is None:
         return {}
     encoded = key.encode()
@@ -370,20 +346,11 @@ class Sliced(Protocol):
 
 def topic_slices(store: Callable[[], Sliced], partitions_max: int = PARTITIONS_PER_SLICE) -> Iterator[list[Topic]]:
     """All durable topics in slices; `store` returns the current view for each slice."""
-    return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, partitions_max))
+    after: str | None = None
+    while topics := store().durable_slice(after, TOPICS_PER_SLICE, partitions_max):
+        yield topics
+        after = shard_key(topics[-1].name)
 
 
 def every_topic(store: Sliced) -> Iterator[Topic]:
     return chain.from_iterable(topic_slices(lambda: store))
-
-
-def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
-    """The topics of `TopicStore.durable_unhealthy` in slices."""
-    return _slices(lambda after: slice_of(store().durable_unhealthy(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
-
-
-def _slices(slice_after: Callable[[str | None], list[Topic]]) -> Iterator[list[Topic]]:
-    after: str | None = None
-    while topics := slice_after(after):
-        yield topics
-        after = shard_key(topics[-1].name)

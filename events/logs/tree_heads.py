@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from msgspec import Meta
 
+from events.errors import UserError
 from events.logs.log import read_bytes
 from events.logs.merkle import HASH_BYTES, PATH_LENGTH_MAX, leaf_hash, root_from_inclusion
 
@@ -39,7 +40,7 @@ TIME_MS_MAX = 253_402_300_799_999
 _V = TypeVar("_V", bound=Hashable)
 
 
-class BadKey(ValueError):
+class BadKey(UserError):
     """A file without a key of the right kind. The message names it and says what is allowed."""
 
 
@@ -168,7 +169,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     format: Literal["topicwright proof 1"] = FORMAT
 
 
-class ProofFails(ValueError):
+class ProofFails(UserError):
     """The proof is invalid. The message says where."""
 
 

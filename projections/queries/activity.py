@@ -18,8 +18,7 @@ from controller.store.topic_indexes import Health
 from events import access, catalog
 from events.catalog import Partition, Recorded
 from events.names import NO_LEADER, shard_key
-from projections.queries.changes import CHANGES
-from projections.queries.events import EVERY_EVENT, Window, backwards, end_before, starts
+from projections.queries.events import CHANGES, EVERY_EVENT, Window, backwards, end_before, starts
 from projections.queries.past import everything
 from projections.queries.query import Ends, Queries, Query
 from projections.text.points_in_time import time_at

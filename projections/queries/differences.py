@@ -17,7 +17,7 @@ from events.catalog import Recorded
 from events.codec import topic_of
 from events.logs.log import shard_runs
 from events.names import ShardKey, shard_key
-from projections.queries.changes import newest_changes
+from projections.queries.events import newest_changes
 from projections.queries.past import EVENTS_PER_PAUSE, KEYS_AT_ONCE, SCANNED_MAX, MayShow, everything
 from projections.queries.query import Ends, Queries, Query
 from projections.text.wording import acls_text, changed
@@ -124,7 +124,7 @@ def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
     removed: dict[access.Acl, None] = {}
     others: list[Recorded] = []
     more = False
-    for count, record in enumerate(part.cluster_events(low, max(low, high))):
+    for count, record in enumerate(part.events_of(None, low, max(low, high))):
         if more := count == CLUSTER_EVENTS_MAX:
             break
         match record.event:

@@ -1,4 +1,4 @@
-"""Pages of events, of one log or of several partitions, and the timelines of a log and of a topic, for the HTTP API.
+"""Pages of events, and of changes (who changed what, in which request), of one log or of several partitions.
 
 The events of one partition are ordered by offset, those of several by time. The cursor of a page holds an offset of
 each partition, so paging neither skips nor repeats events. Indexes are read forwards only. A
@@ -11,21 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import merge
-from itertools import islice, repeat, takewhile
+from itertools import repeat, takewhile
 
 import msgspec
 
+from events import access, catalog
 from events.catalog import Event, Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
-from events.names import CLUSTER_SHARD, shard_key
-from projections.queries.past import EVENTS_PER_PAUSE
+from events.names import shard_key
+from projections.queries.past import topic_of_record
 from projections.queries.query import Ends, Queries, Query
+from projections.text.names import is_pattern
 from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, parse_point_in_time
-from projections.views.events import (
-    EventsView,
-    event_view,
-)
+from projections.views.events import EventsView, RecordedChangesView, RecordedChangeView, change_view, event_view
 
 DIGITS = len(str(OFFSET_END))
 BYTES_PER_PAGE = 4 << 20
@@ -89,10 +88,10 @@ EVERY_EVENT = EventFilter()
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A page of events, each with its partition (None in a log without partitions). `next_place` is the position at
-    which the next page starts, None at the end."""
+    """A page of events, each with its log. `next_place` is the position at which the next page starts, None at the
+    end."""
 
-    events: tuple[tuple[int | None, Recorded], ...]
+    events: tuple[tuple[Query, Recorded], ...]
     next_place: Place | None
 
 
@@ -140,7 +139,7 @@ class Listing:
         return self._page(in_order, place, limit, after=0)
 
     def _page(self, in_order: Iterator[tuple[int, Recorded]], place: Place, limit: int, after: int) -> Listed:
-        found: list[tuple[int | None, Recorded]] = []
+        found: list[tuple[Query, Recorded]] = []
         reached, room = list(place), BYTES_PER_PAGE
         for scanned, (number, record) in enumerate(in_order):
             if len(found) == limit or room <= 0 or scanned == EVENTS_SCANNED_MAX:
@@ -148,7 +147,7 @@ class Listing:
             reached[number] = record.offset + after
             if self._which.matches(record.event):
                 part = self.parts[number]
-                found.append((part.partition, record))
+                found.append((part, record))
                 room -= len(read_one(part.log, record.offset))
         return Listed(tuple(found), None)
 
@@ -192,14 +191,12 @@ def events_page(
         page = found.newest(end if cursor is None else tuple(map(min, end, found.place(0, cursor))), limit)
     else:
         page = found.oldest(found.place(start, cursor), limit, end)
-    views = tuple(event_view(record, number) for number, record in page.events)
+    views = tuple(event_view(record, part.partition) for part, record in page.events)
     return EventsView(views, sum(end), next_cursor(page.next_place))
 
 
 # --- the newest first
 
-READ_FIRST = 20
-"""The first events to read at once: most pages need no more."""
 RANGE_FIRST, RANGE_MAX = 1 << 10, 1 << 18
 """The first range of offsets to scan is small; each further one is twice as large."""
 
@@ -213,15 +210,10 @@ def offsets_before(log: EventLog, key: str, before: int) -> Iterator[int]:
         before, size = start, min(2 * size, RANGE_MAX)
 
 
-def newest_of_topic(part: Query, name: str, before: int) -> Iterator[Recorded]:
-    """The events of a topic name below an offset, the newest first."""
-    found = _decoded(part, offsets_before(part.log, shard_key(name), before))
-    return (record for record in found if getattr(record.event, "topic", None) == name)
-
-
-def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
-    """The events below an offset that concern every topic (brokers, settings), the newest first."""
-    return _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
+def newest_of(part: Query, topic: str | None, before: int) -> Iterator[Recorded]:
+    """The events of a topic name below an offset, the newest first; without a name those of brokers and settings."""
+    found = part.decoded(offsets_before(part.log, shard_key(topic or ""), before))
+    return (record for record in found if topic_of_record(record) == topic)
 
 
 def backwards(number: int, part: Query, which: EventFilter, before: int, since: int) -> Iterator[tuple[int, Recorded]]:
@@ -235,16 +227,57 @@ def backwards(number: int, part: Query, which: EventFilter, before: int, since: 
     else:
         offsets = iter(range(before - 1, -1, -1))
     later = takewhile(lambda offset: offset >= since, offsets)
-    return ((number, record) for record in _decoded(part, later))
+    return ((number, record) for record in part.decoded(later))
 
 
-def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
-    at_once = READ_FIRST
-    while some := list(islice(offsets, at_once)):
-        yield from map(decode_event, some, part.log.read_many(some))
-        if len(some) == EVENTS_PER_PAUSE:
-            part.pause()
-        at_once = min(2 * at_once, EVENTS_PER_PAUSE)
+# --- changes
+
+KINDS: tuple[type, ...] = (
+    catalog.TopicCreated, catalog.PartitionsAdded, catalog.TopicConfigsChanged, catalog.TopicDeleted,
+    catalog.TopicDiscovered, catalog.TopicVanished, catalog.ResourceConfigsChanged, catalog.FeaturesChanged,
+    catalog.SettingsChanged, catalog.RulesApplied, access.AclsCreated, access.AclsDeleted, access.QuotasChanged,
+    access.ScramCredentialSet, access.ScramCredentialRemoved,
+)  # fmt: skip
+CHANGES = tuple(kind.__name__ for kind in KINDS)
+"""The types of events that somebody caused. Changes of brokers, leaders and ISRs are not among them."""
+AFTER_CHANGE = 3
+"""The rules that a change breaks, and its approval, are in one of so many events after it, in the same decision."""
+
+
+def changes_page(
+    query: Queries,
+    window: Window,
+    topic: str | None = None,
+    principal: str | None = None,
+    is_wanted: Callable[[str], bool] | None = None,
+) -> RecordedChangesView:
+    """A page of changes, the newest first. `topic` and `principal` may be patterns; `is_wanted` is true for the names
+    of topics. Raises InvalidPointInTime, BadPlace."""
+    name, pattern = (None, topic) if is_pattern(topic) else (topic, None)
+    if name is not None:
+        query = Queries((query.of_topic(name),))
+    end, until = window.ends(query)
+    which = EventFilter(name, None, CHANGES, pattern, principal, is_wanted)
+    page = Listing(query.parts, which).newest(until, window.limit, starts(query, window.since))
+    views = tuple(_change(*one) for one in page.events)
+    return RecordedChangesView(views, next_cursor(page.next_place), query.as_of(end))
+
+
+def newest_changes(part: Query, name: str, start: int, end: int, limit: int) -> tuple[RecordedChangeView, ...]:
+    """The newest changes of a topic between two offsets."""
+    page = Listing((part,), EventFilter(name, types=CHANGES)).newest((end,), limit, (start,))
+    return tuple(_change(*one) for one in page.events)
+
+
+def _change(part: Query, record: Recorded) -> RecordedChangeView:
+    after = range(record.offset + 1, min(record.offset + 1 + AFTER_CHANGE, part.end()))
+    followed = [decode_event(offset, read_one(part.log, offset)).event for offset in after]
+    observed = (one for one in followed if isinstance(one, catalog.RulesObserved))
+    subject = [getattr(record.event, name, None) for name in ("request_id", "topic")]
+    same = (one for one in observed if [one.request_id, one.topic] == subject)
+    decided = (one for one in followed if isinstance(one, catalog.ApprovalDecided) and one.outcome == "approved")
+    approvers = (one.principal for one in decided if [one.reason, one.name] == subject)
+    return change_view(record, next(same, None), next(approvers, ""), part.partition)
 
 
 # --- timelines

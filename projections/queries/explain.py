@@ -26,7 +26,7 @@ from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
-from projections.queries.events import newest_of_cluster
+from projections.queries.events import newest_of
 from projections.queries.health import waiting_text, waits_for
 from projections.queries.query import NotFound, Queries, Query
 from projections.queries.topics import issues_of
@@ -54,7 +54,7 @@ def explain_topic(query: Queries, name: str, at: str | None = None) -> Explanati
     end = part.end(at)
     part.check_known(name, end)
     past, chain, because = TopicPast(), _Chain(), Because(part, end)
-    for record in part.topic_events(name, 0, end):
+    for record in part.events_of(name, 0, end):
         past = fold_topic(past, record)
         if isinstance(record.event, catalog.MetadataPropagated) and past.row is not None:  # rows do not fold it
             past = replace(past, row=replace(past.row, propagated=past.row.propagated + record.event.brokers))
@@ -143,7 +143,7 @@ def _during_request(query: Query, request: RequestView, topic: RequestTopicView,
     """The events of a topic from the first of a request to its last, without those of other requests. If the request
     timed out, its events follow until the topic is ready."""
     last = end if topic.status in UNFINISHED else topic.offset + 1
-    for record in query.topic_events(topic.topic, request.requested_offset, last):
+    for record in query.events_of(topic.topic, request.requested_offset, last):
         requested_by = getattr(record.event, "request_id", "")
         if requested_by in ("", request.request_id) or isinstance(record.event, ENDS):
             yield record
@@ -238,7 +238,7 @@ class Because:
     def _changes_before(self, before: int) -> Iterator[Any]:
         """The changes of brokers below an offset, the newest first. Those that were read are kept for a second call."""
         if before != self._before:
-            records = islice(newest_of_cluster(self._part, before), CHANGES_BEFORE)
+            records = islice(newest_of(self._part, None, before), CHANGES_BEFORE)
             more = (one for one in records if isinstance(one.event, _CHANGES) and _is_change(one.event))
             self._before, self._changes, self._more = before, [], more
         yield from self._changes
@@ -255,7 +255,7 @@ class Because:
             end = version.offset
         while (rules := self._part.cluster_at(end).rules) is not None:
             end = rules.offset
-            self._versions += self._part.cluster_events(end, end + 1)
+            self._versions += self._part.events_of(None, end, end + 1)
             if end < before:
                 return self._versions[-1]
         return None

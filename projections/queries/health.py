@@ -21,7 +21,7 @@ from controller.machine.state import Cluster, Settings, Topic
 from controller.store.topic_indexes import Situation, Tallies, Unhealthy, situations
 from events.catalog import PartitionChanged, PartitionsAdded, TopicCreated
 from events.names import BrokerId
-from projections.queries.events import newest_of_topic
+from projections.queries.events import newest_of
 from projections.queries.query import Ends, Queries
 from projections.text.wording import many
 from projections.views.brokers import BrokerView
@@ -141,7 +141,7 @@ def partition_issues(
 def _changed_ms(query: Queries, end: Ends, name: str) -> int | None:
     """The time of the newest event that created or changed partitions of a topic."""
     part = query.of_topic(name)
-    newest = islice(newest_of_topic(part, name, end[query.parts.index(part)]), EVENTS_SCANNED_MAX)
+    newest = islice(newest_of(part, name, end[query.parts.index(part)]), EVENTS_SCANNED_MAX)
     return next((record.at_ms for record in newest if isinstance(record.event, _PLACING)), None)
 
 

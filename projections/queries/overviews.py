@@ -6,18 +6,17 @@ These functions read only the log, so they may run in any thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
-from controller.machine.state import Cluster, Topic
+from controller.machine.state import Cluster
 from controller.store.request_index import RULE, values_of
-from controller.store.topic_indexes import unhealthy
 from events.names import BrokerId
-from projections.queries.events import newest_of_cluster, starts
-from projections.queries.health import broker_issues, partition_issues, waiting_issues
+from projections.queries.events import newest_of, starts
+from projections.queries.health import broker_issues, partition_issues
 from projections.queries.query import Ends, NotFound, Queries
 from projections.queries.requests import RequestFilter, scan_requests, summary_of
 from projections.queries.topics import Counted, counted_at, settings_at
@@ -42,28 +41,24 @@ def brokers(query: Queries, at: str | None) -> BrokersView:
     return query.cluster_at(end).view(query.as_of(end))
 
 
-class Present(msgspec.Struct, frozen=True):
-    """The live state of a service, for the health of the present: counts, topics that are not ready,
-    and problems of the process."""
-
-    counted: Counted
-    cluster: Cluster
-    now_ms: int
-    waiting: Sequence[Topic] = ()
-    issues: tuple[IssueView, ...] = ()
-
-
-def health(query: Queries, at: str | None, present: Present | None = None) -> overviews.ClusterHealthView:
-    """The health at a point in time. For the past, topics are counted here if that is quick. Raises
-    InvalidPointInTime."""
+def health(
+    query: Queries,
+    at: str | None,
+    counted: Counted | None = None,
+    of_process: Sequence[IssueView] = (),
+    waiting: Iterable[IssueView] = (),
+) -> overviews.ClusterHealthView:
+    """The health at a point in time. For the present there are counts, problems of the process, and those of topics
+    that are not ready; for the past, topics are counted here if that is quick. Raises InvalidPointInTime."""
     end = query.end(at)
     cluster = query.cluster_at(end)
     newest = scan_requests(
         query, RequestFilter(), end, until=end, since=(0,) * len(end), limit=NEWEST_SHOWN, scanned_max=NEWEST_SHOWN
     )
     as_of = query.as_of(end)
-    counted = counted_at(query, end) if present is None else present.counted
-    issues = _issues(query, end, cluster, counted, present)
+    counted = counted or counted_at(query, end)
+    found = (*of_process, *_issues(query, end, cluster, counted), *waiting)
+    issues = tuple(sorted(found, key=lambda one: one.severity))  # "critical" is before "warning"
     state, summary = _state(issues, counted)
     return overviews.ClusterHealthView(
         state=state,
@@ -80,19 +75,12 @@ def health(query: Queries, at: str | None, present: Present | None = None) -> ov
     )
 
 
-def _issues(
-    query: Queries, end: Ends, cluster: ClusterRow, counted: Counted | None, present: Present | None
-) -> tuple[IssueView, ...]:
+def _issues(query: Queries, end: Ends, cluster: ClusterRow, counted: Counted | None) -> Iterator[IssueView]:
     found: tuple[IssueView, ...] = ()
     if counted is not None:
-        settings = settings_at(query.parts[0], end[0]) if present is None else present.cluster.settings
-        some = counted.unhealthy if present is None else chain.from_iterable(unhealthy(one.log) for one in query.parts)
-        found = tuple(partition_issues(counted.tallies, some, cluster.brokers, settings, (query, end)))
-    found = (*found, *broker_issues(cluster.brokers, found))
-    if present is not None:
-        waiting = waiting_issues(present.waiting, present.counted.pending, present.cluster, present.now_ms)
-        found = (*present.issues, *found, *waiting)
-    return tuple(sorted(found, key=lambda one: one.severity))  # "critical" is before "warning"
+        settings = settings_at(query.parts[0], end[0])
+        found = tuple(partition_issues(counted.tallies, counted.unhealthy, cluster.brokers, settings, (query, end)))
+    yield from (*found, *broker_issues(cluster.brokers, found))
 
 
 def _state(issues: Sequence[IssueView], counted: Counted | None) -> tuple[overviews.ClusterState, str]:
@@ -184,7 +172,7 @@ def broker(
     if counted is not None:
         load = counted.tallies.brokers.get(broker_id, (0, 0))
     part = query.parts[0]
-    newest = newest_of_cluster(part, end[0])
+    newest = newest_of(part, None, end[0])
     events = islice((one for one in newest if getattr(one.event, "broker_id", None) == broker_id), BROKER_EVENTS_SHOWN)
     return overviews.BrokerDetailView(
         **msgspec.structs.asdict(row),

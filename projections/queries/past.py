@@ -1,5 +1,5 @@
 """Computes topics, brokers and settings of one log at any point in time, from the nearest snapshot before that point
-and the events since; `Query` uses it.
+and the events since; the base of `Query`.
 
 Method. A snapshot (`events.logs.snapshots`) and a page of a list both have topics in the order of their shard keys. A
 page reads the snapshot blocks that it needs, finds the later events of these keys in the index of shards, a few hundred
@@ -10,17 +10,18 @@ Without a snapshot the same steps begin at the first event.
 Tail. Through the index, each later event costs one block read. To list all topics, it is five times as fast to read the
 events once in log order. So a list of long pages gets a tail: all events since the snapshot, cached in
 memory by shard key. A log caches one tail. It is dropped when its list ends, and may be replaced after
-ABANDONED_AFTER_PAGES long pages of other points in time. A tail takes the bytes of the events, at most `TAIL_BYTES` for
-each name or event of a page, and about 100 bytes a key. The garbage collector tracks none of its events.
+ABANDONED_AFTER_PAGES long pages of other points in time. A tail takes at most `TAIL_BYTES` for each name or event of a
+page. The garbage collector tracks none of its events.
 
 Non-goals: it takes no snapshots and no locks.
 """
 
 from __future__ import annotations
 
-from array import array
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from itertools import chain, count, groupby, islice
 from typing import TypeVar
 
@@ -32,13 +33,15 @@ from events.catalog import Recorded
 from events.codec import decode_event, topic_of
 from events.logs.log import EventLog, shard_offsets, shard_runs
 from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
-from events.names import CLUSTER_SHARD, ShardKey, shard_key
+from events.names import ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_creation, snapshot_topic, snapshot_topics
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.views.rows import NO_PAST, Creation, TopicPast, TopicRow, fold_topics
 
-EVENTS_PER_PAUSE = 250
-"""Events to read between two pauses (`Query.pause`), in which the writing thread can run."""
+PAUSE_S = 0.0002
+"""The length of a pause: enough for the writing thread to get the interpreter lock."""
+READ_FIRST, EVENTS_PER_PAUSE = 20, 250
+"""The first events to read at once, as most pages need no more, and about how many to read between two pauses."""
 KEYS_AT_ONCE = 250
 """Keys whose later events are looked up at once."""
 LONG_PAGE = 500
@@ -55,6 +58,13 @@ _T = TypeVar("_T")
 _Candidate = tuple[ShardKey, TopicRow | None]
 """A shard key, and its topic in the snapshot."""
 
+given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+"""Set when the caller of this context's query no longer waits."""
+
+
+class QueryClosed(RuntimeError):
+    """The query was closed, or its caller gave up, while it ran."""
+
 
 def everything(_: object) -> bool:
     return True
@@ -68,16 +78,27 @@ class TopicPage(msgspec.Struct, frozen=True):
 
 
 class Past:
-    """The past of one log. A query calls `pause` at regular intervals; `pause` may raise to end the query."""
+    """The past of one log. A query calls `pause` at regular intervals."""
 
-    def __init__(self, log: EventLog, pause: Callable[[], None]) -> None:
-        self._log = log
-        self._pause = pause
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+        self._closed = threading.Event()
         self._tail: Tail | None = None
         self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
         self._archived: Snapshot | None = None
 
-    def under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
+    def close(self) -> None:
+        """Make running queries raise QueryClosed."""
+        self._closed.set()
+
+    def pause(self) -> None:
+        if self._closed.wait(PAUSE_S):
+            raise QueryClosed("the service is stopping")
+        abandoned = given_up.get()
+        if abandoned is not None and abandoned.is_set():
+            raise QueryClosed("the caller no longer waits for the response")
+
+    def topics_under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
         """The topic of each shard key at the offset `end`; None if there is none or the caller may not see it."""
 
         def rows(snapshot: Snapshot | None) -> list[TopicRow | None]:
@@ -88,15 +109,15 @@ class Past:
 
     def archived_creation(self, topic: Topic) -> Creation | None:
         """The creation of a topic whose creation events are in the archive, from a snapshot."""
-        snapshot, start = self._archived, self._log.start_offset
+        snapshot, start = self._archived, self.log.start_offset
         if snapshot is None or snapshot.offset < start:
-            self._archived = snapshot = nearest_snapshot(self._log, self._log.durable_offset)
+            self._archived = snapshot = nearest_snapshot(self.log, self.log.durable_offset)
         with suppress(SnapshotDamaged, msgspec.DecodeError, OSError):
             found = None if snapshot is None else snapshot_creation(snapshot, shard_key(topic.name))
             return found if found is not None and found.created_offset == topic.created_offset else None
         return None
 
-    def topics(
+    def topics_at(
         self, end: int, after: str, limit: int, may_show: MayShow = everything, scanned_max: int = SCANNED_MAX
     ) -> TopicPage:
         """Up to `limit` topics ordered by shard key, from the first key after `after` on ("" for the first page).
@@ -107,30 +128,32 @@ class Past:
             end, lambda snapshot: self._topics(snapshot, end, after, limit, may_show, scanned_max)
         )
 
-    def cluster(self, end: int) -> ClusterRow:
+    def cluster_at(self, end: int) -> ClusterRow:
         """Brokers and settings at the offset `end`."""
         return self._from_nearest(end, lambda snapshot: self._cluster_from(snapshot, end))
 
     def decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
-        """The events at some offsets; calls `pause` after every EVENTS_PER_PAUSE events."""
-        left = iter(offsets)
-        while some := list(islice(left, EVENTS_PER_PAUSE)):
-            yield from map(decode_event, some, self._log.read_many(some))
-            if len(some) == EVENTS_PER_PAUSE:
-                self._pause()
+        """The events at some offsets."""
+        left, at_once = iter(offsets), READ_FIRST
+        while some := list(islice(left, at_once)):
+            yield from map(decode_event, some, self.log.read_many(some))
+            if 2 * len(some) > EVENTS_PER_PAUSE:
+                self.pause()
+            at_once = min(2 * at_once, EVENTS_PER_PAUSE)
 
-    def cluster_events(self, start: int, end: int) -> Iterator[Recorded]:
-        """The events of brokers and settings in order: those with the shard key "". Requests for a topic with an empty
-        name have this key too, and are skipped."""
-        records = self.decoded(shard_offsets(self._log, CLUSTER_SHARD, start, end))
-        return (record for record in records if topic_of_record(record) is None)
+    def events_of(self, topic: str | None, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
+        """The events of all topics that ever had this name, and of refused requests, in order. Without a name those of
+        brokers and settings, which have the shard key ""; requests for a topic with an empty name have it too."""
+        stop = self.log.durable_offset if end is None else end
+        records = self.decoded(shard_offsets(self.log, shard_key(topic or ""), start, stop))
+        return (record for record in records if topic_of_record(record) == topic)
 
     # --- inside
 
     def _from_nearest(self, end: int, work: Callable[[Snapshot | None], _T]) -> _T:
         """The result of `work` from the nearest snapshot, or from the previous one if the nearest is damaged."""
         at_most = end
-        while (snapshot := nearest_snapshot(self._log, at_most)) is not None:
+        while (snapshot := nearest_snapshot(self.log, at_most)) is not None:
             with snapshot:
                 try:
                     return work(snapshot)
@@ -153,7 +176,7 @@ class Past:
                 return TopicPage(tuple(rows), key)
             if scanned >= pause_at:
                 pause_at = scanned + SCANNED_PER_PAUSE
-                self._pause()
+                self.pause()
         if tail is not None and self._tail is tail:
             self._tail = None  # its list has ended
         return TopicPage(tuple(rows), None)
@@ -172,7 +195,7 @@ class Past:
             return None
         else:
             tail = Tail(start, end)
-            tail.read(self._log, bytes_max, self._pause)
+            tail.read(self.log, bytes_max, self.pause)
             self._tail = tail
         return tail if tail.is_whole else None
 
@@ -193,7 +216,7 @@ class Past:
         self, some: Sequence[_Candidate], start: int, end: int, may_show: MayShow
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
         while some:
-            runs = shard_runs(self._log, [key for key, _ in some], start, end)
+            runs = shard_runs(self.log, [key for key, _ in some], start, end)
             visible = [_may_show_some(key, may_show) for key, _ in some[: len(runs)]]
             together = (of_key or () for of_key, is_visible in zip(runs, visible, strict=True) if is_visible)
             events = self.decoded(chain.from_iterable(chain.from_iterable(together)))
@@ -201,7 +224,7 @@ class Past:
                 if not is_visible:
                     yield key, None, 0
                 elif of_key is None:
-                    seen, offsets = count(), shard_offsets(self._log, key, start, end)
+                    seen, offsets = count(), shard_offsets(self.log, key, start, end)
                     counted = (offset for offset, _ in zip(offsets, seen, strict=False))
                     yield key, _folded(topic, self.decoded(counted), may_show), next(seen)
                 else:
@@ -210,7 +233,7 @@ class Past:
             some = some[len(runs) :]
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
-        later = created_keys(self._log, _start(snapshot), end, after)
+        later = created_keys(self.log, _start(snapshot), end, after)
         next_created = next(later, None)
         for key, row in () if snapshot is None else snapshot_topics(snapshot, after):
             while next_created is not None and next_created <= key:
@@ -230,7 +253,7 @@ class Past:
             stored = snapshot_cluster(snapshot)
             if stored is not None:
                 start, row = snapshot.offset, stored
-        for record in self.cluster_events(start, end):
+        for record in self.events_of(None, start, end):
             row = fold_cluster(row, record)
         if end >= self._cluster[0]:
             self._cluster = (end, row)
@@ -269,6 +292,8 @@ def topic_of_record(record: Recorded) -> str | None:
     return getattr(record.event, "topic", None)
 
 
+EVENT_BYTES = 100
+"""The memory of an event in a tail besides its bytes."""
 TAIL_EVENTS_PER_PAUSE = 4000
 """Events to read into a tail between two pauses: some milliseconds."""
 ABANDONED_AFTER_PAGES = 20
@@ -284,23 +309,19 @@ class Tail:
         """False if the events exceed the limit; it is then cached only to prevent another attempt."""
         self.passed_by = 0
         """Long pages of other points in time since this tail was used."""
-        self._values = bytearray()
-        self._ends = array("q", (0,))
-        self._before = array("q")
-        """For each event the number of the previous one under the same key; -1 if there is none."""
-        self._last: dict[ShardKey, int] = {}
+        self._values: list[bytes] = []
+        self._numbers: dict[ShardKey, list[int]] = {}
+        """The numbers of the events under each key."""
 
     def read(self, log: EventLog, bytes_max: int, pause: Callable[[], None]) -> None:
         """Read the events. Raises LogError, EventDecodeError, and the errors of `pause`."""
-        last, values = self._last, self._values
+        room = bytes_max
         for number, (offset, value) in enumerate(log.read(self.start, self.end)):
-            key = shard_key(topic_of(offset, value) or "")
-            self._before.append(last.get(key, -1))
-            last[key] = number
-            values += value
-            self._ends.append(len(values))
-            if len(values) > bytes_max:
-                self._values, self._last = bytearray(), {}
+            self._numbers.setdefault(shard_key(topic_of(offset, value) or ""), []).append(number)
+            self._values.append(value)
+            room -= len(value) + EVENT_BYTES
+            if room < 0:
+                self._values, self._numbers = [], {}
                 return
             if number % TAIL_EVENTS_PER_PAUSE == 0:
                 pause()
@@ -308,11 +329,4 @@ class Tail:
 
     def events(self, key: ShardKey) -> list[Recorded]:
         """The events under a shard key, in order. Raises EventDecodeError."""
-        found = []
-        number = self._last.get(key, -1)
-        while number >= 0:
-            value = bytes(self._values[self._ends[number] : self._ends[number + 1]])
-            found.append(decode_event(self.start + number, value))
-            number = self._before[number]
-        found.reverse()
-        return found
+        return [decode_event(self.start + number, self._values[number]) for number in self._numbers.get(key, ())]

@@ -93,7 +93,7 @@ def head_of(part: Query, at_ms: int, size: int | None = None) -> Head:
 def signed_head_covering(part: Query, past: int) -> Head | None:
     """The first signed tree head in the log over more than `past` events: it covers the event at offset `past`. None if
     there is none."""
-    for record in islice(part.cluster_events(past + 1, part.end()), HEADS_SCANNED_MAX):
+    for record in islice(part.events_of(None, past + 1, part.end()), HEADS_SCANNED_MAX):
         if isinstance(record.event, HeadSigned) and record.event.size > past:
             return signed_head(name_of(part), record.event)
     return None

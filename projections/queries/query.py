@@ -16,10 +16,8 @@ Non-goals: it writes nothing, has no index of its own, and reads no clock.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from contextvars import ContextVar
 from heapq import merge
 from itertools import chain
 
@@ -29,7 +27,7 @@ from controller.store.store import TopicStore, slice_of
 from controller.store.topic_indexes import CREATION_KINDS
 from events.catalog import CreateRejected, Recorded
 from events.codec import decode_event
-from events.logs.log import EventLog, request_offsets, shard_offsets
+from events.logs.log import EventLog, request_offsets
 from events.logs.snapshots import nearest_snapshot
 from events.names import shard_key
 from projections.queries.past import SCANNED_MAX, MayShow, Past, TopicPage, everything, topic_of_record
@@ -40,13 +38,8 @@ from projections.views.requests import RequestView, request_view
 from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of
 from projections.views.view import AsOfView, maybe_iso
 
-PAUSE_S = 0.0002
-"""The length of a pause: enough for the writing thread to get the interpreter lock."""
 PARTITIONS_PER_SLICE = 2000
 """The approximate number of partitions that are read from the live store at once."""
-
-given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
-"""Set when the caller of this context's query no longer waits."""
 
 Ends = tuple[int, ...]
 """For each log the offset after its last event that counts."""
@@ -66,27 +59,15 @@ class NoTopic(NotFound):
         self.created_at = created_at
 
 
-class QueryClosed(RuntimeError):
-    """The query was closed, or its caller gave up, while it ran."""
-
-
-class Query:
+class Query(Past):
     """Queries on one log. `store` returns the live store: a recovery of the log replaces the store. `partition` is the
     number of the log if a service has several."""
 
     def __init__(self, log: EventLog, store: Callable[[], TopicStore], partition: int | None = None) -> None:
-        self.log = log
+        super().__init__(log)
         self.partition = partition
         self.live = store
         """Returns the live store, on the writing thread."""
-        self._closed = threading.Event()
-        self._past = past = Past(log, self.pause)
-        self.topics_at, self.topics_under = past.topics, past.under
-        self.cluster_at, self.cluster_events = past.cluster, past.cluster_events
-
-    def close(self) -> None:
-        """Make running queries raise QueryClosed."""
-        self._closed.set()
 
     # --- points in time
 
@@ -104,7 +85,7 @@ class Query:
 
     def row(self, topic: Topic) -> TopicRow:
         is_archived = topic.created_offset < self.log.start_offset
-        known = self._past.archived_creation(topic) if is_archived else None
+        known = self.archived_creation(topic) if is_archived else None
         return row_of(topic, known or recorded_creation(self.log, topic.created_offset))
 
     # --- at a point in time
@@ -134,24 +115,17 @@ class Query:
             found = self._of_request(request_id, start, end)
             return (one for one in found if topic is None or topic_of_record(one) == topic)
         if topic is not None:
-            return self.topic_events(topic, start, end)
+            return self.events_of(topic, start, end)
         return (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
-
-    def topic_events(self, name: str, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
-        """The events of all topics that ever had this name, and of refused requests, in order."""
-        stop = self.end() if end is None else end
-        for record in self._past.decoded(shard_offsets(self.log, shard_key(name), start, stop)):
-            if topic_of_record(record) == name:
-                yield record
 
     def check_known(self, name: str, end: int | None = None) -> None:
         """Raise NoTopic if there never was an event of this name."""
-        if next(self.topic_events(name, 0, end), None) is None:
+        if next(self.events_of(name, 0, end), None) is None:
             raise NoTopic(f"there was never a topic {name!r}")
 
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         stop = self.end() if end is None else end
-        return self._past.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
+        return self.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
 
     # --- inside
 
@@ -164,25 +138,18 @@ class Query:
 
     def _adoption(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
         """The first commit of the log, if it has this id."""
-        first = next(self._past.decoded(range(min(end, 1))), None)
+        first = next(self.decoded(range(min(end, 1))), None)
         if first is None or first.cause.request_id != request_id:
             return
-        for record in self._past.decoded(range(start, end)):
+        for record in self.decoded(range(start, end)):
             if record.cause.request_id != request_id:
                 return
             yield record
 
-    def pause(self) -> None:
-        if self._closed.wait(PAUSE_S):
-            raise QueryClosed("the service is stopping")
-        abandoned = given_up.get()
-        if abandoned is not None and abandoned.is_set():
-            raise QueryClosed("the caller no longer waits for the response")
-
     def no_topic(self, name: str, end: int) -> NoTopic:
         """The error for a name without a topic: when it was deleted, created, or refused."""
         past, rejected = NO_PAST, None
-        for record in self.topic_events(name, 0, end):
+        for record in self.events_of(name, 0, end):
             past = fold_topic(past, record)
             if isinstance(record.event, CreateRejected):
                 rejected = record.at_ms, record.event
@@ -190,7 +157,7 @@ class Query:
         if past.deletion is not None:
             deleted = past.deletion
             whys.append(f"it was deleted at offset {deleted.offset} ({iso(deleted.at_ms)}) by {deleted.principal}")
-        later = self.topic_events(name, end)
+        later = self.events_of(name, end)
         created = next((one for one in later if isinstance(one.event, CREATION_KINDS)), None)
         if created is not None:
             again = "again " if whys else ""
@@ -250,14 +217,15 @@ class Queries:
         at_ms = max((time for time in times if time is not None), default=None)
         return AsOfView(sum(end) - 1, maybe_iso(at_ms), at_ms, ends=end)
 
-    def newest(self, after: str | None, limit: int) -> list[Topic]:
-        """Up to `limit` current topics ordered by shard key, after the topic name `after`, on the writing thread.
+    def newest(self, after: str | None, limit: int, *, only_unhealthy: bool = False) -> list[Topic]:
+        """Up to `limit` current topics ordered by shard key, after the topic name `after`, on the writing thread; or
+        only those of the index of unhealthy topics.
 
         Returns fewer if they have many partitions, so that a call is short. An empty list means no more topics.
         """
-        key = None if after is None else shard_key(after)
-        topics = merge(*(part.live().durable_from(key) for part in self.parts), key=lambda topic: shard_key(topic.name))
-        return slice_of(topics, limit, PARTITIONS_PER_SLICE)
+        key, stores = None if after is None else shard_key(after), [part.live() for part in self.parts]
+        topics = (one.durable_unhealthy(key) if only_unhealthy else one.durable_from(key) for one in stores)
+        return slice_of(merge(*topics, key=lambda topic: shard_key(topic.name)), limit, PARTITIONS_PER_SLICE)
 
     def rows(self, topics: Iterable[Topic]) -> tuple[TopicRow, ...]:
         return tuple(self.of_topic(topic.name).row(topic) for topic in topics)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
-from heapq import merge
 
 import msgspec
 from msgspec.structs import replace
@@ -20,14 +19,12 @@ from controller.machine.configs.topic_configs import has_label
 from controller.machine.configs.views import described_configs
 from controller.machine.state import Settings, Topic, settings_from_pairs
 from controller.patterns import Pattern
-from controller.store.store import slice_of
 from controller.store.topic_indexes import Tallies, Unhealthy, situations, tallied
-from events.catalog import Configs
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from events.names import shard_key
 from projections.queries.health import partition_issues
 from projections.queries.past import KEYS_AT_ONCE, SCANNED_MAX, MayShow, TopicPage, everything
-from projections.queries.query import PARTITIONS_PER_SLICE, Ends, Queries, Query
+from projections.queries.query import Ends, Queries, Query
 from projections.queries.snapshot_rows import has_more_topics
 from projections.text.names import WantedStatus
 from projections.views import topics as topic_views
@@ -90,18 +87,6 @@ def glob(text: str) -> Pattern:
     return Pattern("^(?s:" + "".join(signs.get(each) or f"\\x{{{ord(each):x}}}" for each in text) + ")$")
 
 
-def by_name(query: Queries, which: TopicFilter, after: str | None, limit: int) -> list[Topic]:
-    """Up to `limit` topics by shard key, from the first one after the name `after`. The caller must still filter them.
-
-    Returns fewer if they have many partitions. An empty list means that there are no more topics.
-    """
-    if not which.is_unhealthy:
-        return query.newest(after, limit)
-    key = None if after is None else shard_key(after)
-    found = (part.live().durable_unhealthy(key) for part in query.parts)
-    return slice_of(merge(*found, key=lambda topic: shard_key(topic.name)), limit, PARTITIONS_PER_SLICE)
-
-
 def summaries(
     rows: Iterable[TopicRow], live: topic_views.Live, which: TopicFilter
 ) -> tuple[topic_views.TopicSummary, ...]:
@@ -130,14 +115,15 @@ def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:
     return None if page.reached is None else place(page.reached)
 
 
-def topic_at(query: Query, name: str, at: str | None) -> topic_views.TopicView:
-    """A topic at a point in time. Raises NoTopic, InvalidPointInTime."""
-    end = query.end(at)
-    return full_view(query, query.topic_at(name, end), query.cluster_at(end).live, end)
+Newest = tuple[Topic, int]
+"""A current topic, and the end of its log."""
 
 
-def full_view(part: Query, row: TopicRow, live: topic_views.Live, end: int) -> topic_views.TopicView:
-    return topic_views.topic_view(row, live, issues_of(part, row, end), part.as_of(end))
+def topic_at(part: Query, name: str, at: str | None, newest: Newest | None = None) -> topic_views.TopicView:
+    """A topic now, if `newest` is given, or at a point in time. Raises NoTopic, InvalidPointInTime."""
+    topic, end = newest or (None, part.end(at))
+    row = part.topic_at(name, end) if topic is None else part.row(topic)
+    return topic_views.topic_view(row, part.cluster_at(end).live, issues_of(part, row, end), part.as_of(end))
 
 
 def issues_of(part: Query, row: TopicRow, end: int) -> tuple[IssueView, ...]:
@@ -146,8 +132,10 @@ def issues_of(part: Query, row: TopicRow, end: int) -> tuple[IssueView, ...]:
     return tuple(partition_issues(tallied((row,)), (), brokers, settings, of=row.name))
 
 
-def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> topic_views.TopicConfigsView:
-    """The effective configs of a topic with these explicit configs under these settings."""
+def configs_at(part: Query, name: str, at: str | None, newest: Newest | None = None) -> topic_views.TopicConfigsView:
+    """The effective configs of a topic, as for `topic_at`."""
+    topic, end = newest or (None, part.end(at))
+    configs, settings = (topic or part.topic_at(name, end)).configs, settings_at(part, end)
     builtin = {entry.name: entry.value for entry in described_configs((), ())}
     effective = described_configs(configs, settings.topic_defaults, settings.dynamic_defaults)
     defaults = {entry.name: None if entry.sensitive else builtin.get(entry.name) for entry in effective}
@@ -155,12 +143,6 @@ def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> t
         view_of(topic_views.ConfigView, one, source=one.source.name, default=defaults[one.name]) for one in effective
     )
     return topic_views.TopicConfigsView(tuple(found), part.as_of(end))
-
-
-def configs_of_topic_at(part: Query, name: str, at: str | None) -> topic_views.TopicConfigsView:
-    """The effective configs of a topic at a point in time. Raises NoTopic, InvalidPointInTime."""
-    end = part.end(at)
-    return configs_of(part, part.topic_at(name, end).configs, settings_at(part, end), end)
 
 
 def settings_at(part: Query, end: int) -> Settings:
@@ -180,8 +162,8 @@ class Counted(msgspec.Struct, frozen=True):
     partitions: int
     pending: int
     tallies: Tallies
-    unhealthy: tuple[Unhealthy, ...] = ()
-    """The topics with unhealthy partitions; for the present the index has them."""
+    unhealthy: Iterable[Unhealthy]
+    """The topics with unhealthy partitions; for the present from the index."""
 
 
 def counted_at(query: Queries, end: Ends) -> Counted | None:

@@ -37,7 +37,6 @@ from zlib import crc32
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from events.logs.archive.store import Folder, open_store, within
 from events.logs.log import read_one
@@ -103,6 +102,8 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _write(log: LogRef | KafkaTopic, wanted: Range, place: str) -> str:
     """Write the file of a range; returns its name."""
+    import pyarrow.parquet as pq
+
     name, out, events = f"{PREFIX}{wanted.start:012}-{wanted.end:012}{_SUFFIX}", pa.BufferOutputStream(), 0
     with pq.ParquetWriter(out, SCHEMA, compression="snappy") as parquet:
         for group in _row_groups(read_range(log, wanted, _NAMES)):

@@ -213,11 +213,11 @@ def changed(before: Iterable[tuple[str, str]], after: Iterable[tuple[str, str]])
 def changed_values(event: Event) -> list[Value]:
     """The values that an event changed; secrets are hidden. Empty if the event lacks the values before."""
     match without_secrets(event):
-        case catalog.TopicConfigsChanged(before=before, configs=after) if before is not None:
-            return changed(before, after)
-        case catalog.ResourceConfigsChanged(before=before, configs=after) if before is not None:
-            return changed(before, after)
-        case catalog.SettingsChanged(before=before, settings=after) if before is not None:
+        case (
+            catalog.TopicConfigsChanged(before=before, configs=after)
+            | catalog.ResourceConfigsChanged(before=before, configs=after)
+            | catalog.SettingsChanged(before=before, settings=after)
+        ) if before is not None:
             return changed(before, after)
         case catalog.PartitionsAdded() as e:
             return [("partitions", str(e.first), str(e.first + len(e.partitions)))]

@@ -18,7 +18,7 @@ import pytest
 
 from controller.cli.arguments import absolute, point_in_time
 from controller.cli.main import main
-from controller.cli.output import Marked, Style, harmless, painted
+from controller.cli.output import Marked, Style, harmless
 from tests.cli.commands import Run
 from tests.support.tools import ROOT
 
@@ -121,7 +121,7 @@ def test_tables_are_limited_to_the_terminal_width() -> None:
 def test_marks_are_colours_if_colour_is_enabled() -> None:
     rows = [(Marked("live", "good"),), (Marked("fenced", "bad"),)]
     assert list(Style().table(("STATE",), rows)) == ["STATE", "live", "fenced"]
-    assert list(Style(colour=True).table(("STATE",), rows))[1] == painted("live  ", "good").rstrip()
+    assert list(Style(colour=True).table(("STATE",), rows))[1] == Style(colour=True).painted("live  ", "good").rstrip()
 
 
 HOSTILE = {
@@ -141,7 +141,7 @@ def test_control_characters_of_clients_do_not_reach_the_terminal(text: str) -> N
     assert harmless(text) == HOSTILE[text]
     for colour in (True, False):
         assert harmless(text, colour) == HOSTILE[text]
-    red = painted("fenced", "bad")
+    red = Style(colour=True).painted("fenced", "bad")
     assert harmless(f"{text}{red}", True) == HOSTILE[text] + red
     assert "\x1b" not in harmless(red)
 

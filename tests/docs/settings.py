@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
-from controller.machine.configs.topic_configs import KAFKA_VERSION, TIERED_STORAGE_KEY, TOPIC_CONFIGS, TopicConfig
+from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, TOPIC_CONFIGS, TopicConfig
 from controller.machine.state import POLICY_PREFIX
+from controller.settings import security, server
 from controller.settings.security import Setting
 from controller.settings.server import SETTINGS
 
@@ -40,7 +44,7 @@ def settings_page() -> str:
             "",
             "## Topic configs",
             "",
-            f"All [topic configs](https://kafka.apache.org/documentation/#topicconfigs) of Kafka {KAFKA_VERSION},",
+            "All [topic configs](https://kafka.apache.org/documentation/#topicconfigs) of Kafka 4.4,",
             "with its defaults and allowed values. A topic that does not set a config uses the first of its",
             "broker-level settings that is set. Minutes and hours are converted. Broker-level settings are set like",
             "server settings, and recorded in the log.",
@@ -53,8 +57,20 @@ def settings_page() -> str:
     )
 
 
+def _descriptions() -> Iterator[tuple[str, str]]:
+    """The fields of the settings with their docstrings."""
+    for module in (security, server):
+        classes = (one for one in ast.parse(inspect.getsource(module)).body if isinstance(one, ast.ClassDef))
+        for field, after in (pair for one in classes for pair in pairwise(one.body)):
+            if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr):
+                yield ast.unparse(field.target), " ".join(ast.literal_eval(after.value).split())
+
+
+DESCRIPTIONS = dict(_descriptions())
+
+
 def _server_row(setting: Setting) -> tuple[str, ...]:
-    text = setting.documentation + (" *Decides.*" if setting.decides else "")
+    text = DESCRIPTIONS[setting.field] + (" *Decides.*" if setting.decides else "")
     return (f"`{setting.key}`", _code(setting.default), _typed(setting.allowed_text), text)
 
 

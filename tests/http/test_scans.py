@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from controller.http.query_threads import QueryThreads
-from controller.http.topics import _Scan
 from controller.machine.state import Topic
 from controller.store.store import TopicStore
 from projections.queries.risks import Risks
@@ -28,7 +26,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
                 opened.wait()
             yield topics
 
-    monkeypatch.setattr("controller.http.topics.STEP", 1)
+    monkeypatch.setattr("controller.http.topics.STEP_S", 0)
     monkeypatch.setattr(Risks, "slices", gated)
     yield opened
     opened.set()
@@ -53,36 +51,31 @@ async def test_a_count_of_all_topics_answers_after_a_step_and_continues(one: Ser
     assert (await _complete(one, "/v1/risks"))["topics_read"] == 4, "a later event makes a new count"
 
 
-async def test_a_complete_count_that_nobody_fetched_is_not_an_answer_later(
+async def test_an_abandoned_count_begins_again(
     one: Service, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended, end = asyncio.Event(), _Scan._ended
-
-    def signalled(scan: _Scan, task: asyncio.Task[None]) -> None:
-        end(scan, task)
-        ended.set()
-
-    monkeypatch.setattr(_Scan, "_ended", signalled)
-    monkeypatch.setattr("controller.http.topics.ABANDONED_S", -1)
     for number in range(3):
         await one.create(f"t{number}")
     assert not (await one.get("/v1/risks"))["is_complete"]
     await one.create("later")
     gate.set()
-    await ended.wait()
+    with monkeypatch.context() as patched:
+        patched.setattr("controller.http.topics.ABANDONED_S", -1)
+        assert (await one.get("/v1/risks"))["topics_read"] == 1
     assert (await _complete(one, "/v1/risks"))["topics_read"] == 4
 
 
 async def test_the_same_count_requested_at_once_is_made_once(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[_Scan] = []
-    run = _Scan._run
+    made: list[Risks] = []
+    slices = Risks.slices
 
-    async def counted(scan: _Scan, threads: QueryThreads) -> None:
-        made.append(scan)
-        await run(scan, threads)
+    def counted(self: Risks, store: TopicStore) -> Iterator[list[Topic]]:
+        made.append(self)
+        return slices(store)
 
-    monkeypatch.setattr(_Scan, "_run", counted)
-    await asyncio.gather(*(one.get("/v1/whatif?change=drain%201") for _ in range(5)))
+    monkeypatch.setattr(Risks, "slices", counted)
+    await one.create("t")
+    await asyncio.gather(*(one.get("/v1/risks") for _ in range(5)))
     assert len(made) == 1
 
 

@@ -17,7 +17,7 @@ import structlog
 
 from controller.http.query_threads import OF_ONE_MAX, QueryThreads, TooBusy, client_host
 from controller.serving.log_lines import HTTP_SERVER, forward_logs
-from projections.queries.query import given_up
+from projections.queries.past import given_up
 from tests.http.service import Service, service
 
 
@@ -153,7 +153,7 @@ async def test_long_queries_of_one_address_leave_threads_for_other_addresses() -
         await asyncio.create_task(run("10.0.0.1", lambda: None))
     may_end.set()
     assert all(await asyncio.gather(*long))
-    assert not threads._by_host, "no state of disconnected clients remains"
+    assert not threads._of_host, "no state of disconnected clients remains"
     threads.close()
 
 

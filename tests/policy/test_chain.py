@@ -9,7 +9,7 @@ import pytest
 
 from controller.machine.commands.commands import CreateTopic
 from controller.policy import CreateTopicPolicy, Observation, PolicyViolation, RequestMetadata
-from controller.policy.chain import ALLOWED, LoadedPolicy, PolicyChain, PolicyProbe, request_metadata
+from controller.policy.chain import ALLOWED, LoadedPolicy, PolicyChain, request_of
 from events.catalog import MESSAGE_CHARS_MAX, Outcome, Verdict
 from tests.machine.tables import command, given
 from tests.policy.requests import request
@@ -156,18 +156,15 @@ def test_policies_cannot_modify_the_request() -> None:
     assert (verdict.outcome, configs) == ("failed", {"retention.ms": "5"})
 
 
-def test_the_policy_probe_is_called_for_each_policy() -> None:
+def test_the_callbacks_are_called_for_each_policy() -> None:
     ticks = iter(range(100))
     judged: list[tuple[str, Outcome, float]] = []
     raised: list[tuple[str, str, BaseException]] = []
     error = OSError("disk")
-    probe = PolicyProbe(
-        clock=lambda: float(next(ticks)),
-        on_verdict=lambda policy, outcome, seconds: judged.append((policy, outcome, seconds)),
-        on_exception=lambda policy, topic, error: raised.append((policy, topic, error)),
-    )
     for chain in (chain_of(A=allow, B=raising(PolicyViolation("no")), C=allow), chain_of(D=raising(error), E=allow)):
-        chain.probe = probe
+        chain.clock = lambda: float(next(ticks))
+        chain.on_verdict = lambda policy, outcome, seconds: judged.append((policy, outcome, seconds))
+        chain.on_exception = lambda policy, topic, error: raised.append((policy, topic, error))
         chain.validate(REQUEST)
     assert judged == [("my.A", "allowed", 1.0), ("my.B", "refused", 1.0), ("my.D", "failed", 1.0)]
     assert raised == [("my.D", "orders", error)]
@@ -214,7 +211,7 @@ def test_request_metadata_has_kafkas_fields(
     rig = given(GIVEN)
     create = command(rig, line)
     assert isinstance(create, CreateTopic)
-    assert request_metadata(create, rig.state.cluster.settings) == RequestMetadata(
+    assert request_of(create, rig.state) == RequestMetadata(
         topic="a",
         num_partitions=counts[0],
         replication_factor=counts[1],

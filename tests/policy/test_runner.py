@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from controller.policy import PolicyViolation, RequestMetadata
-from controller.policy.chain import ALLOWED, LoadedPolicy, PolicyChain, PolicyProbe, PolicyRunner, PolicyRunnerClosed
+from controller.policy.chain import ALLOWED, LoadedPolicy, PolicyChain, PolicyRunner, PolicyRunnerClosed
 from tests.policy.requests import request
 
 LONG_S = 30.0
@@ -160,13 +160,10 @@ async def test_close_reports_exceptions_of_policies(gated_policy: _Gated, error:
     assert type(error).__name__ in failure
 
 
-async def test_the_policy_probe_is_called_on_the_policy_thread(gated_policy: _Gated) -> None:
+async def test_callbacks_are_called_on_the_policy_thread(gated_policy: _Gated) -> None:
     heard: list[tuple[str, str, str]] = []
-    probe = PolicyProbe(
-        on_verdict=lambda policy, outcome, seconds: heard.append((policy, outcome, threading.current_thread().name))
-    )
     chain = gated_policy.chain()
-    chain.probe = probe
+    chain.on_verdict = lambda policy, outcome, _: heard.append((policy, outcome, threading.current_thread().name))
     runner = PolicyRunner(chain)
     await runner.judge([request("bad")])
     await runner.close(LONG_S)

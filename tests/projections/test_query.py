@@ -20,8 +20,8 @@ from events.names import Offset, RequestId, TopicName
 from projections.queries import differences
 from projections.queries.differences import TopicDifference, change_of, topic_differences
 from projections.queries.events import EventFilter, Listing
-from projections.queries.past import everything
-from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query, QueryClosed
+from projections.queries.past import QueryClosed, everything
+from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query
 from projections.text.points_in_time import ONE_TOPIC, InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
 from projections.views.requests import request_view
 from projections.views.rows import TopicRow
@@ -174,7 +174,7 @@ def test_colliding_topic_names_are_distinguished_in_queries() -> None:
     query = query_of(rig.log)
     with pytest.raises(NoTopic, match="no topic 'a_b' was ever created"):
         query.topic_at("a_b", query.end())
-    assert {one.event.request_id for one in query.topic_events("a_b")} == {"collides"}  # type: ignore[union-attr]
+    assert {one.event.request_id for one in query.events_of("a_b")} == {"collides"}  # type: ignore[union-attr]
     assert query.live().durable_named("a_b") is None
 
 
@@ -196,8 +196,8 @@ def test_queries_exclude_events_that_are_not_durable() -> None:
     query = Query(lost, lambda: store)
     assert query.end() == 10
     assert [record.offset for record in query.records(0, query.end(), None, None)] == list(range(10))
-    assert all(record.offset < 10 for record in query.topic_events("t"))
-    assert all(record.offset < 10 for record in query.cluster_events(0, query.end()))
+    assert all(record.offset < 10 for record in query.events_of("t"))
+    assert all(record.offset < 10 for record in query.events_of(None, 0, query.end()))
 
 
 def test_a_closed_query_aborts_a_long_fold() -> None:

@@ -31,7 +31,7 @@ from controller.quorum.log.batches import Pair, encode_batch
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.raft.role import topics_of
 from controller.quorum.raft.voters import Voter
-from controller.serving.quorum_member import Joining, Member
+from controller.serving.quorum_member import cluster_to_join
 from controller.settings.load import load_settings
 from tests.kafka.server.listener import serving
 from tests.quorum.logs import snapshot
@@ -218,10 +218,10 @@ async def test_join_rejects_an_unsupported_feature_level(tmp_path: Path) -> None
             key: ApiHandler(0, APIS[key].max_version, handle) for key, handle in leader.handlers.items()
         }
         server.handlers = with_api_versions(spoken, finalized=lambda: (1, (finalized,)))
-        joining = Joining((("127.0.0.1", server.port),), Security())
-        member = Member(tmp_path / "voter", load_settings(overrides=["node.id=9"]), joining, "PLAINTEXT")
+        joining = QuorumClient((("127.0.0.1", server.port),), Security())
+        settings = load_settings(overrides=["node.id=9"])
         with pytest.raises(QuorumError, match="level 34, which is not supported; allowed: 17 to 33"):
-            await member.find()
-        await member.stop()
+            await cluster_to_join(joining, tmp_path / "voter", settings)
+        joining.close()
     assert not (tmp_path / "voter").exists(), "a rejected join must not create the folder"
     assert list(leader.voters) == [LEADER]

@@ -101,9 +101,8 @@ def test_a_log_in_the_last_epoch_is_rejected_with_advice(tmp_path: Path) -> None
 def opened_member(data: Path) -> Member:
     """The only voter of its quorum, with an election timeout of ten minutes."""
     given = ["node.id=1", "controller.quorum.election.timeout.ms=600000"]
-    member = Member(data, load_settings(overrides=given), None, "PLAINTEXT")
-    member.open(InMemoryLog("cluster"), Endpoint("CONTROLLER", "127.0.0.1", 9093), AsyncMock())
-    return member
+    log, at = InMemoryLog("cluster"), Endpoint("CONTROLLER", "127.0.0.1", 9093)
+    return Member(data, load_settings(overrides=given), None, "PLAINTEXT", log, at, AsyncMock())
 
 
 async def test_a_voter_whose_leadership_a_vote_of_a_higher_epoch_ended_is_not_ready(tmp_path: Path) -> None:

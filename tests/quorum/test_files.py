@@ -295,5 +295,5 @@ def test_log_files_do_not_hold_records_in_memory(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert again.end == 8_000
-    assert kept < 40_000, f"{kept} bytes of memory for a log of 1.3 MB"
+    assert kept < 80_000, f"{kept} bytes of memory for a log of 1.3 MB in 8,000 batches"
     again.close()

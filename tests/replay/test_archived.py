@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from controller.cli.main import main
-from controller.store import retention
+from controller.serving import archiving
 from events.logs.archive.manifest import segments_of
 from events.logs.archive.segment import SegmentFile
 from projections.replay.log.columns import COLUMNS, arrow_schema
@@ -39,7 +39,7 @@ def cut(day: Path) -> Path:
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, day.parent / "archive")
         take_snapshot(log, manifests[-1].end)
-        assert retention.drop(log, manifests, 10**15, 0, -1)
+        assert archiving.drop(log, manifests, 10**15, 0, -1)
         forget_all(log)
     return folder
 

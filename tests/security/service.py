@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.access.users import add_token, set_password
-from controller.cli.work.users import credential, offline_users
+from controller.cli.work.users import alter_offline, credential
 from controller.settings.load import load_settings
 from tests.security.certificates import Authority, Files
 from tests.support.processes import Process
@@ -98,10 +98,9 @@ def secured(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
     authority = Authority(folder)
     server = authority.issue("server", password="key-PLANTED-4")
     client = authority.issue("client")
-    with offline_users(data, load_settings()) as offline:
-        for name, password in PASSWORDS.items():
-            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-                assert offline.alter(credential(name, mechanism, password, 4096)).error_code == 0
+    for name, password in PASSWORDS.items():
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            assert alter_offline(data, load_settings(), credential(name, mechanism, password, 4096)).error_code == 0
     for name, password in PLAIN_PASSWORDS.items():
         set_password(users_file, name, password)
     token = add_token(users_file, "carol")

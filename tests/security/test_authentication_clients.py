@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from controller.cli.work.users import credential, offline_users
+from controller.cli.work.users import alter_offline, credential
 from controller.settings.load import load_settings
 from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured, shown_by_scram
 from tests.support.processes import Process
@@ -125,8 +125,8 @@ def _shown(folder: Path, *users: str) -> list[tuple[int, bytes]]:
 
 def test_scram_salts_of_unknown_users_resemble_known_and_survive_restarts(tmp_path: Path) -> None:
     iterations = 5000  # 4096 is the default
-    with offline_users(tmp_path / "data", load_settings()) as offline:
-        assert offline.alter(credential("alice", MECHANISM, "alice-PLANTED", iterations)).error_code == 0
+    alice = credential("alice", MECHANISM, "alice-PLANTED", iterations)
+    assert alter_offline(tmp_path / "data", load_settings(), alice).error_code == 0
     first = _shown(tmp_path, "alice", *NAMES)
     assert {(count, len(salt)) for count, salt in first} == {(iterations, len(first[0][1]))}
     assert len(set(first)) == len(first)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from controller.brokers.kraft.projector import MetadataProjector
+from controller.cli.folder import open_log
 from controller.cli.main import main
-from controller.cli.work.users import credential, mechanisms, offline_users
+from controller.cli.work.users import alter_offline, credential, mechanisms
 from controller.kafka.messages.access import ScramCredentialDeletion
 from controller.kafka.messages.cluster import Listener
 from controller.kafka.messages.records import NoOpRecord, UserScramCredentialRecord
@@ -19,11 +20,13 @@ from controller.quorum.log.batches import Pair, RecordBatch, embed_events, embed
 from controller.quorum.log.metadata_codec import decode_record, encode_record
 from controller.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
 from controller.settings.load import load_settings
+from controller.store.store import TopicStore
 from events.logs.rocksdb_log import RocksDbLog
 from tests.brokers.kraft.logs import kafkas_log
 from tests.brokers.kraft.test_adopting import write
 
 ALONE = load_settings(overrides=["node.id=3000"])
+ZOE = credential("zoe", "SCRAM-SHA-256", "secret", 4096)
 
 
 @pytest.fixture
@@ -53,10 +56,11 @@ def kept(data: Path) -> tuple[list[RecordBatch], list[bytes], int]:
 
 def test_offline_user_changes_are_committed_by_the_only_voter(data: Path) -> None:
     before, events, _ = kept(data)
-    with offline_users(data, ALONE) as users:
-        assert users.alter(credential("zoe", "SCRAM-SHA-256", "secret", 4096)).error_code == 0
-        assert users.alter(ScramCredentialDeletion(name="nobody", mechanism=1)).error_code != 0
-        assert ("zoe", "SCRAM-SHA-256", 4096) in mechanisms(users._recorder.state.cluster)
+    assert alter_offline(data, ALONE, ZOE).error_code == 0
+    assert alter_offline(data, ALONE, ScramCredentialDeletion(name="nobody", mechanism=1)).error_code != 0
+    log = open_log(data)
+    assert ("zoe", "SCRAM-SHA-256", 4096) in mechanisms(TopicStore(log).durable_cluster)
+    log.close()
     batches, after, applied = kept(data)
     (batch,) = batches[len(before) :]
     ours = embedded_events(batch.records[0][1])
@@ -65,15 +69,13 @@ def test_offline_user_changes_are_committed_by_the_only_voter(data: Path) -> Non
     (record,) = (decode_record(value) for _, value in batch.records[1:])
     assert isinstance(record, UserScramCredentialRecord)
     assert (record.name, applied) == ("zoe", batch.last_offset + 1)
-    with offline_users(data, ALONE) as users:
-        assert users.alter(ScramCredentialDeletion(name="zoe", mechanism=1)).error_code == 0
+    assert alter_offline(data, ALONE, ScramCredentialDeletion(name="zoe", mechanism=1)).error_code == 0
     assert len(kept(data)[0]) == len(batches) + 1
 
 
 def test_offline_user_changes_accept_a_longer_metadata_log(data: Path) -> None:
     append(data, [(None, encode_record(NoOpRecord()))])
-    with offline_users(data, ALONE) as users:
-        assert users.alter(credential("zoe", "SCRAM-SHA-256", "secret", 4096)).error_code == 0
+    assert alter_offline(data, ALONE, ZOE).error_code == 0
 
 
 def _three(data: Path) -> None:
@@ -102,7 +104,6 @@ def _killed(data: Path) -> None:
 def test_offline_users_reject_other_quorums(plant: object, overrides: list[str], why: str, data: Path) -> None:
     plant(data)  # type: ignore[operator]
     before = kept(data)
-    refused = pytest.raises(FolderError, match=why)
-    with refused, offline_users(data, load_settings(overrides=overrides)):
-        pass
+    with pytest.raises(FolderError, match=why):
+        alter_offline(data, load_settings(overrides=overrides), ZOE)
     assert kept(data) == before

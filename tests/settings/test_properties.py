@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.settings.properties import PropertiesError, Property, read_properties
+from controller.settings.properties import Property, read_properties
 
 # The text in a file, then its key and value as in java.util.Properties, except for blanks after a value.
 ROWS = [
@@ -30,5 +30,5 @@ def test_properties_have_their_line_number() -> None:
 
 @pytest.mark.parametrize("text", ["a=b\nc=\\u12", "a=b\nc=\\uxyzw"])
 def test_a_malformed_escape_is_reported_with_its_line(text: str) -> None:
-    with pytest.raises(PropertiesError, match=r"line 2: \\u must be followed by four hexadecimal digits"):
+    with pytest.raises(ValueError, match=r"line 2: \\u must be followed by four hexadecimal digits"):
         list(read_properties(text))

@@ -6,7 +6,7 @@ from collections import Counter
 
 from controller.engine.group_commit import Controller
 from controller.machine.state import Counts, DictTopics, State, Topic, groups_of
-from controller.store.store import TOPIC_ID, WAITING, TopicStore
+from controller.store.store import TOPIC_ID, WAITING, TopicStore, stored_counts
 from controller.store.stored_topics import TOPIC
 from events.catalog import Recorded
 from events.names import shard_key
@@ -77,7 +77,7 @@ def check_same(folded: State, store: TopicStore, state: State, what: str) -> Non
     assert store.durable_counts == counts, f"{what}: counts are {store.durable_counts}, not {counts}"
     groups = Counter(group for topic in topics for group in groups_of(topic.name, topic.principal))
     for group, count in groups.items():
-        counted = store.durable_counts_of(group)
+        counted = stored_counts(store._log, group)
         assert counted.topics == count, f"{what}: the counts of {group!r} are {counted}, not {count} topics"
     for topic in topics:
         assert store.durable(shard_key(topic.name)) == topic, f"{what}: {topic.name} differs when read by name"

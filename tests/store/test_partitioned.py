@@ -134,14 +134,14 @@ def test_events_of_all_partitions_are_merged_by_time() -> None:
     query, _ = partitioned(logs)
     events = listing(query)
     place, end = events.place(0, None), events.end()
-    found: list[tuple[int | None, Recorded]] = []
+    found: list[tuple[Query, Recorded]] = []
     while True:
         page = events.oldest(place, 7, end)
         found += page.events
         if page.next_place is None:
             break
         place = events.place(0, cursor_of(page.next_place))
-    assert sorted((number, record.offset) for number, record in found if number is not None) == [
+    assert sorted((part.partition, record.offset) for part, record in found if part.partition is not None) == [
         (number, record.offset) for number in range(PARTITIONS) for record in logs[number]
     ]
     times = [record.at_ms for _, record in found]
@@ -154,7 +154,7 @@ def test_event_listing_continues_with_later_events() -> None:
     before = listing(partitioned(short)[0])
     after = listing(partitioned(longer)[0])
     more = after.oldest(before.end(), 99, after.end()).events
-    assert {number for number, _ in more} == {2}
+    assert {part.partition for part, _ in more} == {2}
     assert [record.offset for _, record in more] == list(range(len(short[2]), len(longer[2])))
 
 

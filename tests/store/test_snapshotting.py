@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -37,17 +39,31 @@ from tests.projections.logs import listed, query_of
 Work = Callable[[], None]
 
 
-class Notes:
+class Waiting(Executor):
+    """Runs work when the test calls `Kept.work`."""
+
     def __init__(self) -> None:
-        self.taken: list[int] = []
-        self.failed: list[str] = []
+        self.works: list[Work] = []
 
-    def on_taken(self, offset: int, size: int) -> None:
+    def submit(self, work: Callable[..., None], *args: object) -> None:  # type: ignore[override]
+        self.works.append(partial(work, *args))
+
+
+class Notes(Snapshotting):
+    """Snapshots that record their reports."""
+
+    def __init__(self, log: RocksDbLog, interval: int, query: Query) -> None:
+        super().__init__(log, interval, query.snapshot_pairs)
+        self.thread = Waiting()
+        self.offsets: list[int] = []
+        self.failures: list[str] = []
+
+    def taken(self, offset: int, size: int) -> None:
         assert size > 0
-        self.taken.append(offset)
+        self.offsets.append(offset)
 
-    def on_failed(self, why: str) -> None:
-        self.failed.append(why)
+    def failed(self, why: str) -> None:
+        self.failures.append(why)
 
 
 class Kept:
@@ -58,12 +74,9 @@ class Kept:
         self.store = TopicStore(self.log)
         self.recorder = Recorder(self.log, self.store)
         self.query = Query(self.log, lambda: self.store)
-        self.notes = Notes()
-        self.waiting: list[Work] = []
-        notes, pairs = self.notes, self.query.snapshot_pairs
-        self.snapshotting = Snapshotting(
-            self.log, interval, self.waiting.append, pairs, notes.on_taken, notes.on_failed
-        )
+        self.snapshotting = Notes(self.log, interval, self.query)
+        assert isinstance(self.snapshotting.thread, Waiting)
+        self.waiting = self.snapshotting.thread.works
 
     def commit(self, records: list[Recorded]) -> None:
         """Write the records of a commit; takes a snapshot if one is due."""
@@ -72,7 +85,7 @@ class Kept:
         self.recorder.commit()
         self.log.flush()
         self.store.became_durable(self.recorder.state)
-        self.snapshotting.reached(self.store.durable_counts.topics)
+        self.snapshotting.take_if_due()
 
     def live(self, records: list[Recorded], of_each: int = 1) -> None:
         """Write all records, and run pending snapshots after each commit."""
@@ -120,8 +133,8 @@ def test_past_queries_with_snapshots_equal_those_without(walk: Walk, interval: i
     with kept(interval) as one:
         one.snapshotting.begin()
         one.live(records, of_each)
-        assert not one.notes.failed
-        assert one.notes.taken or len(records) < interval * 2 + 60, "some snapshots were taken"
+        assert not one.snapshotting.failures
+        assert one.snapshotting.offsets or len(records) < interval * 2 + 60, "some snapshots were taken"
         for end in range(len(records) + 1):
             assert one.query.topics_at(end, "", 1000) == plain.topics_at(end, "", 1000), f"topics at end {end}"
             assert one.query.cluster_at(end) == plain.cluster_at(end), f"brokers at end {end}"
@@ -137,8 +150,8 @@ def test_a_rebuilt_snapshot_equals_the_taken_one(walk: Walk, interval: int) -> N
     records = list(walked(walk).log)
     with kept(interval) as one:
         one.live(records)
-        assert one.notes.taken or len(records) < interval
-        for offset in one.notes.taken:
+        assert one.snapshotting.offsets or len(records) < interval
+        for offset in one.snapshotting.offsets:
             refold = StateRebuild(one.log, lambda: None)
             assert refold.go_to(offset) == offset, "it is at a command boundary"
             taken = one.state_at(offset)
@@ -174,7 +187,7 @@ def test_damaged_and_missing_snapshots_are_rebuilt_at_start() -> None:
     with TemporaryDirectory() as place:
         one = Kept(Path(place) / "log", 10)
         one.live(records)
-        taken = one.notes.taken
+        taken = one.snapshotting.offsets
         assert len(taken) >= 6
         folder = one.log.path / FOLDER
         files = sorted(folder.iterdir())
@@ -185,9 +198,9 @@ def test_damaged_and_missing_snapshots_are_rebuilt_at_start() -> None:
         one.log.close()
 
         again = Kept(Path(place) / "log", 10)
-        again.snapshotting.begin()
+        again.snapshotting.begin(rebuild=True)
         again.work()
-        assert [why for why in again.notes.failed if files[2].name in why]
+        assert [why for why in again.snapshotting.failures if files[2].name in why]
         assert not list(folder.glob("*.tmp"))
         offsets = snapshot_offsets(again.log)
         gaps = [after - before for before, after in zip([0, *offsets], [*offsets, len(records)], strict=True)]
@@ -223,7 +236,7 @@ def test_a_snapshot_excludes_concurrent_writes() -> None:
             one.commit(commit)
         assert len(one.waiting) == 1, "one snapshot at a time"
         one.work()
-        assert one.notes.taken == [end]
+        assert one.snapshotting.offsets == [end]
         refold = StateRebuild(one.log, lambda: None)
         refold.go_to(end)
         assert list(refold.pairs()) == one.state_at(end)
@@ -236,10 +249,10 @@ def test_no_snapshot_is_taken_of_unsynced_events() -> None:
             for record in commit:
                 one.recorder.record_encoded([record], [encode_event(record.at_ms, record.cause, record.event)])
             one.recorder.commit()
-            one.snapshotting.reached(0)
+            one.snapshotting.take_if_due()
         assert not one.waiting
         one.log.flush()
-        one.snapshotting.reached(0)
+        one.snapshotting.take_if_due()
         assert one.waiting
 
 
@@ -250,8 +263,8 @@ def test_close_cancels_snapshots_in_progress() -> None:
             one.commit(commit)
         one.snapshotting.close()
         one.work()
-        assert not one.notes.taken
-        assert not one.notes.failed
+        assert not one.snapshotting.offsets
+        assert not one.snapshotting.failures
         assert snapshot_offsets(one.log) == []
 
 
@@ -262,7 +275,7 @@ def test_closing_the_log_releases_frozen_state() -> None:
             one.commit(commit)
         one.log.close()
         one.work()
-        assert one.notes.failed
+        assert one.snapshotting.failures
         again = Kept(Path(place) / "log", 10)
         assert snapshot_offsets(again.log) == []
         again.log.close()
@@ -272,8 +285,8 @@ def test_a_failed_snapshot_is_reported_without_files(tmp_path: Path) -> None:
     with kept(10) as one:
         (one.log.path / FOLDER).write_bytes(b"in the way")
         one.live(story(60))
-        assert not one.notes.taken
-        assert "snapshots" in one.notes.failed[0]
+        assert not one.snapshotting.offsets
+        assert "snapshots" in one.snapshotting.failures[0]
 
 
 def test_snapshots_are_thinned_evenly_and_the_newest_is_retained() -> None:

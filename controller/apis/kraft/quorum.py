@@ -258,8 +258,7 @@ async def _raise_kraft_version(node: QuorumNode) -> cluster.UpdateFeaturesRespon
     if node.quorum.kraft_version:
         return None
     try:
-        node.raise_kraft_version()
-        await node.committed(node.quorum.log.end - 1)
+        await node.raise_kraft_version()
     except (NotLeader, OSError):  # the disk is full, or failed and stopped the node
         return cluster.UpdateFeaturesResponse(error_code=ErrorCode.NOT_CONTROLLER)
     except Refused as why:

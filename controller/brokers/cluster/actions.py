@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+import structlog
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # its types do not export these
-from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import Action, brokers_of, open_work_of
@@ -31,15 +31,17 @@ from controller.machine.configs.topic_configs import without_labels
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events import catalog
-from events.names import ShardKey, TopicId, TopicName, shard_key
+from events.codec import decode_event
+from events.logs.log import EventLog, read_one, shard_offsets
+from events.names import TopicId, TopicName, shard_key
 
 TOPICS_PER_ROUND = 100  # one request to the cluster stays small and quick
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 SETTLE_S = 3.0
 """The watch ignores a topic for this time after Topicwright changed it, because brokers apply a change one by one."""
 DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two scans
-History = Callable[[ShardKey], Iterable[catalog.Recorded]]
-"""The durable events of a shard, in order."""
+
+logger = structlog.get_logger("topicwright")
 
 
 def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> NewTopic:
@@ -55,21 +57,12 @@ def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) ->
 
 
 class ActionRunner:
-    """Queues actions, runs them in rounds, and gives the results to `finished`. `history` is read after a restart."""
+    """Queues actions, runs them in rounds, and gives the results to `finished`. `log` is read after a restart."""
 
     def __init__(
-        self,
-        link: ClusterLink,
-        sink: CommandSink,
-        history: History,
-        finished: Callable[[Action, Refusal | None], None],
-        log: FilteringBoundLogger,
+        self, link: ClusterLink, sink: CommandSink, log: EventLog, finished: Callable[[Action, Refusal | None], None]
     ) -> None:
-        self._link = link
-        self._sink = sink
-        self._history = history
-        self._finished = finished
-        self._log = log
+        self._link, self._sink, self._log, self._finished = link, sink, log, finished
         self.is_resuming = True
         """True while the log may have changes that the previous process left unfinished."""
         self.deleted: dict[TopicId, None] = {}
@@ -106,7 +99,8 @@ class ActionRunner:
         """Queue the unfinished changes of a topic, read from the log after a start. Returns True if there are any."""
         if not self.is_resuming:
             return False
-        work = open_work_of(self._history(shard_key(name)))
+        offsets = shard_offsets(self._log, shard_key(name))
+        work = open_work_of(decode_event(offset, read_one(self._log, offset)) for offset in offsets)
         for topic_id in work.deleted:
             self._remember_deleted(topic_id)
         actions = [Action(name, change, tried=True) for change in work.changes if change.topic == name]
@@ -199,7 +193,7 @@ class ActionRunner:
                 return [retry for one in tried for retry in await self._run_guarded([one])]
             failed = actions[0]
             why = f"{type(error).__name__}: {error}"
-            self._log.error("action failed", action=failed.name, topic=failed.topic, why=why, exc_info=error)
+            logger.error("action failed", action=failed.name, topic=failed.topic, why=why, exc_info=error)
             if failed.change is not None:
                 message = "The change failed in the controller; its log has the cause."
                 self._finish(failed, Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), message))
@@ -274,7 +268,7 @@ class ActionRunner:
             return []
         if not refusal.retriable and action.topic not in self._fill_refusals:
             self._fill_refusals.add(action.topic)
-            self._log.warning(
+            logger.warning(
                 "the cluster refuses to replace a placeholder; it will be retried",
                 topic=action.topic,
                 code=refusal.code,

@@ -11,12 +11,10 @@ committed changes are applied when the cluster is back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
-from structlog.typing import FilteringBoundLogger
-
-from controller.brokers.cluster.actions import ActionRunner, History, PlannedCommand, dry_run
+from controller.brokers.cluster.actions import ActionRunner, PlannedCommand, dry_run, logger
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import ACTED_ON, Action, Change, action_of, unfinished_topics
 from controller.brokers.cluster.watch import ClusterWatch, Owns
@@ -25,7 +23,9 @@ from controller.kafka.connections import ClusterUnreachable, NotAuthenticated
 from controller.machine.commands.commands import DryRunResult, FinishChange, RefuseCreation
 from controller.settings.load import ServeSettings
 from events.catalog import Recorded, TopicDeleted
+from events.codec import decode_event
 from events.logs.archive.store import ArchiveError
+from events.logs.log import EventLog
 from events.names import Offset, TopicName
 
 RECENT_EVENTS = 10_000
@@ -35,9 +35,8 @@ RECENT_EVENTS = 10_000
 class TargetCluster(Brokers):
     """The `Brokers` port for a target cluster.
 
-    `history` returns the events of a shard. `recent` returns the newest events of all shards; a start resumes the
-    unfinished changes among them. `owns` is true for the topics of this log: a worker owns only some. `stop` leaves a
-    `shared` link open.
+    A start resumes the unfinished changes among the newest events of `log`. `owns` is true for the topics of this log:
+    a worker owns only some. `stop` leaves a `shared` link open.
     """
 
     handles: EventTypes = ACTED_ON
@@ -45,23 +44,16 @@ class TargetCluster(Brokers):
     def __init__(
         self,
         link: ClusterLink,
-        history: History,
+        log: EventLog,
         settings: ServeSettings,
-        log: FilteringBoundLogger,
         owns: Owns = lambda _: True,
         *,
-        recent: Callable[[], Iterable[Recorded]] = tuple,
         shared: bool = False,
     ) -> None:
         self.link = link
         self.error: str | None = None
         """Why the cluster is unreachable; None if it is reachable."""
-        self._history = history
-        self._settings = settings
-        self._log = log
-        self._owns = owns
-        self._recent = recent
-        self._shared = shared
+        self._log, self._settings, self._owns, self._shared = log, settings, owns, shared
         self._unfinished = True
         self._scanned = asyncio.Event()
         self._scan_now = asyncio.Event()
@@ -75,7 +67,7 @@ class TargetCluster(Brokers):
     def start(self, controller: CommandSink) -> None:
         self._sink = controller
         self._loop = asyncio.get_running_loop()
-        self._actions = ActionRunner(self.link, controller, self._history, self._on_finished, self._log)
+        self._actions = ActionRunner(self.link, controller, self._log, self._on_finished)
         self._watch = ClusterWatch(self.link, controller, self._actions, self._owns)
         self.resume()
         work = (self._run_watch(), self._actions.run(), self._watch.confirm_all())
@@ -122,7 +114,7 @@ class TargetCluster(Brokers):
         name, change = action.topic, action.change
         code, message = (0, "") if refusal is None else (refusal.code, refusal.message)
         if refusal is not None:
-            self._log.warning("the cluster refuses a change", change=action.name, topic=name, code=code, why=message)
+            logger.warning("the cluster refuses a change", change=action.name, topic=name, code=code, why=message)
         if isinstance(change, Change):
             request_id, at_ms = change.request_id, self._sink.now_ms()
             self._sink.submit_internal(
@@ -162,11 +154,11 @@ class TargetCluster(Brokers):
                     self._actions.is_resuming = False
             except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # archives hold old events
                 if self.error is None:
-                    self._log.error("the cluster cannot be reached", why=str(unreachable))
+                    logger.error("the cluster cannot be reached", why=str(unreachable))
                 self.error = str(unreachable)
             else:
                 if self.error is not None:
-                    self._log.info("the cluster can be reached again")
+                    logger.info("the cluster can be reached again")
                 self.error = None
             self._scan_now.clear()
             every_s = self._settings.cluster_watch_interval_ms / 1000
@@ -177,8 +169,10 @@ class TargetCluster(Brokers):
         if self._actions.is_resuming:
             self._resume_creations()
         if self._unfinished:
-            for name in unfinished_topics(self._recent()):  # also if the cluster matches: this reports the result
-                self._actions.resume_work(name)
+            end = self._log.durable_offset
+            recent = self._log.read(max(0, end - RECENT_EVENTS), end)
+            for name in unfinished_topics(decode_event(*each) for each in recent):
+                self._actions.resume_work(name)  # also if the cluster matches: this reports the result
             self._unfinished = False
         await self._watch.scan()
         self._scanned.set()

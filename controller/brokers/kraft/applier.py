@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Final
 
@@ -39,7 +39,7 @@ from controller.quorum.log.batches import (
     embedded_events,
 )
 from controller.quorum.log.image import MetadataImage, Transactions
-from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, decode_record, encode_record
+from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, decode_record
 from controller.quorum.log.record_kinds import acl_of
 from controller.quorum.log_files import batches_of
 from controller.quorum.node import QuorumNode
@@ -145,11 +145,9 @@ class BatchApplier:
             self._projector.mark_unsupported(why)
             self._projector.begin()
             return None
-        if self._projector.values != [value for _, value in batch.records[1:]]:
-            records_there = [record for _, record in numbered(batch)]
-            different = (
-                first_difference(map(decode_record, self._projector.values), records_there) or "written otherwise"
-            )
+        projected, written = self._projector.values, [value for _, value in batch.records[1:]]
+        if projected != written:
+            different = first_difference(projected, written)
             logger.error(
                 "the records of a batch differ from the projection of its events",
                 metadata=batch.base_offset,
@@ -205,8 +203,7 @@ class BatchApplier:
         return recorder.record(at_ms, decided.cause, [*begin, *found.events])
 
     def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
-        if recorded:
-            self.write(recorder.take_commit())
+        self.write(recorder.take_commit() if recorded else Commit(own=self._projector.changes()))
         self._projector.begin()
 
     def _leader_of(self, quorum: QuorumLeader | None, epoch: int) -> int:
@@ -253,10 +250,6 @@ class BatchApplier:
             self._commit_import(recorder, records)
             store.became_durable(recorder.state)
             await asyncio.sleep(0)
-        if not recorded:
-            self._projector.begin_import(snapshot.end_offset, None)
-            self.write(Commit(own=self._projector.changes()))
-            self._projector.begin()
         self.applied = self._from = snapshot.end_offset
         self._read.clear()
         return recorded
@@ -272,31 +265,29 @@ class BatchApplier:
         return records
 
 
-def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:
-    """Describe the first record in which a batch differs from the projection of its events; None if there is none.
-    NoOpRecords, which embed the events, are not compared."""
-    ours = (each for each in projected if not isinstance(each, kinds.NoOpRecord))
-    theirs = (each for each in batch if not isinstance(each, kinds.NoOpRecord))
-    for number, (our, their) in enumerate(zip_longest(ours, theirs)):
-        if our != their and (our is None or their is None or encode_record(our) != encode_record(their)):
-            return f"record {number} of the batch is {_text(their)}; its events project to {_text(our)}"
-    return None
+def first_difference(projected: Sequence[bytes], batch: Sequence[bytes]) -> str:
+    """Describe the first record in which a batch differs from the projection of its events."""
+    pairs = enumerate(zip_longest(projected, batch))
+    number, ours, theirs = next((number, ours, theirs) for number, (ours, theirs) in pairs if ours != theirs)
+    return f"record {number} of the batch is {_text(theirs)}; its events project to {_text(ours)}"
 
 
-def _text(record: MetadataRecord | None) -> str:
-    return "nothing" if record is None else shortened(repr(record), RECORD_CHARACTERS_MAX)
+def _text(value: bytes | None) -> str:
+    return "nothing" if value is None else shortened(repr(_decoded(value)), RECORD_CHARACTERS_MAX)
 
 
 def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:
-    """The records of a batch with their offsets; none of a control batch. A malformed record is returned as an
-    `UnknownRecord`, because followers never stop at one."""
-    if batch.is_control:
-        return
-    for offset, (_, value) in enumerate(batch.records, batch.base_offset):
-        try:
-            yield offset, decode_record(value)
-        except MalformedRecord:
-            yield offset, kinds.UnknownRecord(value=value)
+    """The records of a batch with their offsets; none of a control batch."""
+    values = () if batch.is_control else batch.records
+    return ((offset, _decoded(value)) for offset, (_, value) in enumerate(values, batch.base_offset))
+
+
+def _decoded(value: bytes) -> MetadataRecord:
+    """The record; an `UnknownRecord` if it is malformed, because followers never stop at one."""
+    try:
+        return decode_record(value)
+    except MalformedRecord:
+        return kinds.UnknownRecord(value=value)
 
 
 def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> ProtocolIds:

@@ -30,7 +30,7 @@ from controller.brokers.kraft import projection
 from controller.kafka.messages.records import MetadataRecord, ProducerIdsRecord
 from controller.machine.access.acls import acl_changes
 from controller.machine.access.bucket_map import BucketMap, changed, differing
-from controller.machine.apply import apply, concerns_topic
+from controller.machine.apply import apply_all, concerns_topic
 from controller.machine.state import Cluster, State, Topic
 from controller.quorum.log import record_kinds
 from controller.quorum.log.batches import Pair, embed_events
@@ -41,7 +41,7 @@ from controller.store.tree import stored_head
 from events import catalog
 from events.access import Acl
 from events.logs.log import EventLog
-from events.names import BrokerId, ShardKey, shard_key
+from events.names import BrokerId, ShardKey
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -130,8 +130,6 @@ class MetadataProjector(Projector):
         self._staged = self.mark
         self._epochs = dict(self.mark.broker_epochs)
         self._closed: list[tuple[int, list[Pair]]] = []
-        self._import_end: int | None = None
-        """During an import: with its events the event log covers everything below this offset."""
         self._base = -1
         self.begin()
         self._acl_ids = self._stored_acl_ids = acl_ids(self._log)
@@ -140,7 +138,7 @@ class MetadataProjector(Projector):
         """The next events are imported from another controller's records. With them the event log covers everything
         below `end`."""
         self.begin(end)
-        self._import_end = end
+        self._is_import = True
         if unsupported is not None:
             self.mark_unsupported(unsupported)
 
@@ -180,42 +178,38 @@ class MetadataProjector(Projector):
     def begin(self, base: int = -1) -> None:
         """Begin a batch at `base`, of the next events; -1 if the commit has no event yet."""
         self._base, self._event_count = base, 0
-        self._import_end = None
+        self._is_import = False
         self._records: list[Pair] = []
         self._bytes = 0
 
     # --- deciding
 
     def apply(self, state: State, records: Sequence[catalog.Recorded]) -> list[ShardKey]:
-        """Apply the events of a command to the state and project the differences; if one raises, nothing is changed."""
-        restore, revert = _savepoint(state, [record.event for record in records]), self.savepoint()
-        try:
-            return [self._apply(state, record) for record in records]
-        except Exception:
-            restore()
-            revert()
-            raise
-
-    def _apply(self, state: State, record: catalog.Recorded) -> ShardKey:
-        if self._import_end is not None:
-            return apply(state, record)
+        """Apply the events of a command to the state and project the differences; if one raises, nothing is changed. A
+        full batch ends before the command."""
+        if self._is_import:
+            return apply_all(state, records)
+        if len(self._records) >= RECORDS_PER_BATCH or self._bytes >= BATCH_BYTES:
+            self._closed.append((self._event_count, self._records))
+            self.begin(self._next_offset)
+        known, before = len(self._records), (self._base, self._bytes, self._epochs, self._acl_ids)
         if self._base < 0:
-            self.begin(self.log_end())
-        self._event_count += 1
-        event: Any = record.event
-        if concerns_topic(event):
-            key = shard_key(event.topic)
-            before = state.topics.get(key)
-            applied = apply(state, record)
-            level = state.cluster.feature(METADATA_VERSION_FEATURE)
-            after, index = state.topics.get(key), getattr(event, "partition", None)
-            if state.cluster.features:  # else all topics are projected with the first features
-                self._append(projection.topic_records(before, after, level, index))
-            return applied
-        cluster = state.cluster
-        applied = apply(state, record)
-        self._project_cluster(cluster, state.cluster, event)
-        return applied
+            self._base = self.log_end()
+        try:
+            keys = apply_all(state, records, self._project)
+        except Exception:
+            del self._records[known:]
+            self._base, self._bytes, self._epochs, self._acl_ids = before
+            raise
+        self._event_count += len(records)
+        return keys
+
+    def _project(self, event: Any, cluster: Cluster, before: Any, after: Any) -> None:
+        if not concerns_topic(event):
+            self._project_cluster(before, after, event)
+        elif cluster.features:  # else all topics are projected with the first features
+            level, index = cluster.feature(METADATA_VERSION_FEATURE), getattr(event, "partition", None)
+            self._append(projection.topic_records(before, after, level, index))
 
     def _project_cluster(self, before: Cluster, after: Cluster, event: Any) -> None:
         first, is_first = self._next_offset, isinstance(event, catalog.FeaturesChanged) and not before.features
@@ -268,7 +262,7 @@ class MetadataProjector(Projector):
         if self._base < 0:
             return {}
         epochs = tuple(sorted(self._epochs.items()))
-        end = self._next_offset if self._event_count else self._base  # the last command may have had no events
+        end = self._next_offset if self._event_count else self._base  # the last command may have failed
         self._staged = replace(self._staged, applied=end, broker_epochs=epochs)
         before, after = self._stored_acl_ids, self._acl_ids
         self._stored_acl_ids = after
@@ -277,22 +271,6 @@ class MetadataProjector(Projector):
             acls |= {before[acl]: None} if acl in before else {}
             acls |= {after[acl]: acl} if acl in after else {}
         return {MARK: _encode(self._staged), **acl_keys(acls)}
-
-    def savepoint(self) -> Callable[[], None]:
-        """Returns a function that reverts everything applied later; call it before the next `changes`. Savepoints lie
-        between commands, so a full batch ends here."""
-        if len(self._records) >= RECORDS_PER_BATCH or self._bytes >= BATCH_BYTES:
-            self._closed.append((self._event_count, self._records))
-            self.begin(self._next_offset)
-        base, closed, size, epochs = self._base, self._event_count, self._bytes, self._epochs
-        records, known, ids = self._records, len(self._records), self._acl_ids
-
-        def revert() -> None:
-            del records[known:]
-            self._base, self._event_count, self._bytes, self._epochs = base, closed, size, epochs
-            self._records, self._acl_ids = records, ids
-
-        return revert
 
     # --- the quorum's log
 
@@ -322,24 +300,3 @@ class MetadataProjector(Projector):
     def broker_epoch(self, broker_id: int) -> int:
         """The wire epoch of a registered broker; -1 if it is not registered."""
         return dict(self.mark.broker_epochs).get(BrokerId(broker_id), -1)
-
-
-def _savepoint(state: State, events: Sequence[catalog.Event]) -> Callable[[], None]:
-    """Returns a function that undoes the events of a command, however many were applied."""
-    cluster = state.cluster
-    names = {event.topic for event in events if concerns_topic(event)}  # type: ignore[union-attr]
-    topics = {key: state.topics.get(key) for key in map(shard_key, names)}
-
-    def restore() -> None:
-        state.cluster = cluster
-        for key, topic in topics.items():
-            state.topics.put(key, topic)
-            if topic is not None and topic.ready_at_ms is None:
-                state.waiting[key] = topic.created_offset
-            else:
-                state.waiting.pop(key, None)
-        in_order = sorted(state.waiting.items(), key=lambda waiting: waiting[1])
-        state.waiting.clear()
-        state.waiting.update(in_order)
-
-    return restore

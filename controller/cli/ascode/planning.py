@@ -177,8 +177,7 @@ def with_outcomes(backend: Backend, changes: Iterable[Change], *, dry_run: bool 
     """Submit changes, or their dry runs, in as few requests as possible; yields each with its outcome."""
     for batch in _batches(changes):
         body = {"changes": [one.request for one in batch]}
-        dry = "true" if dry_run else None
-        results = backend.send("POST", "/changes", ChangesView, body=body, validate_only=dry).results
+        results = backend.send("POST", "/changes", ChangesView, body=body, validate_only=dry_run).results
         for one, outcome in zip(batch, results, strict=True):
             yield replace(one, outcome=outcome)
 
@@ -286,7 +285,6 @@ def _saved(path: Path, backend: Backend) -> Plan:
 
 
 def write_files(options: argparse.Namespace, backend: Backend) -> int:
-    """Print the topics as a file."""
     found = sorted(topics_by_name(backend).values(), key=lambda one: one.name)
     topics = {one.name: _described(one) for one in found if fnmatchcase(one.name, options.pattern)}
     yaml.dump({"topics": topics}, sys.stdout, yaml.CSafeDumper, sort_keys=False, allow_unicode=True)

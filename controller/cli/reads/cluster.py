@@ -205,12 +205,9 @@ def _examples(one: overviews.TopicsWhatIfView) -> str:
 
 
 def _broker_lines(answer: BrokersView, style: Style) -> Iterator[str]:
-    if not answer.brokers:
-        yield "There are no brokers."
-        return
     more = ("EPOCH", "REGISTERED", "INCARNATION") if style.wide else ()
     header = ("BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS", *more)
-    yield from style.table(header, (_broker_row(one, style) for one in answer.brokers))
+    return style.table(header, (_broker_row(one, style) for one in answer.brokers), "There are no brokers.")
 
 
 def _broker_row(one: BrokerView, style: Style) -> tuple[object, ...]:
@@ -279,17 +276,12 @@ def test_rules(options: argparse.Namespace) -> int:
 
 
 def backtest_rules(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.http.rules import BacktestBody  # imports the HTTP framework
-
-    body = BacktestBody(text=checked_file(options.file), since=options.since)
+    body = {"text": checked_file(options.file), "since": options.since}
     return _show_trial(options, backend.send("POST", "/rules/backtest", TrialView, body=body))
 
 
 def redecide(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.http.rules import RedecideBody  # imports the HTTP framework
-
-    body = RedecideBody(since=options.since)
-    return _show_trial(options, backend.send("POST", "/rules/redecide", TrialView, body=body))
+    return _show_trial(options, backend.send("POST", "/rules/redecide", TrialView, body={"since": options.since}))
 
 
 def _show_trial(options: argparse.Namespace, found: TrialView) -> int:
@@ -301,16 +293,14 @@ def _show_trial(options: argparse.Namespace, found: TrialView) -> int:
 
 def apply_rules(options: argparse.Namespace, backend: Backend) -> int:
     """Replace the effective rules by the rules of a file; without a file, remove all rules."""
-    from controller.http.rules import RulesAppliedView, RulesBody  # imports the HTTP framework
-
-    body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
+    body = {"text": "" if options.file is None else checked_file(options.file), "after": options.after}
     before = None
     with suppress(Refusal):  # the next request names the permission that the command needs
         before = backend.get(overviews.PoliciesView, "/policies").version
-    applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
-    state = "is effective already" if before and before.number == applied.number else "is effective"
-    line = f"version {applied.number} of the rules {state}"
-    return show(options, applied, lambda _: [line], lambda: [applied.number])
+    applied = backend.send("POST", "/rules", dict[str, int], body=body)
+    state = "is effective already" if before and before.number == applied["number"] else "is effective"
+    line = f"version {applied['number']} of the rules {state}"
+    return show(options, applied, lambda _: [line], lambda: [applied["number"]])
 
 
 def _versions(backend: Backend) -> Iterator[EventView]:

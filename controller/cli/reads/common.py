@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from controller.cli.arguments import (
     AGO,
     DONE,
-    completed_by,
     http_address,
     http_address_text,
     non_empty,
@@ -26,6 +25,7 @@ from controller.cli.arguments import (
     principal_pattern,
     rule_pattern,
 )
+from controller.cli.commands import add, later
 from controller.cli.context import DEFAULT_HTTP, HTTP, chosen, context_names
 from controller.cli.output import FORMATS, add_output
 from events.errors import UserError
@@ -47,49 +47,46 @@ Read = Callable[[argparse.Namespace, "Backend"], int]
 
 def add_at(parser: argparse.ArgumentParser) -> None:
     what = f"show the past as of an offset, an ISO-8601 time, {AGO}; default: now"
-    parser.add_argument("--at", metavar="OFFSET|TIME", type=point_in_time, help=what)
-    what = f"print again every {WATCH_S:g} s, until interrupted"
-    parser.add_argument("--watch", action="store_true", help=what)
+    add(parser, "--at OFFSET|TIME", what, point_in_time)
+    add(parser, "--watch", f"print again every {WATCH_S:g} s, until interrupted")
 
 
 def add_filter(parser: argparse.ArgumentParser, flag: str, subject: str) -> None:
     """Add a filter by user or rule, whose value may be a pattern."""
     parse = principal_pattern if flag == "--principal" else rule_pattern
-    parser.add_argument(flag, type=parse, metavar="NAME|PATTERN", help=f"{subject}, such as alice or 'pay-*'")
+    add(parser, f"{flag} NAME|PATTERN", f"{subject}, such as alice or 'pay-*'", parse)
 
 
 def add_label(parser: argparse.ArgumentParser) -> None:
     what = "only for topics with this label, such as owner=payments; NAME alone for any value"
-    parser.add_argument("--label", type=non_empty, metavar="NAME[=VALUE]", help=what)
+    add(parser, "--label NAME[=VALUE]", what, non_empty)
 
 
 def add_kafka_properties(parser: argparse._ActionsContainer, when: str) -> None:
-    what = f"{when}: file with librdkafka properties for TLS and login"
-    parser.add_argument("--kafka-properties", metavar="FILE", help=what)
+    add(parser, "--kafka-properties FILE", f"{when}file with librdkafka properties for TLS and login")
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--since", type=point_in_time, metavar="OFFSET|TIME", help=f"only from this time on: {AGO}")
-    parser.add_argument("--until", type=point_in_time, metavar="OFFSET|TIME", help="only up to this time")
+    add(parser, "--since OFFSET|TIME", f"only from this time on: {AGO}", point_in_time)
+    add(parser, "--until OFFSET|TIME", "only up to this time", point_in_time)
 
 
 def add_backend(
-    parser: argparse.ArgumentParser, run: Read, *, formats: Sequence[str] = FORMATS, may_be_stopped: bool = True
+    parser: argparse.ArgumentParser, run: str, *, formats: Sequence[str] = FORMATS, may_be_stopped: bool = True
 ) -> None:
-    """Add the flags that choose a service or folder and the output format; `run` returns the exit code."""
+    """Add the flags that choose a service or folder and the output format. `run` is a `Read`, as in `later`."""
     if formats:
         add_output(parser, formats)
     group = parser.add_argument_group("service")
     backend = group.add_mutually_exclusive_group()
-    default = f"address of a running service; default: {HTTP}, the context in use, or {DEFAULT_HTTP}"
-    backend.add_argument("--http", type=http_address_text, metavar="HOST:PORT", help=default)
-    by_name = backend.add_argument("--context", metavar="NAME", help="a running service, by the name of its context")
-    completed_by(by_name, context_names)
+    what = f"address of a running service; default: {HTTP}, the context in use, or {DEFAULT_HTTP}"
+    add(backend, "--http HOST:PORT", what, http_address_text)
+    add(backend, "--context NAME", "a running service, by the name of its context", completer=context_names)
     if may_be_stopped:
-        backend.add_argument("--data", type=Path, metavar="DIR", help="read the data folder of a stopped service")
+        add(backend, "--data DIR", "read the data folder of a stopped service", Path)
     what = "properties for the login: username and password, or token; ssl.truststore.location; default: no login"
-    group.add_argument("--command-config", type=Path, metavar="FILE", help=what)
-    parser.set_defaults(func=lambda options: _run(run, options, parser))
+    add(group, "--command-config FILE", what, Path)
+    parser.set_defaults(func=lambda options: _run(later(run), options, parser))
 
 
 class Page(Protocol):

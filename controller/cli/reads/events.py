@@ -160,7 +160,7 @@ NO_REQUEST: Final = (
 
 
 def events(options: argparse.Namespace, backend: Backend) -> int:
-    kind = options.type[0] if options.type is not None and len(options.type) == 1 and not options.follow else None
+    kind = options.type[0] if len(options.type) == 1 and not options.follow else None
     topic = None if is_pattern(options.topic) else options.topic
     which = {"topic": topic, "request": options.request, "partition": options.partition}
     which |= {"type": kind, "at": options.until}
@@ -254,7 +254,7 @@ def _filter(options: argparse.Namespace) -> Callable[[EventView], bool]:
     def matches(event: EventView) -> bool:
         return (
             (since_ms is None or event.at_ms >= since_ms)
-            and (options.type is None or event.type in options.type)
+            and (not options.type or event.type in options.type)
             and (options.topic is None or fnmatchcase(str(event.fields.get("topic", "")), options.topic))
             and (options.principal is None or fnmatchcase(str(event.fields.get("principal", "")), options.principal))
         )

@@ -32,13 +32,11 @@ def pending(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _held_lines(held: Sequence[HeldRequestView], style: Style) -> Iterator[str]:
-    if not held:
-        yield "No request waits for approval."
-        return
     by = [Marked(" and ".join(map(" or ".join, one.rules.values())), "good" if one.may_approve else "") for one in held]
     rows = ((one.request_id, one.topic, one.change, one.principal, ",".join(one.rules), one.expires_at) for one in held)
     header = ("REQUEST", "TOPIC", "CHANGE", "BY", "RULES", "EXPIRES", "APPROVED BY")
-    yield from style.table(header, ((*row, each) for row, each in zip(rows, by, strict=True)))
+    found = ((*row, each) for row, each in zip(rows, by, strict=True))
+    return style.table(header, found, "No request waits for approval.")
 
 
 def approve(options: argparse.Namespace, backend: Backend) -> int:

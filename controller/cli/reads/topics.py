@@ -85,8 +85,7 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
     counts = {"num_partitions": options.partitions, "replication_factor": options.replication_factor}
     given = {"name": options.name, "configs": dict(options.config), "timeout_ms": options.timeout_ms, **counts}
     body = {name: value for name, value in given.items() if value is not None}
-    dry = "true" if options.dry_run else None
-    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=dry)
+    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=options.dry_run)
     return show(options, answer, lambda style: _created_lines(answer, style), lambda: [answer.name])
 
 
@@ -96,9 +95,8 @@ def _recreate(options: argparse.Namespace, backend: Backend) -> int:
     shape: dict[str, object] = {"num_partitions": old.num_partitions, "replication_factor": old.replication_factor}
     if not options.new_replicas:
         shape = {"assignments": [one.replicas for one in old.partitions]}
-    dry = "true" if options.dry_run else None
     body = {"name": old.name, "configs": old.configs, **shape}
-    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=dry)
+    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=options.dry_run)
 
     def text(style: Style) -> Iterator[str]:
         yield from _created_lines(answer, style)
@@ -164,8 +162,7 @@ def _patch(options: argparse.Namespace, backend: Backend, body: dict[str, object
         before: TopicView | None = backend.get(TopicView, "/topics", options.name)
     except Refusal:  # this login may change the topic, and not describe it
         before = None
-    dry = "true" if options.dry_run else None
-    after = backend.send("PATCH", "/topics", AlteredView, options.name, body, validate_only=dry)
+    after = backend.send("PATCH", "/topics", AlteredView, options.name, body, validate_only=options.dry_run)
     changes: list[str] = []
     if before is not None:
         counts = [[("partitions", str(one.num_partitions))] for one in (before, after)]
@@ -257,16 +254,9 @@ def requests(options: argparse.Namespace, backend: Backend) -> int:
 
 def _topic_lines(summaries: Sequence[TopicSummary], style: Style, which: str = "") -> Iterator[str]:
     """A list of topics; `which` completes the sentence that is printed if there are none."""
-    if not summaries:
-        yield f"There are no topics{which}."
-        return
-    header = tuple(map(str.upper, TOPIC_COLUMNS))
-    if style.wide:
-        yield from style.table(
-            (*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), (_wide_topic(one, style) for one in summaries)
-        )
-        return
-    yield from style.table(header, (_topic_row(one, style) for one in summaries))
+    more, row = (("TOPIC ID", "READY", "REQUEST", "CONFIGS"), _wide_topic) if style.wide else ((), _topic_row)
+    header = (*map(str.upper, TOPIC_COLUMNS), *more)
+    return style.table(header, (row(one, style) for one in summaries), f"There are no topics{which}.")
 
 
 def _user(principal: str, style: Style) -> str:
@@ -328,9 +318,6 @@ def _partition_lines(all_partitions: Sequence[PartitionView], style: Style) -> I
 
 def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) -> Iterator[str]:
     """A list of requests; `more` means that older ones exist."""
-    if not found:
-        yield "No request matches."
-        return
     is_brief = style.now is not None
     rows = (
         (
@@ -346,7 +333,8 @@ def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) ->
     )
     more_columns = ("HOST", "OFFSET") if style.wide else ()
     api = () if is_brief else ("API",)
-    yield from style.table(("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *more_columns), rows)
+    header = ("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *more_columns)
+    yield from style.table(header, rows, "No request matches.")
     if more and style.width is not None:
         yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
 

@@ -52,8 +52,8 @@ def list_acls(options: argparse.Namespace) -> int:
         for one in found
     ]  # fmt: skip
     view = {"acls": [dict(zip(map(str.lower, header), row, strict=True)) for row in rows]}
-    lines = ["There are no ACLs."]
-    return show(options, view, lambda style: style.table(header, rows) if rows else lines, lambda: map(acl_text, found))
+    empty = "There are no ACLs."
+    return show(options, view, lambda style: style.table(header, rows, empty), lambda: map(acl_text, found))
 
 
 def add_acl(options: argparse.Namespace) -> int:
@@ -113,10 +113,10 @@ def list_quotas(options: argparse.Namespace) -> int:
         for entry in answer.entries or ()
         for value in entry.values
     )
-    header, lines = ("ENTITY", "QUOTA", "VALUE"), ["There are no quotas."]
+    header, empty = ("ENTITY", "QUOTA", "VALUE"), "There are no quotas."
     view = {"quotas": [{"entity": entity, "quota": key, "value": float(value)} for entity, key, value in rows]}
     entities = dict.fromkeys(entity for entity, _, _ in rows)
-    return show(options, view, lambda style: style.table(header, rows) if rows else lines, lambda: entities)
+    return show(options, view, lambda style: style.table(header, rows, empty), lambda: entities)
 
 
 def add_quotas(options: argparse.Namespace) -> int:

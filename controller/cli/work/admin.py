@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from controller.cli.arguments import Negative
-from controller.kafka.connections import ClusterUnreachable, Connections, NotAuthenticated, addresses
+from controller.kafka.connections import ClusterUnreachable, Connections, addresses
 from controller.kafka.messages import APIS, Message
 from controller.machine.errors import ErrorCode
 from controller.serving.reach_cluster import security_in
@@ -32,8 +32,6 @@ async def _call(options: argparse.Namespace, request: Message) -> Message:
                 return await connections.call(address, api.key, api.max_version, request, api.response)
             except ClusterUnreachable as error:
                 failures.append(str(error))
-            except NotAuthenticated as error:
-                raise UserError(str(error)) from None
     is_closed = "closed the connection" in failures[-1]
     hint = f"; it may require a login or TLS: configure them with {CONFIG} FILE, as in security.protocol=SASL_SSL"
     raise UserError("; ".join(failures) + (hint if is_closed and not security.mechanism else ""))

@@ -56,7 +56,6 @@ from projections.text.wording import many
 
 
 def adopt(options: argparse.Namespace) -> int:
-    """Take over a cluster from Kafka's controller, whose metadata folder is copied; returns the exit code."""
     folder = read_folder(options.source, ignore_torn_tail=options.cut_torn_tail)
     refuse_if_in_use(folder.path)
     _check_cluster(folder, options.cluster_id)
@@ -71,7 +70,6 @@ def adopt(options: argparse.Namespace) -> int:
 
 
 def restore(options: argparse.Namespace) -> int:
-    """Rebuild a lost controller from a broker's copy of the metadata log; returns the exit code."""
     folders = [read_folder(source, ignore_torn_tail=options.cut_torn_tail) for source in options.sources]
     for each in folders:
         _check_cluster(each, options.cluster_id or folders[0].cluster_id)
@@ -81,7 +79,6 @@ def restore(options: argparse.Namespace) -> int:
 
 
 def handback(options: argparse.Namespace) -> int:
-    """Hand a cluster back: write a folder for Kafka's controller; returns the exit code."""
     if not (options.data / "CURRENT").is_file():
         raise FolderError(f"{options.data} {NO_LOG}")
     with closing(RocksDbLog(options.data, cluster_id=None, new_cluster_id=_no_new_cluster)) as log:
@@ -199,9 +196,7 @@ UNFINISHED = ".unfinished-"
 
 
 def backup(options: argparse.Namespace) -> int:
-    """Copy the events that the backup lacks; returns the exit code."""
     from controller.serving.archiver import Archiver
-    from controller.store.tree import root_over
     from events.logs.archive.manifest import ManifestWriter, Writer, archive_status, find_manifest
     from events.logs.archive.store import is_inside, open_store
     from projections.replay.log.secondary import frozen_log
@@ -219,12 +214,7 @@ def backup(options: argparse.Namespace) -> int:
             where=f"backup, process {os.getpid()} of {socket.gethostname()}",
             since_ms=time.time_ns() // 1_000_000,
         )
-        archiver = Archiver(
-            log,
-            place,
-            ManifestWriter(place, writer),
-            lambda start, stop: root_over(value for _, value in log.read(start, stop)),
-        )
+        archiver = Archiver(log, place, ManifestWriter(place, writer))
         before = find_manifest(place)
         added, size, progress = 0, 0, progress_to(end)
         while (segment := archiver.step(end)) is not None:

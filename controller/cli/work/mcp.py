@@ -101,7 +101,7 @@ def answer(options: argparse.Namespace, name: str, arguments: dict[str, Any]) ->
         given |= {key: point_in_time(str(given[key])) for key in _TIMES if key in given}
         given |= {"limit": LIMIT} if name in ("changes", "topics", "requests") and "limit" not in given else {}
         part = str(given.pop(last)) if last else ""
-        sent = {"body": given} if method == "POST" else {key: _parameter(value) for key, value in given.items()}
+        sent = {"body": given} if method == "POST" else given
         with closing(common.open_backend(options)) as backend:
             text = escaped(bytes(backend.send(method, path, msgspec.Raw, part, **sent)).decode())
     except KeyError:
@@ -111,7 +111,3 @@ def answer(options: argparse.Namespace, name: str, arguments: dict[str, Any]) ->
     if len(text) > ANSWER_CHARACTERS_MAX:
         text = f"{text[:ANSWER_CHARACTERS_MAX]}… (truncated: ask for less, with filters or a smaller limit)"
     return f"{_AS_DATA}\n{text}", False
-
-
-def _parameter(value: object) -> object:
-    return str(value).lower() if isinstance(value, bool) else value

@@ -23,7 +23,7 @@ from controller.cli.output import harmless
 from controller.cli.work.targets import Notification, sender_of
 from events.errors import UserError
 from events.files import replacing
-from projections.queries.changes import CHANGES
+from projections.queries.events import CHANGES
 from projections.queries.proving import HeadView
 from projections.replay.log.kafka_ref import KAFKA
 from projections.text.points_in_time import iso

@@ -20,7 +20,6 @@ from controller.kafka.connections import addresses
 from controller.kafka.messages.quorum import QuorumReplica
 from controller.quorum.client import SILENT_MS, QuorumClient, QuorumError, QuorumStatus, all_limits, running_nodes
 from controller.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
-from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
@@ -46,7 +45,7 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
             http=options.http,
             data=options.data,
             brokers=flags.KRAFT,
-            joining=Joining(addresses(options.bootstrap_controller), security),
+            joining=QuorumClient(addresses(options.bootstrap_controller), security),
             settings=settings,
         )
     )

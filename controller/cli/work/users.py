@@ -1,6 +1,6 @@
 """`topicwright users`: list, add and remove users in the log of a stopped service, a users file, or a running service.
 
-In the log of a stopped service `OfflineUsers` decides the same command as AlterUserScramCredentials. So a log has a
+In the log of a stopped service `alter_offline` decides the same command as AlterUserScramCredentials. So a log has a
 first user before clients log in. A running service is changed through Kafka's protocol.
 """
 
@@ -11,7 +11,7 @@ import getpass
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -97,15 +97,14 @@ def list_(options: argparse.Namespace) -> int:
     return show(
         options,
         {"users": [dict(zip(("name", "login", "iterations"), one, strict=True)) for one in users]},
-        lambda style: style.table(("USER", "LOGIN", "ITERATIONS"), rows) if rows else ["There are no users."],
+        lambda style: style.table(("USER", "LOGIN", "ITERATIONS"), rows, "There are no users."),
         lambda: dict.fromkeys(name for name, _, _ in users),
     )
 
 
 def _alter(options: argparse.Namespace, change: ScramRow) -> None:
     if options.data is not None:
-        with offline_users(options.data, load_settings(options.config, options.set)) as users:
-            check(users.alter(change))
+        check(alter_offline(options.data, load_settings(options.config, options.set), change))
     else:
         kind = "upsertions" if isinstance(change, access.ScramCredentialUpsertion) else "deletions"
         rows: dict[str, Any] = {kind: (change,)}
@@ -127,61 +126,42 @@ PRINCIPAL = "User:CLI"
 """The principal of changes without the service; everyone who can write the data folder may make such changes."""
 
 
-class OfflineUsers:
-    """Adds and removes SCRAM users in an open log."""
-
-    def __init__(self, log: RocksDbLog, settings: ServeSettings, files: QuorumFiles | None) -> None:
-        """`files` is the metadata log, from which KRaft brokers read the users; None without KRaft brokers."""
-        self._log, self._files = log, files
-        self._projector = MetadataProjector(log)
-        if files is not None:
-            self._projector.log_end = lambda: files.end
-        self._recorder = Recorder(log, TopicStore(log), WITHOUT_METADATA_LOG if files is None else self._projector)
-        self._at_ms = max(time.time_ns() // 1_000_000, self._recorder.last_ms)
-        self._request_id = RequestId(f"users-{os.urandom(5).hex()}")
-        if not log.next_offset:  # the first event of every log has the settings
-            first = ChangeSettings(
-                request_id=self._request_id, at_ms=self._at_ms, settings=settings.decision_settings(), release=RELEASE
-            )
-            self._record(first)
-
-    def alter(self, change: ScramRow) -> access.AlterUserScramCredentialsResult:
-        command = AlterUserScramCredentials(
-            request_id=self._request_id,
-            at_ms=self._at_ms,
-            principal=PRINCIPAL,
-            client_id="topicwright users",
-            changes=(scram_change(change),),
-        )
-        return access.AlterUserScramCredentialsResult(user=change.name, **errors_of(self._record(command)[0]))
-
-    def _record(self, command: AnyCommand) -> tuple[Detail, ...]:
-        """Decide, record and flush. Raises LogError."""
-        decision = decide(self._recorder.state, command)
-        self._recorder.record_decision(command, decision.events)
-        commit = self._recorder.take_commit()
-        if self._files is not None and commit.entries:
-            for records in self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries]):
-                self._files.append(encode_batch(self._files.end, self._files.last_epoch, command.at_ms, records))
-            self._files.flush()
-        self._log.write(commit)
-        self._log.flush()
-        return decision.answers[0].details if decision.answers else ()
-
-
 def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
     """(user, mechanism, iterations) of each SCRAM credential, sorted."""
     return [(*key, cluster.scram[key].iterations) for key in sorted(cluster.scram)]
 
 
-@contextmanager
-def offline_users(data: Path, settings: ServeSettings) -> Iterator[OfflineUsers]:
-    """The users of a data folder, which is created if missing. Raises LogError, also while a service uses it, and
-    FolderError."""
+def alter_offline(data: Path, settings: ServeSettings, change: ScramRow) -> access.AlterUserScramCredentialsResult:
+    """Change a user in a data folder, which is created if missing. KRaft brokers read the users from the metadata log,
+    so the change goes there too. Raises LogError, also while a service uses the folder, and FolderError."""
     with closing(RocksDbLog(data, cluster_id=settings.cluster_id, new_cluster_id=new_cluster_id)) as log:
         is_voter = (data / META_PROPERTIES).exists()
         with _only_voter(data, log, settings) if is_voter else nullcontext() as files:
-            yield OfflineUsers(log, settings, files)
+            projector = MetadataProjector(log)
+            if files is not None:
+                projector.log_end = lambda: files.end
+            recorder = Recorder(log, TopicStore(log), WITHOUT_METADATA_LOG if files is None else projector)
+
+            def record(kind: Callable[..., AnyCommand], **fields: object) -> tuple[Detail, ...]:
+                command = kind(request_id=request_id, at_ms=at_ms, **fields)
+                decision = decide(recorder.state, command)
+                recorder.record_decision(command, decision.events)
+                commit = recorder.take_commit()
+                if files is not None and commit.entries:
+                    for records in projector.batches(log.next_offset, [entry.value for entry in commit.entries]):
+                        files.append(encode_batch(files.end, files.last_epoch, at_ms, records))
+                    files.flush()
+                log.write(commit)
+                log.flush()
+                return decision.answers[0].details if decision.answers else ()
+
+            request_id = RequestId(f"users-{os.urandom(5).hex()}")
+            at_ms = max(time.time_ns() // 1_000_000, recorder.last_ms)
+            if not log.next_offset:  # the first event of every log has the settings
+                record(ChangeSettings, settings=settings.decision_settings(), release=RELEASE)
+            who = {"principal": PRINCIPAL, "client_id": "topicwright users"}
+            details = record(AlterUserScramCredentials, changes=(scram_change(change),), **who)
+            return access.AlterUserScramCredentialsResult(user=change.name, **errors_of(details[0]))
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def verify(options: argparse.Namespace) -> int:
         key = None if options.key is None else tree_heads.read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
         if "://" in options.what or ((what / manifests.MANIFEST).is_file() and not holds_log(what)):
-            return _report(*_archive(options, key, head))
+            return _archive(options, key, head)
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
@@ -64,8 +64,6 @@ def verify(options: argparse.Namespace) -> int:
     except argparse.ArgumentTypeError as error:
         why = str(error).partition(" is ")[2]
         raise UserError(f"{options.what!r} is not a file, not a folder, and {why}") from None
-    except tree_heads.BadKey as error:
-        raise UserError(str(error)) from error
     except LogCorrupted as error:
         raise Negative(str(error)) from error
     except ProofFails as error:
@@ -158,8 +156,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             found = audit(log, part, heads=heads, public_key=key, index_key=index_key, progress=progress)
             refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*proving.wrong_snapshots(log, part, refold), *wrong_state(log, refold))
-        more = f", with {found.signed} signed heads" if found.signed else ""
-        code = max(code, _report(wrong, name, found.size, found.root, heads, more))
+        code = max(code, _report(wrong, name, found.size, found.root, heads, found.signed))
     if head is not None and not compared:
         raise Negative(f"--head is of log {head.log}, which is not among the partitions in {folder}")
     return code
@@ -179,7 +176,7 @@ def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -
             findings.add("its events do not match its head")
         if old is not None:
             against_head(findings, old, head.log, head.size, lambda size: roots.get(size, ""))
-    return _report(findings, head.log, head.size, head.root, [old] if old is not None else [], "")
+    return _report(findings, head.log, head.size, head.root, [old] if old is not None else [])
 
 
 def _roots_over(backend: HttpBackend, partition: int | None, sizes: list[int]) -> dict[int, str]:
@@ -200,24 +197,22 @@ def _roots_over(backend: HttpBackend, partition: int | None, sizes: list[int]) -
     return roots
 
 
-def _report(findings: list[str] | tuple[str, ...], log: str, size: int, root: str, heads: list[Head], more: str) -> int:
+def _report(findings: Sequence[str], log: str, size: int, root: str, heads: list[Head], signed: int = 0) -> int:
     for finding in findings:
         print(f"{log}: {finding}")
     if findings:
         return NEGATIVE
     since = "".join(f", and its first {head.size} match the saved head" for head in heads)
-    print(f"{log}: {size} events match its head{since}{more}; root {root}")
+    with_signed = f", with {signed} signed heads" if signed else ""
+    print(f"{log}: {size} events match its head{since}{with_signed}; root {root}")
     return DONE
 
 
 # --- an archive
 
 
-def _archive(
-    options: argparse.Namespace, key: bytes | None, head: Head | None
-) -> tuple[Findings, str, int, str, list[Head], str]:
-    """Verify an archive or a backup. Returns the findings, the name, size and root of the log, the tree heads that
-    it was compared with, and a text to append to the report. Raises LogError."""
+def _archive(options: argparse.Namespace, key: bytes | None, head: Head | None) -> int:
+    """Verify an archive or a backup. Raises LogError."""
     heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
     roots = {0: frontier.root()}
     place = open_store(options.what)
@@ -244,8 +239,7 @@ def _archive(
         _check_signed(findings, key, signed, roots)
     for finding in _wrong_bases(place, manifest, options.partition, heads):
         findings.add(finding)
-    more = f", with {len(signed)} signed heads" if signed else ""
-    return findings, name, frontier.size, frontier.root().hex(), heads, more
+    return _report(findings, name, frontier.size, frontier.root().hex(), heads, len(signed))
 
 
 def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[Head]:
@@ -330,11 +324,8 @@ def _each_event(
 
 
 def prove(options: argparse.Namespace, backend: Backend) -> int:
-    try:
-        size = None if options.head is None else read_head(options.head).size
-        proof = _requested(options, backend, size)
-    except ProofFails as error:
-        raise UserError(str(error)) from error
+    size = None if options.head is None else read_head(options.head).size
+    proof = _requested(options, backend, size)
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(proof), indent=1) + b"\n")
     sys.stdout.flush()
     signed = "signed" if proof.head.signature else "not signed"

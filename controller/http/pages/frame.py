@@ -76,6 +76,7 @@ class Frame:
         at: str | None,
         principal: str,
         spans: Sequence[SpanView] = (),
+        sees_all: bool = True,
         by_session: bool = False,
         has_partitions: bool = False,
         has_quorum: bool = False,
@@ -91,7 +92,7 @@ class Frame:
         self._has_partitions = has_partitions
         self.has_quorum = has_quorum
         self.principal = principal
-        self.by_session = by_session
+        self.sees_all, self.by_session = sees_all, by_session
         self.spans = spans
         """The activity of the whole log; empty if the user may not see it."""
         self.follow = "" if at else follow

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 from urllib.parse import quote
 
 from litestar import Response, get, post
@@ -19,10 +19,10 @@ from litestar.response import Redirect
 
 from controller.http import reads, writes
 from controller.http import topics as topic_lists
-from controller.http.errors import HttpRequest, Refused, answer_error, invalid
+from controller.http.errors import HttpRequest, Refused, invalid
 from controller.http.pages.frame import AGO, PHASES, flags
 from controller.http.pages.site import FOLLOW, Site, page
-from controller.http.requests import At, Cursor, From, Limit, To, body_of, read_form
+from controller.http.requests import At, Cursor, From, body_of, read_form
 from controller.machine.configs.topic_configs import BY_NAME
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
@@ -30,18 +30,14 @@ from events.logs.tree_heads import Head
 from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.text.wording import changed
-from projections.views.brokers import BrokersView
-from projections.views.events import EventsView, ExplanationView, RecordedChangesView, TimelineView
+from projections.views.events import ExplanationView, RecordedChangesView, TimelineView
 from projections.views.overviews import (
-    AccessView,
     BrokerDetailView,
     ClusterHealthView,
-    DifferenceView,
     QuorumView,
-    WhatIfView,
 )
-from projections.views.requests import RequestsView, RequestView
-from projections.views.topics import AlteredView, CreatedView, PartitionView, TopicConfigsView, TopicsView, TopicView
+from projections.views.requests import RequestView
+from projections.views.topics import AlteredView, CreatedView, PartitionView, TopicConfigsView, TopicView
 from projections.views.view import ErrorView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
@@ -79,16 +75,9 @@ async def overview(
 
 
 @page("/topics", topic_lists.topics, "topics.html")
-async def topics(site: Site, request: HttpRequest, found: TopicsView, given: dict[str, Any]) -> dict[str, Any]:
-    sees_all, name = site.allows(request, "Describe"), given["name"]
-    filters = flags(status=given["status"], principal=given["principal"], label=given["label"])
-    return {
-        "follow": FOLLOW if sees_all and given["cursor"] is None else "",
-        "command": ("topics", *((name,) if name else ()), *filters),
-        "page": found,
-        "statuses": STATUSES,
-        "some_hidden": not sees_all,
-    }
+async def topics(given: dict[str, Any]) -> dict[str, Any]:
+    name, filters = given["name"], flags(**{each: given[each] for each in ("status", "principal", "label")})
+    return {"command": ("topics", *((name,) if name else ()), *filters), "statuses": STATUSES}
 
 
 @get(["/topics/{name:str}", "/topics/{name:str}/configs"])
@@ -159,16 +148,9 @@ def _is_healthy(one: PartitionView) -> bool:
 
 
 @page("/requests", reads.requests, "requests.html", limit=50)
-async def requests(site: Site, request: HttpRequest, found: RequestsView, given: dict[str, Any]) -> dict[str, Any]:
-    sees_all = site.allows(request, "Describe")
+async def requests(given: dict[str, Any]) -> dict[str, Any]:
     filters = {name: given[name] for name in ("principal", "outcome", "rule", "api", "host", "label", "since", "until")}
-    return {
-        "follow": FOLLOW if sees_all and given["cursor"] is None else "",
-        "command": ("requests", *flags(**filters, limit=str(given["limit"]))),
-        "page": found,
-        "outcomes": OUTCOMES,
-        "some_hidden": not sees_all,
-    }
+    return {"command": ("requests", *flags(**filters, limit=str(given["limit"]))), "outcomes": OUTCOMES}
 
 
 @page("/requests/{request_id:str}", reads.request_, "request.html")
@@ -179,7 +161,6 @@ async def request_(
     return {
         "command": ("requests", request_id),
         "follow": f"{FOLLOW}?topic={quote(found.topics[0].topic, safe='')}" if len(found.topics) == 1 else FOLLOW,
-        "one": found,
         "chain": chain,
         "steps": chain.steps[:STEPS_MAX],
         "phases": PHASES,
@@ -188,96 +169,54 @@ async def request_(
 
 
 @page("/explain/{subject:str}", reads.explanation, "explain.html")
-async def explanation(found: ExplanationView, subject: str) -> dict[str, Any]:
-    return {"command": ("explain", subject), "chain": found}
+async def explanation(subject: str) -> dict[str, Any]:
+    return {"command": ("explain", subject), "follow": ""}
 
 
 @page("/events", reads.events, "events.html", order="newest")
-async def events(found: EventsView, topic: str | None, given: dict[str, Any]) -> dict[str, Any]:
+async def events(topic: str | None, given: dict[str, Any]) -> dict[str, Any]:
     filters = flags(topic=topic, request=given["request_id"], type=given["kind"], tail=str(given["limit"]))
-    return {
-        "follow": FOLLOW if given["cursor"] is None and given["order"] == "newest" and topic is None else "",
-        "command": ("events", *filters),
-        "page": found,
-        "types": TYPES,
-    }
+    is_static = {} if given["order"] == "newest" and topic is None else {"follow": ""}
+    return {"command": ("events", *filters), "types": TYPES, **is_static}
 
 
 @page("/changes", reads.changes, "changes.html", limit=50)
-async def changes(
-    site: Site, request: HttpRequest, found: RecordedChangesView, given: dict[str, Any]
-) -> dict[str, Any]:
-    topic = given["topic"]
-    filters = flags(**{name: given[name] for name in ("principal", "label", "since", "until")})
-    is_first = site.allows(request, "Describe") and given["cursor"] is None
-    return {
-        "follow": FOLLOW if is_first else "",
-        "command": ("changes", *((topic,) if topic else ()), *filters),
-        "page": found,
-    }
+async def changes(given: dict[str, Any]) -> dict[str, Any]:
+    topic, filters = given["topic"], {name: given[name] for name in ("principal", "label", "since", "until")}
+    return {"command": ("changes", *((topic,) if topic else ()), *flags(**filters))}
 
 
 @page("/brokers", reads.brokers, "brokers.html")
-async def brokers(site: Site, found: BrokersView, at: str | None) -> dict[str, Any]:
-    loads = site.api.store.durable_tallies.brokers if at is None else {}
-    return {"follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
+async def brokers(site: Site, at: str | None) -> dict[str, Any]:
+    return {"command": ("brokers",), "loads": site.api.store.durable_tallies.brokers if at is None else {}}
 
 
 @page("/brokers/{broker_id:int}", reads.broker, "broker.html")
 async def broker(site: Site, request: HttpRequest, found: BrokerDetailView, at: str | None) -> dict[str, Any]:
     health: ClusterHealthView = await site.call(reads.cluster_health, request, at=at)
     issues = [one for one in health.issues if found.broker_id in one.waits_for]
-    return {"follow": FOLLOW, "command": ("brokers", str(found.broker_id)), "one": found, "issues": issues}
+    return {"command": ("brokers", str(found.broker_id)), "issues": issues}
 
 
 @page("/quorum", reads.quorum, "quorum.html")
 async def quorum(found: QuorumView) -> dict[str, Any]:
     here = next((one for one in found.voters if one.node_id == found.node_id), None)
-    command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
-    return {"follow": FOLLOW, "command": command, "found": found}
+    return {"command": () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")}
 
 
 @page("/access", reads.access, "access.html")
-async def access(found: AccessView) -> dict[str, Any]:
-    return {"follow": FOLLOW, "command": ("acls", "list"), "found": found}
+async def access() -> dict[str, Any]:
+    return {"command": ("acls", "list")}
 
 
-@get("/diff")
-async def diff(
-    request: HttpRequest,
-    site: NamedDependency[Site],
-    since: From = None,
-    until: To = None,
-    limit: Limit = 25,
-    cursor: Cursor = None,
-) -> Response[bytes]:
-    found: DifferenceView | None = None
-    if since is not None:  # without a start there is only the form, in which the user enters it
-        found = await site.call(reads.diff, request, since=since, until=until, limit=limit, cursor=cursor)
-    command = ("diff", since, *((until,) if until else ())) if since else ()
-    return await site.page(
-        request, "diff.html", command=command, found=found, sees_all=site.allows(request, "Describe")
-    )
+@page("/diff", reads.diff, "diff.html", limit=25, since="")
+async def diff(since: str, until: str | None) -> dict[str, Any]:
+    return {"command": ("diff", since, *((until,) if until else ())) if since else (), "follow": ""}
 
 
-@get("/whatif")
-async def whatif(
-    request: HttpRequest,
-    site: NamedDependency[Site],
-    change: Annotated[str, QueryParameter(max_length=topic_lists.CHANGE_CHARACTERS_MAX)] = "",
-) -> Response[bytes]:
-    found: WhatIfView | None = None
-    error: ErrorView | None = None
-    if change:  # without a change there is only the form, in which the user enters it
-        try:
-            found = await site.call(topic_lists.whatif, request, change=change)
-        except InvalidChange as refusal:
-            error = answer_error(request, refusal).content
-    command = ("whatif", *change.split())
-    status = 200 if error is None else 400
-    return await site.page(
-        request, "whatif.html", status=status, command=command, change=change, found=found, error=error, allowed=ALLOWED
-    )
+@page("/whatif", topic_lists.whatif, "whatif.html", refusals=(InvalidChange,), change="")
+async def whatif(change: str) -> dict[str, Any]:
+    return {"command": ("whatif", *change.split()), "follow": "", "change": change, "allowed": ALLOWED}
 
 
 EMPTY_FORM: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
@@ -292,7 +231,9 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     error: ErrorView | None = None
     status = 200  # also if the dry run is refused: the refusal is its result
     try:
-        body = body_of(_create_fields(filled), writes.CreateBody)
+        counts = {name: filled[name].strip() for name in _COUNTS if filled.get(name, "").strip()}
+        fields = {"name": filled.get("name", "").strip(), "configs": _configs(filled), **counts}
+        body = body_of(fields, writes.CreateBody)
         result = await site.call(writes.create_topic, request, content=body, validate_only=is_dry)
     except Refused as refusal:
         error, status = refusal.error, 200 if is_dry else refusal.status
@@ -329,7 +270,7 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
     here = f"/topics/{quote(name, safe='')}"
     match filled.get("do"):
         case "grow":
-            grown = body_of({"num_partitions": _number(filled, "num_partitions")}, writes.AlterBody)
+            grown = body_of({"num_partitions": filled.get("num_partitions", "").strip()}, writes.AlterBody)
             await site.call(writes.alter_topic, request, name=name, content=grown)
         case "configs":
             await _alter_configs(name, request, site, filled)
@@ -347,18 +288,8 @@ async def _alter_configs(
     name: str, request: HttpRequest, site: Site, filled: dict[str, str], *, validate_only: bool = False
 ) -> AlteredView:
     body = body_of({"configs": {key: value or None for key, value in _configs(filled).items()}}, writes.AlterBody)
-    altered: AlteredView = await site.call(
-        writes.alter_topic, request, name=name, content=body, validate_only=validate_only
-    )
-    return altered
-
-
-def _create_fields(filled: dict[str, str]) -> dict[str, object]:
-    fields: dict[str, object] = {"name": filled.get("name", "").strip(), "configs": _configs(filled)}
-    for name in _COUNTS:
-        if filled.get(name, "").strip():
-            fields[name] = _number(filled, name)
-    return fields
+    given = {"name": name, "content": body, "validate_only": validate_only}
+    return cast(AlteredView, await site.call(writes.alter_topic, request, **given))
 
 
 def _command(filled: dict[str, str]) -> tuple[str, ...]:
@@ -366,12 +297,6 @@ def _command(filled: dict[str, str]) -> tuple[str, ...]:
     lines = [line.partition("=") for line in filled.get("configs", "").splitlines() if line.strip()]
     configs = [word for name, _, value in lines for word in ("--config", f"{name.strip()}={value.strip()}")]
     return ("topic", "create", filled.get("name", ""), *flags(**counts), *configs)
-
-
-def _number(filled: dict[str, str], name: str) -> object:
-    """The number in a field, or its text if it is not a number: validation then names the field."""
-    text = filled.get(name, "").strip()
-    return int(text) if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 12 else text
 
 
 def _configs(filled: dict[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import unified_diff
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from litestar import Response, get, post
@@ -22,20 +22,18 @@ from controller.http.pages.handlers import EMPTY_FORM
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.query_threads import TooBusy
 from controller.http.requests import At, body_of, read_form
-from projections.queries.risks import RISKS, RisksView
+from projections.queries.risks import RISKS
 from projections.views.backtests import RulesTestView, TrialView
 from projections.views.events import EventsView, EventView
 from projections.views.overviews import PoliciesView
-from projections.views.requests import HeldRequestsView
 from projections.views.view import ProblemView
 
-_Body = TypeVar("_Body", rules.TestBody, rules.BacktestBody, rules.RedecideBody, rules.RulesBody)
-_TRIALS: dict[str, tuple[Any, Any]] = {
+_FORMS: dict[str, tuple[Any, Any]] = {
+    "apply": (rules.apply_rules, rules.RulesBody),
     "test": (rules.test_rules, rules.TestBody),
     "backtest": (rules.backtest_rules, rules.BacktestBody),
     "redecide": (rules.redecide, rules.RedecideBody),
 }
-AFTER_DIGITS_MAX = 12
 VERSIONS_MAX = 10
 """The most versions of the rules on the page."""
 
@@ -106,24 +104,16 @@ async def change_rules(request: HttpRequest, site: NamedDependency[Site]) -> Res
     result: RulesTestView | TrialView | None = None
     try:
         do = filled.get("do", "")
-        if do == "apply":
-            await site.call(rules.apply_rules, request, content=_body(filled, rules.RulesBody))
-            return Redirect("/policies", status_code=303)
-        if do not in _TRIALS:
+        if do not in _FORMS:
             raise invalid(f"do: {do!r} is not test, backtest, redecide or apply")
-        handler, kind = _TRIALS[do]
-        result = await site.call(handler, request, content=_body(filled, kind))
+        handler, kind = _FORMS[do]
+        body = body_of({name: filled.get(name, "") for name in kind.__struct_fields__}, kind)
+        result = await site.call(handler, request, content=body)
+        if do == "apply":
+            return Redirect("/policies", status_code=303)
     except (Refused, TooBusy) as refusal:
         problem = answer_error(request, refusal).content
     return await _page(request, site, filled=filled, problem=problem, result=result)
-
-
-def _body(filled: Mapping[str, str], kind: type[_Body]) -> _Body:
-    """The fields of a body in a form. Raises Refused."""
-    after = filled.get("after", "")
-    fields: dict[str, object] = {"text": filled["text"], "since": filled.get("since", "")}
-    fields["after"] = int(after) if after.isascii() and after.isdigit() and len(after) < AFTER_DIGITS_MAX else after
-    return body_of({name: value for name, value in fields.items() if name in kind.__struct_fields__}, kind)
 
 
 def _changes(versions: list[EventView], number: int | None) -> Iterable[str] | None:
@@ -137,8 +127,8 @@ def _changes(versions: list[EventView], number: int | None) -> Iterable[str] | N
 
 
 @page("/approvals", rules.approvals, "approvals.html")
-async def waiting(found: HeldRequestsView) -> dict[str, Any]:
-    return {"command": ("requests", "--pending"), "held": found.requests}
+async def waiting() -> dict[str, Any]:
+    return {"command": ("requests", "--pending"), "follow": ""}
 
 
 @post("/approvals/{request_id:str}")
@@ -153,5 +143,5 @@ async def decide(request_id: FromPath[str], request: HttpRequest, site: NamedDep
 
 
 @page("/risks", topics.risks, "risks.html")
-async def risks(found: RisksView) -> dict[str, Any]:
-    return {"command": ("risks",), "found": found, "meanings": RISKS}
+async def risks() -> dict[str, Any]:
+    return {"command": ("risks",), "follow": "", "meanings": RISKS}

@@ -139,7 +139,7 @@ class Site:
         return self.api.allows(caller_of(request), operation, topic)
 
     def _frame(self, request: HttpRequest, **given: Any) -> Frame:
-        principal = caller_of(request).principal
+        principal, sees_all = caller_of(request).principal, self.allows(request, "Describe")
         return Frame(
             path=request.url.path,
             query={name: request.query_params[name] for name in request.query_params},
@@ -147,7 +147,8 @@ class Site:
             by_session=bool(request.scope.get(SESSION_KEY)),
             has_partitions=self.partitions != (None,),
             has_quorum=self.api.quorum is not None,
-            spans=self._spans[1] if self.allows(request, "Describe") else (),
+            sees_all=sees_all,
+            spans=self._spans[1] if sees_all else (),
             **given,
         )
 
@@ -162,13 +163,15 @@ class Site:
 
 
 def page(
-    path: str | list[str], source: HTTPRouteHandler, template: str, **defaults: object
+    path: str, source: HTTPRouteHandler, template: str, refusals: tuple[type[Exception], ...] = (), **defaults: object
 ) -> Callable[[Callable[..., Awaitable[dict[str, Any]]]], HTTPRouteHandler]:
-    """A GET handler that renders the answer of the JSON handler `source`, with the same parameters.
+    """A GET handler that renders the answer of the JSON handler `source` (`found`), with the same parameters.
 
-    The decorated function names its arguments: `site`, `request`, that answer (`found`), a parameter, or all parameters
-    (`given`). It returns the arguments of `Site.page`: the context of the template, and of its frame. `defaults`
-    replace those of `source`.
+    The decorated function names its arguments: `site`, `request`, `found`, a parameter, or all parameters (`given`). It
+    returns other arguments of `Site.page`: the context of the template, and of its frame. `defaults` replace those of
+    `source`. Without a parameter that `source` needs there is only a form: `found` is None. It is also None for an
+    exception in `refusals`, which the template gets as `error`. The page follows all events, unless it is a later one
+    of a list, or the user may not see them.
     """
     hints = get_type_hints(source.fn, include_extras=True)
     parameters = [
@@ -177,14 +180,22 @@ def page(
         if not any(isinstance(part, Dependency) for part in getattr(hints[name], "__metadata__", ()))
     ]
 
+    needed = [name for name in defaults if signature(source.fn).parameters[name].default is Parameter.empty]
+
     def decorate(context: Callable[..., Awaitable[dict[str, Any]]]) -> HTTPRouteHandler:
         named = signature(context).parameters
 
         async def handle(request: HttpRequest, site: Site, **given: Any) -> Response[bytes]:
-            found = await site.call(source, request, **given)
-            parts = {"site": site, "request": request, "found": found, "given": given, **given}
+            shown: dict[str, Any] = {"at": given.get("at"), "found": None, "error": None}
+            try:
+                if all(given[name] for name in needed):
+                    shown["found"] = await site.call(source, request, **given)
+            except refusals as refusal:
+                shown |= {"error": answer_error(request, refusal).content, "status": 400}
+            is_live = given.get("cursor") is None and site.allows(request, "Describe")
+            shown |= {"as_of": getattr(shown["found"], "as_of", None), "follow": FOLLOW if is_live else ""}
+            parts = {"site": site, "request": request, "found": shown["found"], "given": given, **given}
             own = await context(**{name: part for name, part in parts.items() if name in named})
-            shown: dict[str, Any] = {"at": given.get("at"), "as_of": getattr(found, "as_of", None)}
             return await site.page(request, template, **{**shown, **own})
 
         kinds = {"request": HttpRequest, "site": NamedDependency[Site]}

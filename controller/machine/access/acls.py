@@ -52,7 +52,6 @@ class Acls:
 
     @cached_property
     def prefix_lengths(self) -> Mapping[int, Set[int]]:
-        """The lengths of all prefixes, by resource type."""
         lengths: dict[int, set[int]] = {}
         for resource_type, pattern_type, name in self.by_pattern:
             if pattern_type == PREFIXED:

@@ -19,20 +19,9 @@ from typing import Final
 
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import address_range, is_range
-from controller.machine.commands.access import (
-    AlterClientQuotas,
-    CreateAcls,
-    DeleteAcls,
-    QuotaAlteration,
-)
-from controller.machine.commands.commands import (
-    AlterTopicConfigs,
-    AlterUserScramCredentials,
-    CreatePartitions,
-    ScramChange,
-    TopicCommand,
-)
-from controller.machine.decision import Answer, Decision, Detail, topic_named
+from controller.machine.commands import commands
+from controller.machine.commands.access import AlterClientQuotas, CreateAcls, DeleteAcls, QuotaAlteration
+from controller.machine.decision import Decision, Detail, answered, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
 from controller.machine.validation import RECORDS_PER_REQUEST_MAX
@@ -70,7 +59,6 @@ def create_acls(state: State, command: CreateAcls) -> Decision:
 
 
 def delete_acls(state: State, command: DeleteAcls) -> Decision:
-    """Deletes the ACLs that match the filters; the answer lists the matches of each filter."""
     held = state.cluster.acls
     details = tuple(Detail(acls=tuple(held.matching(each))) for each in command.filters)
     gone = {acl for detail in details for acl in detail.acls}
@@ -80,33 +68,32 @@ def delete_acls(state: State, command: DeleteAcls) -> Decision:
 
 
 def _acls_changed(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], changed: tuple[Acl, ...]) -> Decision:
-    answer = Answer(command.request_id, command.topic, 0, details=details)
     if not changed:
-        return Decision((), (answer,))
+        return answered(command, details=details)
     event = AclsCreated if isinstance(command, CreateAcls) else AclsDeleted
     who = (command.principal, command.client_id, command.host)
-    return Decision((event(command.request_id, changed, *who),), (answer,))
+    return answered(command, event(command.request_id, changed, *who), details=details)
 
 
 def _too_many(command: CreateAcls | DeleteAcls, verb: str) -> Decision:
     message = f"Cannot {verb} more than {RECORDS_PER_REQUEST_MAX} acls in a single operation."
-    return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.POLICY_VIOLATION), message),))
+    return answered(command, code=ErrorCode.POLICY_VIOLATION, message=message)
 
 
 def _wrong_with(acl: Acl) -> Detail | None:
     """Returns the error of an invalid ACL, or None. The message is Kafka's if Kafka refuses the ACL too."""
     if acl.resource_type not in RESOURCE_TYPES:
-        return _invalid_acl(f"Invalid resourceType {_any_or_unknown(acl.resource_type)}")
+        return _invalid_acl(f"Invalid resourceType {_WORDS.get(acl.resource_type, 'UNKNOWN')}")
     if acl.resource_type == codes.CLUSTER and acl.name != CLUSTER_NAME:
         return _invalid_acl(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.name:
         return _invalid_acl("Invalid empty resource name")
     if acl.pattern_type not in (codes.LITERAL, codes.PREFIXED):
-        return _invalid_acl(f"Invalid patternType {_PATTERN_WORDS.get(acl.pattern_type, 'UNKNOWN')}")
+        return _invalid_acl(f"Invalid patternType {_WORDS.get(acl.pattern_type, 'UNKNOWN')}")
     if acl.operation not in OPERATIONS:
-        return _invalid_acl(f"Invalid operation {_any_or_unknown(acl.operation)}")
+        return _invalid_acl(f"Invalid operation {_WORDS.get(acl.operation, 'UNKNOWN')}")
     if acl.permission not in (codes.DENY, codes.ALLOW):
-        return _invalid_acl(f"Invalid permissionType {_any_or_unknown(acl.permission)}")
+        return _invalid_acl(f"Invalid permissionType {_WORDS.get(acl.permission, 'UNKNOWN')}")
     if not all(acl.principal.partition(":")):
         # Kafka accepts such an ACL, and then fails every request for which its authorizer evaluates the ACL.
         return _invalid_acl(f"Invalid principal {acl.principal!r}: it must be TYPE:NAME, such as User:alice or User:*")
@@ -128,11 +115,8 @@ def _wrong_with_host(host: str, has_ranges: bool) -> Detail | None:
     return None
 
 
-_PATTERN_WORDS = {codes.ANY: "ANY", codes.MATCH: "MATCH"}
-
-
-def _any_or_unknown(code: int) -> str:
-    return "ANY" if code == codes.ANY else "UNKNOWN"
+_WORDS = {codes.ANY: "ANY", codes.MATCH: "MATCH"}
+"""Kafka's words for codes that only filters may have."""
 
 
 def _invalid_acl(message: str) -> Detail:
@@ -148,8 +132,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 _TWICE = Detail(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 
-def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
-    """Sets and removes credentials of users. The answer has a detail for each change."""
+def alter_credentials(state: State, command: commands.AlterUserScramCredentials) -> Decision:
     outcomes: dict[str, Detail] = {}
     for change in command.changes:
         before = outcomes.get(change.user)
@@ -157,12 +140,11 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
             outcomes[change.user] = _wrong_with_credential(state.cluster, change)
         elif not before.code:
             outcomes[change.user] = _TWICE
-    events = tuple(_credential_event(command, change) for change in command.changes if not outcomes[change.user].code)
-    details = tuple(outcomes[change.user] for change in command.changes)
-    return Decision(events, (Answer(command.request_id, command.topic, 0, details=details),))
+    events = (_credential_event(command, change) for change in command.changes if not outcomes[change.user].code)
+    return answered(command, *events, details=tuple(outcomes[change.user] for change in command.changes))
 
 
-def _wrong_with_credential(cluster: Cluster, change: ScramChange) -> Detail:
+def _wrong_with_credential(cluster: Cluster, change: commands.ScramChange) -> Detail:
     if not change.user:
         return Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in MECHANISMS:
@@ -177,7 +159,7 @@ def _wrong_with_credential(cluster: Cluster, change: ScramChange) -> Detail:
 
 
 def _credential_event(
-    command: AlterUserScramCredentials, change: ScramChange
+    command: commands.AlterUserScramCredentials, change: commands.ScramChange
 ) -> ScramCredentialSet | ScramCredentialRemoved:
     mechanism, who = MECHANISMS[change.mechanism], (command.principal, command.client_id, command.host)
     if (new := change.credential) is None:
@@ -213,17 +195,17 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
     for alteration in command.alterations:
         entity = canonical_entity(alteration.entity)
         wrong = _duplicate_quota(entity, seen, alteration) or _wrong_with_entity(alteration.entity)
-        wrong = wrong or _wrong_with_values(entity, alteration)
+        values = (_wrong_with_value(entity, key, value) for key, value in alteration.ops if value is not None)
+        wrong = wrong or next(filter(None, values), "")
         details.append(Detail(int(ErrorCode.INVALID_REQUEST), wrong) if wrong else Detail())
         seen.add(entity)
         if not wrong:
             event = _quota_changes(state.cluster.quotas.get(entity, ()), entity, alteration, command)
             events += [] if event is None else [event]
-    answer = Answer(command.request_id, command.topic, 0, details=tuple(details))
-    return Decision(() if command.validate_only else tuple(events), (answer,))
+    return answered(command, *([] if command.validate_only else events), details=tuple(details))
 
 
-def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
+def mutations(state: State, command: commands.TopicCommand, decision: Decision) -> int:
     """Returns the number of partitions that a decision creates or deletes, or in a dry run would create or delete.
     Mutation quotas count them."""
     if decision.refusal is not None or decision.needs_approval:
@@ -231,10 +213,10 @@ def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
     for event in decision.events:
         if isinstance(event, TopicCreated | PartitionsAdded):
             return len(event.partitions)
-    if isinstance(command, AlterTopicConfigs) or not decision.answers or decision.answers[0].topic is None:
+    if isinstance(command, commands.AlterTopicConfigs) or not decision.answers or decision.answers[0].topic is None:
         return 0
     count = len(decision.answers[0].topic.partitions)
-    before = topic_named(state, command.topic) if isinstance(command, CreatePartitions) else None
+    before = topic_named(state, command.topic) if isinstance(command, commands.CreatePartitions) else None
     return count - (len(before.partitions) if before is not None else 0)
 
 
@@ -281,13 +263,8 @@ def _wrong_with_entity(entity: QuotaEntity) -> str:
     return ""
 
 
-def _wrong_with_values(entity: QuotaEntity, alteration: QuotaAlteration) -> str:
+def _wrong_with_value(entity: QuotaEntity, key: str, value: float) -> str:
     keys = _IP_KEYS if entity[0][0] == IP else _USER_KEYS
-    wrong = (_wrong_with_value(keys, key, value) for key, value in alteration.ops if value is not None)
-    return next(filter(None, wrong), "")
-
-
-def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) -> str:
     if key not in keys:
         return f"Invalid configuration key {key}; allowed: {', '.join(sorted(keys))}"
     if not isfinite(value):

@@ -20,7 +20,6 @@ class ClusterCommand(Command, frozen=True, kw_only=True, gc=False):
     principal: str = "User:ANONYMOUS"
     client_id: str | None = None
     host: str = ""
-    """The client's address."""
     topic: ClassVar[TopicName] = NO_TOPIC
 
 

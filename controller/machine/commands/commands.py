@@ -267,6 +267,10 @@ class ReassignPartitions(TopicCommand, frozen=True, kw_only=True, gc=False):
     reassignments: tuple[Reassignment, ...]
     allow_factor_change: bool = True
 
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        return tuple(one.partition for one in self.reassignments)
+
 
 class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
     """Change dynamic configs of a broker, of all brokers, of a group or of a client metrics subscription.

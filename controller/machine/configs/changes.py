@@ -23,17 +23,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
-from controller.machine.configs import topic_configs
-from controller.machine.configs.groups import (
-    CLIENT_METRICS_CONFIGS,
-    GROUP_CONFIGS,
-    GROUPS,
-    invalid_client_metrics,
-    invalid_group_configs,
-)
+from controller.machine.configs import groups, topic_configs
+from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, BY_NAME
-from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
-from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision
+from controller.machine.configs.values import Bad, ConfigRow, ConfigType, canonical_text, read_value
+from controller.machine.decision import NEEDS_APPROVAL, Decision, answered
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
 from controller.machine.validation import refused_by_policies
@@ -68,7 +62,10 @@ def altered_topic_configs(
         return configs
     deletes = incremental and all(op.op == OpType.DELETE for op in ops)
     altered = tuple(sorted(configs.items()))
-    checked = topic_configs.readable_configs(altered) if deletes else altered
+    checked = altered
+    if deletes:  # a log written by Kafka may have configs that are invalid
+        known = ((name, text) for name, text in altered if name in BY_NAME)
+        checked = tuple((name, text) for name, text in known if not isinstance(BY_NAME[name].read(text), Bad))
     rejection = topic_configs.validate_topic_configs(checked, broker_defaults, existing=current)
     return rejection or (altered if deletes else topic_configs.explicit_configs(altered))
 
@@ -185,16 +182,15 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
         after = _invalid(command, after, state.cluster) or _unsafe(command, before, after, state.cluster) or after
         after = refused_by_policies(command.verdict) or after
     if isinstance(after, Rejection):
-        return Decision((), (Answer(command.request_id, command.topic, int(after.code), after.message, after.rule),))
+        return answered(command, code=after.code, message=after.message, rule=after.rule)
     is_judged = command.kind == BROKERS and state.cluster.settings.alter_config_policy_class_name
     if is_judged and command.verdict is None and after != before:
         return NEEDS_APPROVAL
-    answer = Answer(command.request_id, command.topic, 0)
     if command.validate_only or after == before:
-        return Decision((), (answer,))
+        return answered(command)
     who = (command.principal, command.client_id, command.host)
     event = ResourceConfigsChanged(command.request_id, command.kind, command.name, after, *who, before)
-    return Decision((event,), (answer,))
+    return answered(command, event)
 
 
 def copy(state: State, command: CopyClusterState) -> Decision:
@@ -262,17 +258,11 @@ def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Conf
     configs = _after_ops(before if incremental else (), ops, LISTS.get)
     if isinstance(configs, Rejection):
         return configs
-    for op in ops:
-        if op.op != OpType.DELETE:
-            configs[op.name] = _canonical(op.name, configs[op.name])
+    for name in (op.name for op in ops if op.op != OpType.DELETE):
+        row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name) or CLIENT_METRICS_CONFIGS.get(name)
+        row = row or ConfigRow(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, None)
+        configs[name] = row.canonical(configs[name])
     return topic_configs.too_long(configs) or tuple(sorted(configs.items()))
-
-
-def _canonical(name: str, text: str) -> str:
-    row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name) or CLIENT_METRICS_CONFIGS.get(name)
-    if row is not None:
-        return row.canonical(text)
-    return canonical_text(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, text)
 
 
 def _invalid(command: AlterResourceConfigs, after: Configs, cluster: Cluster) -> Rejection | None:
@@ -281,9 +271,9 @@ def _invalid(command: AlterResourceConfigs, after: Configs, cluster: Cluster) ->
     if command.incremental and all(op.op == OpType.DELETE for op in command.ops):
         return None
     if command.kind == GROUPS:
-        return invalid_group_configs(after, within=not cluster.has_kraft_brokers)
+        return groups.invalid_group_configs(after, within=not cluster.has_kraft_brokers)
     if command.kind == CLIENT_METRICS and not cluster.has_kraft_brokers:
-        return invalid_client_metrics(after)
+        return groups.invalid_client_metrics(after)
     texts = dict(after) if command.kind == BROKERS else {}
     for op in command.ops:
         row, text = BROKER_SYNONYMS.get(op.name), texts.get(op.name)

@@ -9,8 +9,6 @@ each value in the order of the table, then contradictions. All rejections are IN
 begin like Kafka's.
 
 A topic also has labels: configs `label.NAME` that no broker gets (`without_labels`).
-
-Not here: reading settings files (controller.settings.load), changing configs (`changes`) and describing them (`views`).
 """
 
 from __future__ import annotations
@@ -28,8 +26,6 @@ from controller.machine.configs.values import Bad, ConfigRow, ConfigType, Value,
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Settings
 from events.catalog import Configs
-
-KAFKA_VERSION = "4.4"
 
 
 class Synonym(ConfigRow, frozen=True, gc=False):
@@ -191,12 +187,6 @@ def explicit_configs(configs: Iterable[tuple[str, str | None]]) -> Configs:
     return tuple(sorted((name, BY_NAME[name].canonical(text) if name in BY_NAME else text) for name, text in texts))
 
 
-def readable_configs(configs: Configs) -> Configs:
-    """Returns the configs that are valid individually. A log written by Kafka may have others."""
-    known = (pair for pair in configs if pair[0] in BY_NAME)
-    return tuple((name, text) for name, text in known if not isinstance(BY_NAME[name].read(text), Bad))
-
-
 def min_insync_replicas(configs: Configs, settings: Settings) -> int:
     """Returns the effective min.insync.replicas; 1 if the stored value is invalid."""
     value = topic_config(MIN_INSYNC_REPLICAS, configs, settings.effective_defaults)
@@ -204,7 +194,6 @@ def min_insync_replicas(configs: Configs, settings: Settings) -> int:
 
 
 def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
-    """Returns the effective unclean.leader.election.enable."""
     return topic_config(UNCLEAN_ELECTION, configs, settings.effective_defaults) is True
 
 
@@ -214,10 +203,7 @@ def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
 def too_long(explicit: Mapping[str, str]) -> Rejection | None:
     """Rejects the first value that is longer than Kafka accepts, for any resource."""
     for name, value in explicit.items():
-        if (
-            len(value) * 2 > VALUE_LENGTH_MAX
-            and len(value.encode("utf-16-le", "surrogatepass")) // 2 > VALUE_LENGTH_MAX
-        ):
+        if len(value.encode("utf-16-le", "surrogatepass")) // 2 > VALUE_LENGTH_MAX:
             return invalid_config(
                 "The configuration value cannot be added because it exceeds the maximum value size of "
                 f"{VALUE_LENGTH_MAX} bytes. Name: {name[:100]}; length: {len(value)}"
@@ -335,19 +321,15 @@ def _number(values: Mapping[str, Value], name: str) -> int:
 
 
 def operators_default(row: TopicConfig, broker_defaults: Mapping[str, str]) -> str | None:
-    """Returns the text of the first synonym that the operator set, or None."""
+    """Returns the text of the first synonym that the operator set, in the unit of the topic config, or None."""
     for synonym in row.synonyms:
         text = broker_defaults.get(synonym.name)
         if text is not None:
-            return _in_topic_unit(synonym, text)
+            value = synonym.read(text)
+            if synonym.unit == 1 or not isinstance(value, int):
+                return text
+            return str(value * synonym.unit) if value >= 0 else "-1"
     return None
-
-
-def _in_topic_unit(synonym: Synonym, text: str) -> str:
-    value = synonym.read(text)
-    if synonym.unit == 1 or not isinstance(value, int):
-        return text
-    return str(value * synonym.unit) if value >= 0 else "-1"
 
 
 @lru_cache(maxsize=16)

@@ -157,10 +157,9 @@ def allowed_text(kind: ConfigType, allowed: Allowed) -> str:
     match kind:
         case ConfigType.BOOLEAN:
             return "true or false"
-        case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
-            return f"a {_BITS[kind]}-bit integer" + (f" in {limits}" if limits else "")
-        case ConfigType.DOUBLE:
-            return "a decimal number" + (f" in {limits}" if limits else "")
+        case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG | ConfigType.DOUBLE:
+            number = "a decimal number" if kind is ConfigType.DOUBLE else f"a {_BITS[kind]}-bit integer"
+            return number + (f" in {limits}" if limits else "")
         case ConfigType.LIST if isinstance(allowed, ReplicaList):
             return "* or a comma-separated list of partition:broker"
         case ConfigType.LIST:

@@ -110,9 +110,9 @@ def _effective_base(broker_defaults: Configs, dynamic: Configs) -> tuple[ConfigE
     entries = []
     for row in TOPIC_CONFIGS:
         found = ((operators_default(row, chosen), source) for source, chosen in origins)
-        text, source = next((one for one in found if one[0] is not None), (None, ConfigSource.DEFAULT_CONFIG))
-        if text is not None or not row.internal:
-            entries.append(_entry(row, row.default if text is None else text, source))
+        text, source = next((one for one in found if one[0] is not None), (row.default, ConfigSource.DEFAULT_CONFIG))
+        if text is not None:
+            entries.append(_entry(row, text, source))
     return tuple(sorted(entries, key=lambda entry: entry.name))
 
 
@@ -148,18 +148,13 @@ def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynony
     Kafka starts the chain at the row's first name and returns nothing if that has no value: retention set only by
     `log.retention.hours` has a default as its source and no synonyms. This function does the same.
     """
-    set_ = [
+    defaults = {synonym.name: synonym.default for synonym in row.synonyms if synonym.default is not None}
+    chain = tuple(
         ConfigSynonym(synonym.name, chosen[synonym.name], source)
-        for source, chosen in origins
+        for source, chosen in (*origins, (ConfigSource.DEFAULT_CONFIG, defaults))
         for synonym in row.synonyms
         if synonym.name in chosen
-    ]
-    default = [
-        ConfigSynonym(synonym.name, synonym.default, ConfigSource.DEFAULT_CONFIG)
-        for synonym in row.synonyms
-        if synonym.default is not None
-    ]
-    chain = (*set_, *default)
+    )
     return chain if chain and chain[0].name == row.synonyms[0].name else ()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import TypeGuard, overload
+from typing import Any, TypeGuard
 
 from events.catalog import Partition
 
@@ -30,16 +30,12 @@ class Blocks(Sequence[Partition]):
     def __len__(self) -> int:
         return (len(self.blocks) - 1) * BLOCK + len(self.blocks[-1])
 
-    @overload
-    def __getitem__(self, index: int) -> Partition: ...
-    @overload
-    def __getitem__(self, index: slice) -> Block: ...
-    def __getitem__(self, index: int | slice) -> Partition | Block:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, int) and index >= 0:
             return self.blocks[index // BLOCK][index % BLOCK]
         places = range(len(self))[index]
         if isinstance(places, range):
-            return tuple(self.blocks[place // BLOCK][place % BLOCK] for place in places)
+            return tuple(map(self.__getitem__, places))
         return self.blocks[places // BLOCK][places % BLOCK]
 
     def __iter__(self) -> Iterator[Partition]:

@@ -23,9 +23,8 @@ This module does not check the sender of a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from functools import cache, partial
 
 import msgspec
 from msgspec.structs import replace
@@ -34,12 +33,10 @@ from controller.machine.configs.topic_configs import allows_unclean_election, mi
 from controller.machine.partitions.blocks import changed, numbered
 from controller.machine.partitions.placement import (
     MIGRATING,
-    NO_METADATA,
     UNASSIGNED,
     Ids,
     default_directory,
     directories_of,
-    directory_of,
     filled,
     is_filled,
     replica_metadata_of,
@@ -75,32 +72,24 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def effective_min_isr(topic: Topic, cluster: Cluster) -> int:
-    """The effective min.insync.replicas, but at most the replication factor."""
+    """The effective min.insync.replicas, but at most the replication factor; 1 without KRaft brokers."""
+    if not cluster.has_kraft_brokers:
+        return 1
     return min(min_insync_replicas(topic.configs, cluster.settings), topic.replication_factor)
 
 
-def election_for(topic: Topic, cluster: Cluster) -> Election:
-    """The kind of election that the topic's configs allow when its leader fails."""
-    unclean = allows_unclean_election(topic.configs, cluster.settings)
-    return Election.UNCLEAN if unclean else Election.ONLINE
-
-
 class TopicChanges:
-    """Changes partitions of one topic, one after another; `events` has the changes so far. `may_lead` defaults to
-    `serves` for the cluster; a caller with many topics may cache it."""
+    """Changes partitions of one topic, one after another; `events` has the changes so far."""
 
-    def __init__(
-        self, topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool] | None = None
-    ) -> None:
+    def __init__(self, topic: Topic, cluster: Cluster) -> None:
         self._topic, self.cluster = topic, cluster
-        self._serves = may_lead or partial(serves, cluster)
-        has_kraft = cluster.has_kraft_brokers
-        self._min_isr = effective_min_isr(topic, cluster) if has_kraft else 1
-        self._elr = has_kraft and cluster.feature(ELIGIBLE_REPLICAS) > 0
+        self._min_isr = effective_min_isr(topic, cluster)
+        self._elr = cluster.feature(ELIGIBLE_REPLICAS) > 0
         """True if eligible leader replicas are enabled (`eligible.leader.replicas.version` 1)."""
         self._changed: dict[int, Partition] = {}
-        self.election = election_for(topic, cluster)
-        """The kind of election when a leader fails."""
+        is_unclean = allows_unclean_election(topic.configs, cluster.settings)
+        self.election = Election.UNCLEAN if is_unclean else Election.ONLINE
+        """The kind of election that the topic's configs allow when a leader fails."""
         self.events: list[Event] = []
 
     @property
@@ -129,7 +118,7 @@ class TopicChanges:
 
     def _at_target(self, partition: Partition, target: Target) -> tuple[Partition | None, bool]:
         """Returns the partition at the target, None if it already matches; and True if it elects a leader uncleanly."""
-        before = partition.replica_metadata or NO_METADATA
+        before = replica_metadata_of(partition)
         isr = partition.isr if target.isr is None else target.isr
         replicas = partition.replicas if target.replicas is None else target.replicas
         adding = before.adding if target.adding is None else target.adding
@@ -183,15 +172,15 @@ class TopicChanges:
     ) -> tuple[BrokerId, bool]:
         """Returns the leader to elect, and True if the election is unclean."""
         favoured = replicas[:1] if election is Election.PREFERRED else ()
-        have_all_records = isr or elr
+        have_all_records, directories = isr or elr, directories_of(partition)
         for replica in (*favoured, partition.leader, *replicas):
-            if replica in have_all_records and self._serves(replica, directory_of(partition, replica)):
+            if replica in have_all_records and serves(self.cluster, replica, directories.get(replica, UNASSIGNED)):
                 return replica, False
         last = replica_metadata_of(partition).last_known_elr if self._elr and not have_all_records else ()
         # The last leader, if no replica is in sync or eligible. A cancelled reassignment may have removed it.
         anyone = last if len(last) == 1 and last[0] in replicas else ()
         for replica in (*anyone, *(replicas if election is Election.UNCLEAN else ())):
-            if self._serves(replica, directory_of(partition, replica)):
+            if serves(self.cluster, replica, directories.get(replica, UNASSIGNED)):
                 return replica, replica != partition.leader
         return NO_LEADER, False
 
@@ -233,7 +222,6 @@ class Reconciliation:
         self._cluster = cluster
         self._is_decided_here = not cluster.settings.has_target_cluster
         self._live = frozenset(cluster.live)
-        self._serves = cache(partial(serves, cluster))
         self._unclean = frozenset(each for each, broker in cluster.brokers.items() if broker.unclean)
         """Brokers that started after an unclean shutdown, so their replicas may lack records."""
         self._elr = cluster.feature(ELIGIBLE_REPLICAS) > 0
@@ -247,7 +235,7 @@ class Reconciliation:
     def reconcile(self, topic: Topic, reason: str, indexes: Iterable[int] | None = None) -> tuple[Topic, list[Event]]:
         """Returns the topic after reconciliation, and the events that change it: all partitions, or those with these
         indexes."""
-        changes, min_isr = TopicChanges(topic, self._cluster, self._serves), self._min_isr(topic)
+        changes, min_isr = TopicChanges(topic, self._cluster), effective_min_isr(topic, self._cluster)
         for index, partition in numbered(topic.partitions, indexes):
             if partition.leader != NO_LEADER and self._is_reconciled(partition, min_isr):
                 continue
@@ -263,11 +251,8 @@ class Reconciliation:
 
     def is_reconciled(self, topic: Topic, indexes: Iterable[int] | None = None) -> bool:
         """True if `reconcile` would change nothing. May return False although nothing would change."""
-        min_isr = self._min_isr(topic)
+        min_isr = effective_min_isr(topic, self._cluster)
         return all(self._is_reconciled(partition, min_isr) for _, partition in numbered(topic.partitions, indexes))
-
-    def _min_isr(self, topic: Topic) -> int:
-        return effective_min_isr(topic, self._cluster) if self._cluster.has_kraft_brokers else 1
 
     def _is_reconciled(self, partition: Partition, min_isr: int) -> bool:
         if not is_filled(partition, self._cluster):
@@ -291,12 +276,8 @@ class Reconciliation:
         return self._available(partition) == partition.isr
 
     def _available(self, partition: Partition) -> Ids:
-        """The ISR members that can serve."""
-        if partition.replica_metadata is None:
-            live = self._live
-            return tuple([member for member in partition.isr if member in live])
-        known = directories_of(partition)
-        return tuple([member for member in partition.isr if self._serves(member, known.get(member, UNASSIGNED))])
+        known, cluster = directories_of(partition), self._cluster
+        return tuple([member for member in partition.isr if serves(cluster, member, known.get(member, UNASSIGNED))])
 
     def _unclean_members(self, partition: Partition) -> Ids:
         """The in-sync or eligible replicas on brokers that reported an unclean shutdown; only KRaft brokers do."""

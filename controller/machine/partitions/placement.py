@@ -19,8 +19,6 @@ Placement does not consider load, disk space or the replicas of other topics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from zlib import crc32
 
@@ -56,7 +54,8 @@ def is_filled(partition: Partition, cluster: Cluster) -> bool:
 
 
 def filled(topic: str, index: int, replicas: Ids, cluster: Cluster) -> Ids:
-    """Returns the replicas with placeholders replaced by usable brokers, as far as there are enough (KIP-409)."""
+    """Returns the replicas with placeholders replaced by usable brokers, as far as there are enough (KIP-409). Prefers
+    unused racks."""
     if replicas[-1] >= 0:
         return replicas
     for placeholder in filter(is_placeholder, replicas):
@@ -65,18 +64,18 @@ def filled(topic: str, index: int, replicas: Ids, cluster: Cluster) -> Ids:
             for broker_id, rack in zip(cluster.usable, cluster.usable_racks, strict=True)
             if broker_id not in replicas
         ]
-        used_racks = {cluster.brokers[replica].rack for replica in replicas if replica in cluster.brokers}
-        broker_id = pick_for_placeholder(topic, index, candidates, used_racks)
-        if broker_id is None:
+        if not candidates:
             break
-        replicas = tuple(broker_id if replica == placeholder else replica for replica in replicas)
+        used_racks = {cluster.brokers[replica].rack for replica in replicas if replica in cluster.brokers}
+        best = [member for member in candidates if member[1] not in used_racks] or candidates
+        chosen = best[(crc32(topic.encode()) + index) % len(best)][0]  # new brokers share the load
+        replicas = tuple(chosen if replica == placeholder else replica for replica in replicas)
     return replicas
 
 
 # Placement.
 
 Member = tuple[BrokerId, str | None]
-"""A broker with its rack."""
 
 
 class Ring(msgspec.Struct, frozen=True, eq=False):
@@ -131,19 +130,6 @@ def _replicas(ring: Ring, at: int, shift: int, factor: int) -> tuple[BrokerId, .
     return tuple(chosen)
 
 
-def pick_for_placeholder(
-    topic: str, partition: int, candidates: Sequence[Member], used_racks: AbstractSet[str | None]
-) -> BrokerId | None:
-    """Returns the broker that replaces a placeholder, or None without candidates.
-
-    Prefers unused racks. Topic name and partition select one of the best brokers, so that new brokers share the load.
-    """
-    if not candidates:
-        return None
-    best = [member for member in candidates if member[1] not in used_racks] or candidates
-    return best[(crc32(topic.encode()) + partition) % len(best)][0]
-
-
 # Log directories (KIP-858).
 
 UNASSIGNED = bytes(16)
@@ -152,25 +138,17 @@ LOST = (1).to_bytes(16, "big")
 """The directory of a replica in a failed log directory."""
 MIGRATING = (2).to_bytes(16, "big")
 """The directory of a replica on a broker that does not report its directories."""
-NO_METADATA = ReplicaMetadata()
+_NO_METADATA = ReplicaMetadata()
 
 
 def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
     """Returns the replica metadata of a partition, or empty metadata."""
-    return partition.replica_metadata or NO_METADATA
+    return partition.replica_metadata or _NO_METADATA
 
 
 def directories_of(partition: Partition) -> dict[BrokerId, bytes]:
     metadata = partition.replica_metadata
     return {} if metadata is None else dict(zip(partition.replicas, metadata.directories, strict=False))
-
-
-def directory_of(partition: Partition, replica: BrokerId) -> bytes:
-    metadata = partition.replica_metadata
-    if metadata is None or replica not in partition.replicas:
-        return UNASSIGNED
-    place = partition.replicas.index(replica)
-    return metadata.directories[place] if place < len(metadata.directories) else UNASSIGNED
 
 
 def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:

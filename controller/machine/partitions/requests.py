@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from controller.machine import validation
 from controller.machine.commands import commands
-from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
-from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.decision import Decision, PartitionAnswer, answered, topic_named
+from controller.machine.errors import ErrorCode
 from controller.machine.partitions.changes import Election, Target, TopicChanges, balance, is_reassigned, without
 from controller.machine.partitions.placement import UNASSIGNED, Ids, directories_of, is_online, replica_metadata_of
 from controller.machine.state import Cluster, State
@@ -41,7 +41,7 @@ def stale(
         return None
     known = "is not registered" if broker is None else f"has epoch {broker.broker_epoch} now"
     message = f"Broker {command.broker_id} {known}."
-    return Decision((), (Answer(command.request_id, command.topic, int(ErrorCode.STALE_BROKER_EPOCH), message),))
+    return answered(command, code=ErrorCode.STALE_BROKER_EPOCH, message=message)
 
 
 def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
@@ -61,27 +61,26 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
 
 
 def _unknown(command: _PartitionsCommand, indexes: Sequence[int]) -> Decision:
-    return _decision(command, None, [PartitionAnswer(index, int(ErrorCode.UNKNOWN_TOPIC_ID)) for index in indexes])
+    return _decision(command, None, [_refused(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes])
 
 
 def _decision(
     command: _PartitionsCommand, changes: TopicChanges | None, answers: Sequence[PartitionAnswer]
 ) -> Decision:
-    events = () if changes is None else tuple(changes.events)
-    return Decision(events, (Answer(command.request_id, command.topic, 0, partitions=tuple(answers)),))
+    return answered(command, *([] if changes is None else changes.events), partitions=tuple(answers))
 
 
 def _report(changes: TopicChanges, broker_id: BrokerId, report: commands.IsrReport) -> PartitionAnswer:
     index, partition = report.partition, changes.partition(report.partition)
     if partition is None:
-        return PartitionAnswer(index, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     code = refusal(partition, broker_id, report, changes.cluster)
     if code is not None:
-        return PartitionAnswer(index, int(code))
+        return _refused(index, code)
     target = Target(isr=report.isr, recovering=report.recovering, election=changes.election)
     after = changes.change(index, target, f"reported by broker {broker_id}") or partition
     if after.leader != broker_id:
-        return PartitionAnswer(index, int(ErrorCode.NEW_LEADER_ELECTED))
+        return _refused(index, ErrorCode.NEW_LEADER_ELECTED)
     return PartitionAnswer(index, 0, "", after)
 
 
@@ -97,22 +96,17 @@ def refusal(
         return ErrorCode.INVALID_REQUEST
     if report.partition_epoch < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    members = set(report.isr)
+    members, known_epochs = set(report.isr), zip(report.isr, report.broker_epochs, strict=False)
     if len(members) < len(report.isr) or partition.leader not in members or min(members) < 0:
         return ErrorCode.INVALID_REQUEST
     if not members <= set(partition.replicas):
         return ErrorCode.INVALID_REQUEST
     if report.recovering and (len(report.isr) > 1 or not replica_metadata_of(partition).recovering):
         return ErrorCode.INVALID_REQUEST
-    return None if _are_eligible(report, cluster) else ErrorCode.INELIGIBLE_REPLICA
-
-
-def _are_eligible(report: commands.IsrReport, cluster: Cluster) -> bool:
-    """True if all members of the reported ISR are live, with the broker epochs that the leader knows (KIP-903)."""
-    return all(map(cluster.is_live, report.isr)) and all(
-        epoch in (-1, cluster.brokers[member].broker_epoch)
-        for member, epoch in zip(report.isr, report.broker_epochs, strict=False)
-    )
+    if not all(map(cluster.is_live, report.isr)):
+        return ErrorCode.INELIGIBLE_REPLICA
+    is_eligible = all(epoch in (-1, cluster.brokers[member].broker_epoch) for member, epoch in known_epochs)  # KIP-903
+    return None if is_eligible else ErrorCode.INELIGIBLE_REPLICA
 
 
 def assign_directories(state: State, command: commands.AssignDirectories) -> Decision:
@@ -130,9 +124,9 @@ def assign_directories(state: State, command: commands.AssignDirectories) -> Dec
 def _assign(changes: TopicChanges, index: int, broker_id: BrokerId, directory: bytes) -> PartitionAnswer:
     partition = changes.partition(index)
     if partition is None:
-        return PartitionAnswer(index, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if broker_id not in partition.replicas:
-        return PartitionAnswer(index, int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     broker = changes.cluster.brokers[broker_id]
     others = without(partition.isr, (broker_id,))
     to = Target(directories={broker_id: directory})
@@ -149,17 +143,14 @@ def _assign(changes: TopicChanges, index: int, broker_id: BrokerId, directory: b
 
 
 def allocate_producer_ids(state: State, command: commands.AllocateProducerIds) -> Decision:
-    """Allocates a block of producer ids (KIP-730)."""
     if (refused := stale(state.cluster, command)) is not None:
         return refused
     first = state.cluster.next_producer_id
     event = ProducerIdsAllocated(command.broker_id, command.broker_epoch, first, first + PRODUCER_IDS_PER_BLOCK)
-    return Decision((event,), (Answer(command.request_id, command.topic, 0, number=first),))
+    return answered(command, event, number=first)
 
 
 # Clients, and the controller itself.
-
-_RULE = "validation:partition"
 
 
 def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
@@ -175,27 +166,28 @@ def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
 def elect_leaders(state: State, command: commands.ElectLeaders) -> Decision:
     topic = topic_named(state, command.topic)
     changes = None if topic is None else TopicChanges(topic, state.cluster)
-    answers = [_answer(index, _elect(changes, index, command)) for index in dict.fromkeys(command.partitions)]
+    answers = [_elect(changes, index, command) for index in dict.fromkeys(command.partitions)]
     return _decision(command, changes, answers)
 
 
-def _elect(changes: TopicChanges | None, index: int, command: commands.ElectLeaders) -> Rejection | None:
+def _elect(changes: TopicChanges | None, index: int, command: commands.ElectLeaders) -> PartitionAnswer:
     if changes is None:
-        return _no_such(f"No such topic as {command.topic}")
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {command.topic}")
     partition = changes.partition(index)
     if partition is None:
-        return _no_such(f"No such partition as {command.topic}-{index}")
+        message = f"No such partition as {command.topic}-{index}"
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if partition.leader >= 0 if command.unclean else partition.leader == partition.replicas[0]:
-        return _refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+        return _refused(index, ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     election = Election.UNCLEAN if command.unclean else Election.PREFERRED
     reason = f"{election.value} election requested by {command.principal}"
     if changes.change(index, Target(election=election), reason) is not None:
-        return None
+        return PartitionAnswer(index)
     if command.unclean:
         code, who = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are"
     else:
         code, who = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was"
-    return _refused(code, f"{who} not available.")
+    return _refused(index, code, f"{who} not available.")
 
 
 def reassign_partitions(state: State, command: commands.ReassignPartitions) -> Decision:
@@ -203,27 +195,32 @@ def reassign_partitions(state: State, command: commands.ReassignPartitions) -> D
     changes when the added replicas are in sync."""
     topic = topic_named(state, command.topic)
     changes = None if topic is None else TopicChanges(topic, state.cluster)
-    answers = [_answer(wanted.partition, _reassign(changes, wanted, command)) for wanted in command.reassignments]
+    answers = [_reassign(changes, wanted, command) for wanted in command.reassignments]
     return _decision(command, changes, answers)
 
 
 def _reassign(
     changes: TopicChanges | None, wanted: commands.Reassignment, command: commands.ReassignPartitions
-) -> Rejection | None:
+) -> PartitionAnswer:
     index = wanted.partition
     if changes is None:
-        return _no_such(f"Unable to find a topic named {command.topic}.")
+        message = f"Unable to find a topic named {command.topic}."
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     partition = changes.partition(index)
     if partition is None:
-        return _no_such(f"Unable to find partition {command.topic}:{index}.")
+        message = f"Unable to find partition {command.topic}:{index}."
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if wanted.replicas is None:
         return _cancel(changes, index, partition, command)
     rejection = validation.replica_list(index, wanted.replicas, None, changes.cluster, one_live=False)
-    if rejection is None and not command.allow_factor_change:
-        rejection = _other_factor(partition, wanted.replicas)
-    if rejection is None:
-        changes.change(index, _moved(partition, wanted.replicas), f"reassignment requested by {command.principal}")
-    return rejection
+    if rejection is not None:
+        return _refused(index, rejection.code, rejection.message)
+    have, wish = len(without(partition.replicas, replica_metadata_of(partition).removing)), len(wanted.replicas)
+    if have != wish and not command.allow_factor_change:
+        message = f"The replication factor is changed from {have} to {wish}"
+        return _refused(index, ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    changes.change(index, _moved(partition, wanted.replicas), f"reassignment requested by {command.principal}")
+    return PartitionAnswer(index)
 
 
 def _moved(partition: Partition, target: Ids) -> Target:
@@ -235,19 +232,11 @@ def _moved(partition: Partition, target: Ids) -> Target:
     return Target(replicas=(*target, *removing), adding=adding, removing=removing)
 
 
-def _other_factor(partition: Partition, target: Ids) -> Rejection | None:
-    have = len(without(partition.replicas, replica_metadata_of(partition).removing))
-    if have == len(target):
-        return None
-    message = f"The replication factor is changed from {have} to {len(target)}"
-    return _refused(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-
-
 def _cancel(
     changes: TopicChanges, index: int, partition: Partition, command: commands.ReassignPartitions
-) -> Rejection | None:
+) -> PartitionAnswer:
     if not is_reassigned(partition):
-        return _refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        return _refused(index, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     adding = replica_metadata_of(partition).adding
     replicas, isr = without(partition.replicas, adding), without(partition.isr, adding)
     if not isr and changes.election is not Election.UNCLEAN:
@@ -255,21 +244,11 @@ def _cancel(
             f"Unable to revert partition assignment for {command.topic}:{index} because it would require an unclean "
             "leader election."
         )
-        return _refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        return _refused(index, ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     target = Target(isr=isr or replicas[:1], replicas=replicas, adding=(), removing=(), election=changes.election)
     changes.change(index, target, f"reassignment cancelled by {command.principal}")
-    return None
+    return PartitionAnswer(index)
 
 
-def _no_such(message: str) -> Rejection:
-    return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-
-
-def _refused(code: ErrorCode, message: str) -> Rejection:
-    return Rejection(code, message, _RULE)
-
-
-def _answer(index: int, rejection: Rejection | None) -> PartitionAnswer:
-    if rejection is None:
-        return PartitionAnswer(index)
-    return PartitionAnswer(index, int(rejection.code), rejection.message)
+def _refused(index: int, code: ErrorCode, message: str = "") -> PartitionAnswer:
+    return PartitionAnswer(index, int(code), message)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller.machine import topics
 from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import TopicCommand
-from controller.machine.decision import Answer, Decision, topic_named
+from controller.machine.decision import Decision, answered, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.rule import Rule
 from controller.machine.state import State
@@ -80,15 +80,15 @@ def approve(state: State, command: TopicCommand, decide: Callable[[Collection[st
     """Decides an approved request. `decide` decides the command, by all rules but those with the given names."""
     approval = command.approval
     assert approval is not None, "only approved requests get here"
-    held, refused = state.cluster.held.get((approval.request_id, command.topic)), (command.request_id, command.topic)
+    held = state.cluster.held.get((approval.request_id, command.topic))
     if held is None or held.expires_at_ms <= command.at_ms:
-        return Decision((), (Answer(*refused, int(ErrorCode.RESOURCE_NOT_FOUND), gone(approval.request_id)),))
+        return answered(command, code=ErrorCode.RESOURCE_NOT_FOUND, message=gone(approval.request_id))
     if held.principal == approval.principal:
-        return Decision((), (Answer(*refused, int(ErrorCode.POLICY_VIOLATION), own(held.principal)),))
+        return answered(command, code=ErrorCode.POLICY_VIOLATION, message=own(held.principal))
     topic = topic_named(state, command.topic)
     if held.topic_id is not None and (topic is None or topic.topic_id != held.topic_id):
         text = f"Topic {held.name} was deleted since, so the request can only be denied."
-        return Decision((), (Answer(*refused, int(ErrorCode.UNKNOWN_TOPIC_ID), text),))
+        return answered(command, code=ErrorCode.UNKNOWN_TOPIC_ID, message=text)
     decision = decide(dict(held.rules))
     if decision.needs_approval:
         return decision
@@ -114,9 +114,10 @@ def end(state: State, command: EndApprovals) -> Decision:
     expired = (key for key, one in held.items() if one.expires_at_ms <= command.at_ms)
     ended = [key for key in command.held if key in held] if command.held else sorted(expired)
     who = (command.principal, command.client_id)
-    events = tuple(
+    if command.held and not ended:
+        return answered(command, code=ErrorCode.RESOURCE_NOT_FOUND, message=gone(command.held[0][0]))
+    events = (
         catalog.ApprovalDecided(*key, outcome, command.reason, *who, command.host)  # type: ignore[arg-type]
         for key in ended
     )
-    code, message = (ErrorCode.RESOURCE_NOT_FOUND, gone(command.held[0][0])) if command.held and not ended else (0, "")
-    return Decision(events, (Answer(command.request_id, command.topic, int(code), message),))
+    return answered(command, *events)

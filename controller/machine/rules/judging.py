@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.apply import apply_topic, concerns_topic
 from controller.machine.commands import commands
 from controller.machine.commands.access import ApplyRules
 from controller.machine.configs.changes import altered
@@ -29,7 +30,7 @@ from controller.machine.configs.topic_configs import (
     without_labels,
 )
 from controller.machine.configs.values import Bad
-from controller.machine.decision import Answer, Decision, topic_named
+from controller.machine.decision import Decision, answered, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.prepared import Prepared
@@ -38,6 +39,7 @@ from controller.machine.rules.rule import MODES, Change, Kind, Rule, RulesError,
 from controller.machine.state import BROKERS, Cluster, Counts, State, Topic
 from events import catalog
 from events.errors import shortened
+from events.names import Offset
 
 KIND_OF: Mapping[type, Kind] = {
     commands.CreateTopic: "create",
@@ -150,7 +152,6 @@ def filled(
 
 
 def _applicable(defaults: Sequence[TopicDefaults], principal: str, topic: str) -> Iterator[TopicDefaults]:
-    """The defaults that apply to create requests of a principal for a topic."""
     return (one for one in defaults if principal in one.principals and topic in one.topics)
 
 
@@ -166,7 +167,6 @@ def most_partitions(cluster: Cluster, principal: str, topics: Sequence[str]) -> 
 
 
 def rules_of(cluster: Cluster) -> Rules:
-    """Returns the effective rules."""
     return recorded_rules("" if cluster.rules is None else cluster.rules.text)
 
 
@@ -184,7 +184,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision, prepared
     if kind == "create":
         made: Any = decision.events[1] if decision.events else decision.answers[0].topic
         facts = len(made.partitions), (made.replication_factor,), made.configs
-        if prepared.is_allowed(command.topic, principal, *facts, defaults):
+        if prepared.is_allowed(command.topic, principal, facts, defaults):
             return None
         before, after = None, TopicFacts(*facts[:2], dict(made.configs), defaults)
     elif kind == "defaults":
@@ -194,8 +194,12 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision, prepared
     else:
         topic = topic_named(state, command.topic)
         owner = owner if topic is None else topic.principal
-        before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
-        after = None if kind == "delete" else _facts_after(topic, before, decision, defaults)
+        before = None if topic is None else _facts(topic, defaults)
+        changed = None if kind == "delete" else _topic_after(topic, command, decision)
+        if before is not None and topic and changed and changed.partitions is topic.partitions:
+            after = replace(before, configs=dict(changed.configs))  # there may be 100,000 partitions
+        else:
+            after = None if changed is None else _facts(changed, defaults)
     return Change(
         kind=kind,
         topic=command.topic,
@@ -227,38 +231,21 @@ def limited_groups(state: State, command: commands.TopicCommand) -> set[str]:
     return {group for group in groups if group is not None}
 
 
-def _facts_after(
-    topic: Topic | None, before: TopicFacts | None, decision: Decision, defaults: catalog.Configs
-) -> TopicFacts:
-    partitions: Sequence[catalog.Partition] = () if topic is None else topic.partitions
-    configs: catalog.Configs = () if topic is None else topic.configs
-    if not decision.events:
-        dry = decision.answers[0].topic
-        assert dry is not None, "a dry run that succeeds answers with the topic"
-        return _facts(dry.partitions, dry.configs, defaults)
-    changed: dict[int, catalog.Partition] = {}
-    for event in decision.events:
-        match event:
-            case catalog.TopicDiscovered():
-                partitions, configs = event.partitions, event.configs
-            case catalog.PartitionsAdded():
-                partitions = (*partitions, *event.partitions)
-            case catalog.TopicConfigsChanged():
-                configs = event.configs
-            case catalog.PartitionChanged():
-                changed[event.partition] = event.after
-    if changed:
-        partitions = [changed.get(n, one) for n, one in enumerate(partitions)]
-    elif topic is not None and before is not None and partitions is topic.partitions:  # there may be 100,000 of them
-        return TopicFacts(before.partitions, before.factors, dict(configs), defaults)
-    return _facts(partitions, configs, defaults)
+def _topic_after(topic: Topic | None, command: commands.AnyCommand, decision: Decision) -> Topic:
+    after = topic if decision.events else decision.answers[0].topic
+    for event in filter(concerns_topic, decision.events):
+        cause = catalog.Cause(type(command).__name__, command.request_id)
+        after = apply_topic(after, catalog.Recorded(Offset(-1), command.at_ms, cause, event))
+    assert after is not None, "the change does not delete the topic, and a dry run answers with the topic"
+    return after
 
 
-def _facts(partitions: Sequence[catalog.Partition], configs: catalog.Configs, defaults: catalog.Configs) -> TopicFacts:
+def _facts(topic: Topic, defaults: catalog.Configs) -> TopicFacts:
     factors = {
-        len(one.replicas) - (len(one.replica_metadata.removing) if one.replica_metadata else 0) for one in partitions
+        len(one.replicas) - (len(one.replica_metadata.removing) if one.replica_metadata else 0)
+        for one in topic.partitions
     }
-    return TopicFacts(len(partitions), tuple(sorted(factors)), dict(configs), defaults)
+    return TopicFacts(len(topic.partitions), tuple(sorted(factors)), dict(topic.configs), defaults)
 
 
 def _defaults(cluster: Cluster, command: commands.AlterResourceConfigs) -> tuple[TopicFacts, TopicFacts]:
@@ -285,23 +272,19 @@ def apply_rules(state: State, command: ApplyRules) -> Decision:
     number = 0 if held is None else held.number
     if command.after is not None and command.after != number:
         message = f"Version {number} of the rules was applied meanwhile, after version {command.after}."
-        return _answered(command, number, ErrorCode.INVALID_UPDATE_VERSION, message)
+        return answered(command, code=ErrorCode.INVALID_UPDATE_VERSION, message=message, number=number)
     try:
         if command.text:
             new_rules(command.text)
     except RulesError as error:
-        return _answered(command, number, ErrorCode.INVALID_CONFIG, str(error))
+        return answered(command, code=ErrorCode.INVALID_CONFIG, message=str(error), number=number)
     digest = sha256(command.text.encode()).hexdigest()
     known = "" if held is None else held.file_sha256 if command.is_file else held.sha256
     if digest == known or (held is None and not command.text):
-        return _answered(command, number)
+        return answered(command, number=number)
     who = (command.principal, command.client_id, command.host)
     event = catalog.RulesApplied(command.request_id, number + 1, command.text, digest, command.is_file, *who)
-    return Decision((event,), _answered(command, number + 1).answers)
-
-
-def _answered(command: ApplyRules, number: int, code: int = 0, message: str = "") -> Decision:
-    return Decision((), (Answer(command.request_id, command.topic, int(code), message, number=number),))
+    return answered(command, event, number=number + 1)
 
 
 # Examples.
@@ -338,7 +321,6 @@ def _now(change: Change) -> TopicFacts:
 
 
 def _value(topic: TopicFacts, name: str) -> object:
-    """The effective value of a config."""
     value = topic.value(name) if name in topic.configs else None
     if value is None or isinstance(value, Bad):
         value = effective_values(topic.defaults)[name]

@@ -45,7 +45,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def table_header(table: str) -> re.Pattern[str]:
-    """Matches the line of a table's header."""
     return re.compile(rf"\s*\[\[\s*{table}\s*\]\]")
 
 

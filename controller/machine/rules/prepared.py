@@ -20,6 +20,8 @@ from events.values import Configs
 KNOWN_MAX = 1000
 KNOWN_CHARS_MAX = 2000
 """Limits for the facts whose suspects are kept: their number, and the characters of the configs in each."""
+Facts = tuple[int, tuple[int, ...], Configs]
+"""The partitions, replication factors and explicit configs of a topic."""
 
 
 class Prepared:
@@ -37,11 +39,9 @@ class Prepared:
         self._defaults: Configs = ()
         """The defaults of the cluster for all facts in `_known`."""
 
-    def is_allowed(
-        self, name: str, principal: str, partitions: int, factors: tuple[int, ...], configs: Configs, defaults: Configs
-    ) -> bool:
+    def is_allowed(self, name: str, principal: str, facts: Facts, defaults: Configs) -> bool:
         """True if a topic with these facts is known to violate no rule."""
-        known = self._known.get(self._key(name, principal, partitions, factors, configs, defaults))
+        known = self._known.get(self._key(name, principal, facts, defaults))
         return known == [] or (known is not None and not _suspects(known, name))
 
     def suspects(self, change: Change, variables: Variables[Change]) -> Sequence[Rule]:
@@ -50,7 +50,8 @@ class Prepared:
         if self._of_all or topic is None:
             return self._rules
         configs = tuple(topic.configs.items())
-        key = self._key(change.topic, change.principal, topic.partitions, topic.factors, configs, topic.defaults)
+        facts = topic.partitions, topic.factors, configs
+        key = self._key(change.topic, change.principal, facts, topic.defaults)
         known = self._known.get(key)
         if known is None:
             known = []
@@ -67,19 +68,18 @@ class Prepared:
                 self._known[key] = known
         return _suspects(known, change.topic)
 
-    def _key(
-        self, name: str, principal: str, partitions: int, factors: tuple[int, ...], configs: Configs, defaults: Configs
-    ) -> tuple[str, str, int, tuple[int, ...], Configs]:
+    def _key(self, name: str, principal: str, facts: Facts, defaults: Configs) -> tuple[str, str, Facts]:
         """The longest known beginning of a name, and the facts on which the rules depend."""
         if defaults is not self._defaults:  # they change rarely, and hashing them takes long
             self._known.clear()
             self._defaults = defaults
+        partitions, factors, configs = facts
         if configs and (named := self._named) is not None:
-            configs = tuple([pair for pair in configs if pair[0] in named])
+            facts = partitions, factors, tuple([pair for pair in configs if pair[0] in named])
         for length in self._lengths:
             if (beginning := name[:length]) in self._beginnings:
-                return beginning, principal, partitions, factors, configs
-        return "", principal, partitions, factors, configs
+                return beginning, principal, facts
+        return "", principal, facts
 
 
 def _suspects(known: Sequence[tuple[Rule, Pattern | None]], name: str) -> list[Rule]:

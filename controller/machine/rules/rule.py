@@ -328,7 +328,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
                 )
             yield from (self._missing(name) for name in self.required_configs if name not in configs)
             if self.allowed_configs is not None:
-                settable = self._settable
+                named = (one.name for one in self.configs)
+                settable = dict.fromkeys((*self.allowed_configs, *self.required_configs, *named))
                 problem = f"may not be set, allowed are {', '.join(settable) or 'no configs'}"
                 others = (name for name in sorted(configs) if name not in settable and not name.startswith(LABEL))
                 yield from (f"{name} {problem}" for name in others)
@@ -347,11 +348,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def _missing(self, name: str) -> str:
         value = next((f" to {one.allowed}" for one in self.configs if one.name == name), "")
         return f"{name} must be set{value}"
-
-    @property
-    def _settable(self) -> tuple[str, ...]:
-        named = (requirement.name for requirement in self.configs)
-        return tuple(dict.fromkeys((*(self.allowed_configs or ()), *self.required_configs, *named)))
 
 
 class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):

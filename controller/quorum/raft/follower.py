@@ -290,9 +290,7 @@ class Follower(RoleState):
             voter_id=me.id,
             voter_directory_id=me.directory,
             listeners=me.listeners,
-            k_raft_version_feature=quorum.KRaftVersionFeature(
-                min_supported_version=me.versions[0], max_supported_version=me.versions[1]
-            ),
+            k_raft_version_feature=me.versions,
         )
         self._send(now, _UPDATE, request)
 

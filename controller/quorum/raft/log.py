@@ -56,9 +56,10 @@ class SnapshotId(msgspec.Struct, frozen=True, order=True):
 class QuorumLog(Protocol):
     """A voter's log and its durable state."""
 
-    @property
-    def state(self) -> QuorumState:
-        """The state as of the last `persist`."""
+    state: QuorumState
+    """The state as of the last `persist`."""
+    durable_end: int
+    """The offset below which all records survive a crash."""
 
     @property
     def start(self) -> int:
@@ -67,10 +68,6 @@ class QuorumLog(Protocol):
     @property
     def end(self) -> int:
         """The offset after the last record."""
-
-    @property
-    def durable_end(self) -> int:
-        """The offset below which all records survive a crash."""
 
     @property
     def last_epoch(self) -> int:

@@ -35,7 +35,7 @@ class Voter(msgspec.Struct, frozen=True):
     id: int
     directory: bytes
     listeners: tuple[Listener, ...]
-    versions: tuple[int, int] = (0, 1)
+    versions: KRaftVersionFeature = KRaftVersionFeature(min_supported_version=0, max_supported_version=1)
 
     def address_on(self, name: str) -> Address:
         """The voter's address on the listener of this name, or on its first listener if no listener has that name."""
@@ -140,7 +140,7 @@ def decode_voters(value: bytes) -> VoterSet:
             each.voter_id,
             each.voter_directory_id,
             tuple(Listener(name=at.name, host=at.host, port=at.port) for at in each.endpoints),
-            (each.k_raft_version_feature.min_supported_version, each.k_raft_version_feature.max_supported_version),
+            each.k_raft_version_feature,
         )
         for each in decode_control(kinds.VotersRecord, value).voters
     )
@@ -153,9 +153,7 @@ def voters_record(voters: VoterSet) -> Pair:
                 voter_id=each.id,
                 voter_directory_id=each.directory,
                 endpoints=tuple(kinds.VoterEndpoint(name=at.name, host=at.host, port=at.port) for at in each.listeners),
-                k_raft_version_feature=KRaftVersionFeature(
-                    min_supported_version=each.versions[0], max_supported_version=each.versions[1]
-                ),
+                k_raft_version_feature=each.versions,
             )
             for each in voters
         )

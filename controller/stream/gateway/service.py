@@ -23,11 +23,12 @@ from controller.engine.tasks import Background
 from controller.http.metrics import Metrics
 from controller.kafka.connections import ClusterUnreachable, NotAuthenticated, Security
 from controller.machine.state import Cluster
-from controller.serving.archiving import Archiving, LogSnapshots, archive_store, head_signer
+from controller.serving.archiving import Archiving, archive_store, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.process import DRAIN_S, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import reach_as
 from controller.settings.load import ServeSettings
+from controller.store.snapshotting import Snapshotting
 from controller.stream.gateway.kafka import CommandProducer, follow
 from controller.stream.gateway.members import Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
@@ -84,7 +85,7 @@ class GatewayService:
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         self._partitions: list[PartitionState] = []
-        self._snapshots: list[LogSnapshots] = []
+        self._snapshots: list[Snapshotting] = []
         self._is_following = False
         self._cluster: ClusterLink | None = None
         self._cluster_error: str | None = "not reached yet"

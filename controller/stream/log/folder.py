@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -55,23 +56,39 @@ class FirstRecordsDeleted(LogCorrupted):
     def __init__(self, partition: int, first: int, why_no_base: str) -> None:
         super().__init__(
             f"events partition {partition} begins at record {first} in Kafka, and there is no base to start from: "
-            f"{why_no_base or 'the newest is older'}. Set log.archive.url to where workers archive, or restore the "
-            "topic"
+            f"{why_no_base}. Set log.archive.url to where workers archive, or restore the topic"
         )
 
 
-def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, topic_id: str) -> str:
-    """Create a partition's folder from the newest usable base. Returns "", or the reason if no base is usable."""
+def start_from_base(
+    folder: Path,
+    place: ArchiveStore | None,
+    cluster_id: str,
+    topic_id: str,
+    first_record: int,
+    why_unusable: Callable[[RocksDbLog], str | None],
+) -> str:
+    """Replace a partition's folder by the newest usable base. Returns "", or the reason if no base is usable."""
     if place is None:
         return NO_ARCHIVE
     from events.logs.archive.base import bases, download_base  # imports pyarrow
+
+    def check(base: Base, downloaded: Path) -> None:
+        """Raise LogCorrupted unless the base can be used, and its tree matches its events and the archive."""
+        with closing(RocksDbLog(downloaded, cluster_id=cluster_id)) as log:
+            check_tree(log, base, place)
+            if (why := why_unusable(log)) is not None:
+                raise LogCorrupted(why)
 
     lines = structlog.get_logger("topicwright")
     why = f"{place.url} has none"
     try:
         for base in bases(place, cluster_id, topic_id):
+            if base.kafka_offset < first_record:
+                why = "the newest is older"
+                break
             try:
-                download_base(place, base, folder, partial(_check, base, place, cluster_id))
+                download_base(place, base, folder, partial(check, base))
             except LogCorrupted as error:
                 why = str(error)
                 lines.warning("base skipped", why=why)
@@ -82,9 +99,3 @@ def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, t
         why = str(error)
     lines.info("no base to start from", folder=str(folder), why=why)
     return why
-
-
-def _check(base: Base, place: ArchiveStore, cluster_id: str, folder: Path) -> None:
-    """Raise LogCorrupted unless the tree of a new folder matches its events and the archive."""
-    with closing(RocksDbLog(folder, cluster_id=cluster_id)) as log:
-        check_tree(log, base, place)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -25,9 +26,9 @@ from msgspec.structs import replace
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
-from controller.serving.archiving import LogSnapshots
 from controller.serving.process import PARTITION_BYTES
 from controller.store.recorder import Recorder, cause_of
+from controller.store.snapshotting import Snapshotting
 from controller.store.store import TopicStore
 from controller.store.tree import LogTree
 from controller.stream.log.codec import RECENT_EVENTS, RecentRequests, decode_answers, encode_answers, size_of_answers
@@ -51,9 +52,6 @@ RECORD_BYTES_MAX = 8 << 20
 """The maximum size of a record, enough for a topic of about 100,000 partitions."""
 ROOM_BYTES = 1 << 16
 """Space in a record besides its events and answers."""
-
-ASIDE = ".aside"
-"""Ends the name of a folder that is being replaced."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -135,22 +133,18 @@ class PartitionState:
         Raises FirstRecordsDeleted if nothing can replace such a folder; CacheAhead if it has events of another cluster
         or events topic; LogLocked if another process has it open; LogError. In the first two cases the folder stays.
         """
-        folder = data / f"partition-{partition:05}"
-        aside = folder.with_name(folder.name + ASIDE)
-        if aside.exists():  # a start was killed while it replaced the folder
-            _replace(folder, aside)
-        cache_bytes = memory_bytes // 2
-        opening = partial(_opened, folder, aside, cluster_id, topic_id, cache_bytes, first_record)
-        log, why_not = opening() if (folder / "CURRENT").exists() else None, NO_ARCHIVE
+        folder, cache_bytes = data / f"partition-{partition:05}", memory_bytes // 2
+        why_unusable = partial(_why_unusable, folder, topic_id, first_record)
+        log, why_not = None, NO_ARCHIVE
+        if (folder / "CURRENT").exists():
+            log = _opened(folder, cluster_id, cache_bytes, why_unusable)
         if log is None:
-            why_not = start_from_base(folder, archive, cluster_id, topic_id)
-            log = opening() or opening()  # the first may be of a base that cannot be used
-        assert log is not None, "an empty folder can be used"
-        if stored_position(log) is None and first_record:
-            log.close()
-            _replace(folder, aside)
-            raise FirstRecordsDeleted(partition, first_record, why_not)
-        _remove(aside)
+            why_not = start_from_base(folder, archive, cluster_id, topic_id, first_record, why_unusable)
+            if why_not and first_record:
+                raise FirstRecordsDeleted(partition, first_record, why_not)
+            if why_not and folder.exists():
+                shutil.rmtree(folder)
+            log = RocksDbLog(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
         if archive is not None and (answers or not why_not) and log.start_offset:  # older events are in the archive
             log.write(Commit(own=status_changes(replace(archive_status(log), url=archive.url))))
         partitions_cached = max(1, cache_bytes // PARTITION_BYTES)
@@ -245,9 +239,11 @@ class PartitionState:
     def query(self) -> Query:
         return Query(self.log, lambda: self.store, self.partition)
 
-    def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> LogSnapshots:
-        """Take snapshots of the partition from now on, and copy missing ones from an archive."""
-        return LogSnapshots(self.log, interval_events, lambda: self.store, archive=archive)
+    def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> Snapshotting:
+        """The snapshots of the partition from now on; copies missing ones from an archive."""
+        snapshots = Snapshotting(self.log, interval_events, self.query().snapshot_pairs)
+        snapshots.begin(archive=archive)
+        return snapshots
 
     def close(self) -> None:
         """Close the folder; uncommitted events are lost."""
@@ -270,25 +266,22 @@ def events_in(data: Path) -> int:
 
 
 def _opened(
-    folder: Path, aside: Path, cluster_id: str, topic_id: str, cache_bytes: int, first_record: int
+    folder: Path, cluster_id: str, cache_bytes: int, why_unusable: Callable[[RocksDbLog], str | None]
 ) -> RocksDbLog | None:
-    """The log in a folder; None if it is unusable and was moved aside. Raises LogError."""
+    """The log in a folder; None if it must be replaced. Raises LogError."""
     try:
         log = RocksDbLog(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
+        with ExitStack() as unless_usable:
+            unless_usable.callback(log.close)
+            why = why_unusable(log)
+            if why is None:
+                unless_usable.pop_all()
+                return log
     except LogOfAnotherCluster as error:
         raise CacheAhead(folder, f"is of Kafka cluster {error.found}, and this one is {error.expected}") from error
     except (LogCorrupted, LogFromNewerVersion) as error:
-        _set_aside(folder, aside, str(error))
-        return None
-    try:
-        why = _why_stale(folder, log, topic_id, first_record)
-    except CacheAhead:
-        log.close()
-        raise
-    if why is None:
-        return log
-    log.close()
-    _set_aside(folder, aside, why)
+        why = str(error)
+    structlog.get_logger("topicwright").warning("cache replaced", folder=str(folder), why=why)
     return None
 
 
@@ -298,14 +291,14 @@ def stored_position(log: RocksDbLog) -> StoredPosition | None:
     return None if value is None else msgspec.msgpack.decode(value, type=StoredPosition)
 
 
-def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
-    """Why an opened cache is unusable; None if it is usable. Raises CacheAhead."""
+def _why_unusable(folder: Path, topic_id: str, first_record: int, log: RocksDbLog) -> str | None:
+    """Why an opened cache is unusable; None if it is usable. `folder` is its place. Raises CacheAhead, LogCorrupted."""
     try:
         stored = stored_position(log)
     except msgspec.DecodeError as error:
         return f"its position in the events topic cannot be read: {error}"
     if stored is None:
-        return "it has events, but no position in the events topic" if log.next_offset else None
+        return "it has no position in the events topic" if log.next_offset or first_record else None
     if stored.topic_id != topic_id:
         of = f"is of the events topic with id {stored.topic_id}, and the one in Kafka has {topic_id}"
         if log.next_offset:
@@ -317,28 +310,5 @@ def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) 
         return (
             f"it ends before record {stored.position.kafka_offset}, and Kafka has only records from {first_record} on"
         )
-    try:
-        LogTree(log)
-    except LogCorrupted as error:
-        return str(error)
+    LogTree(log)
     return None
-
-
-def _set_aside(folder: Path, aside: Path, why: str) -> None:
-    structlog.get_logger("topicwright").warning("cache replaced", folder=str(folder), why=why)
-    if aside.exists():
-        _remove(folder)
-    elif folder.exists():
-        folder.rename(aside)
-
-
-def _replace(folder: Path, aside: Path) -> None:
-    """Replace a folder by the one that was moved aside for it, if any."""
-    _remove(folder)
-    if aside.exists():
-        aside.rename(folder)
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)

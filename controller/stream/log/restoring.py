@@ -45,20 +45,8 @@ class NotRestored(UserError):
     """The events topic cannot be restored. The message says why."""
 
 
-class Restored(msgspec.Struct, frozen=True):
-    """A restored partition and its source."""
-
-    partition: int
-    folder: Path
-    events: int
-    commands_lost: int
-    """Undecided commands that Kafka lacks."""
-
-
-def restore_topic(
-    bootstrap: str, security: Security, settings: ServeSettings, folders: Sequence[Path]
-) -> list[Restored]:
-    """Create the missing topics, and write the events topic.
+def restore_topic(bootstrap: str, security: Security, settings: ServeSettings, folders: Sequence[Path]) -> list[str]:
+    """Create the missing topics, and write the events topic. Returns a line about each partition.
 
     Raises NotRestored, TopicsMismatch and KafkaUnavailable; LogError and OSError for unreadable folders.
     """
@@ -82,9 +70,7 @@ def restore_topic(
         url, keys = f"kafka://{bootstrap}/{topics.events}", tuple(security.properties.items())
         topic = KafkaTopic(url, bootstrap, topics.events, keys)
         _write(properties, topic, written)
-        return [
-            Restored(number, one.log.path, one.log.next_offset, one.commands_lost) for number, one in enumerate(written)
-        ]
+        return [f"partition {number}: {one}" for number, one in enumerate(written)]
 
 
 class _ToRestore(msgspec.Struct, frozen=True):
@@ -92,6 +78,11 @@ class _ToRestore(msgspec.Struct, frozen=True):
     position: Position
     next_source: int
     commands_lost: int
+    """Undecided commands that Kafka lacks."""
+
+    def __str__(self) -> str:
+        lost = f"; Kafka lost {self.commands_lost} undecided commands" if self.commands_lost else ""
+        return f"{self.log.next_offset} events from {self.log.path}{lost}"
 
     def records(self) -> Iterator[bytes]:
         chunks, epoch = grouped((value for _, value in self.log.read()), CHUNK_BYTES, len), 0

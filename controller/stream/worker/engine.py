@@ -227,45 +227,41 @@ class Engine:
         PolicyRunnerClosed.
         """
         async with self._lock:
-            batches: list[tuple[PartitionState, PartitionLeader, int, PartitionBatch, asyncio.Future[int]]] = []
+            batches: list[tuple[PartitionBatch, asyncio.Task[int]]] = []
             started = self.context.clock()
             try:
                 for partition, group in _by_partition(commands).items():
-                    leader = self.leaders.get(partition)
-                    if leader is not None:
-                        state = self._states[partition]
-                        expected = state.reader.kafka_offset
-                        batch = await self._decided(state, leader, group)
+                    if partition in self.leaders:
+                        batch = await self._decided(partition, group)
                         if batch.values:
-                            appending: asyncio.Future[int] = asyncio.ensure_future(
-                                self.transport.append(partition, batch.values)
-                            )
-                            batches.append((state, leader, expected, batch, appending))
-                for state, _, expected, batch, appending in batches:
-                    if await appending != expected:
-                        await self._find_own(state, expected, batch.values)
+                            append = self.transport.append(partition, batch.values)
+                            batches.append((batch, asyncio.create_task(append)))
+                for batch, appending in batches:
+                    if await appending != batch.first_record:
+                        await self._find_own(batch.partition, batch.first_record, batch.values)
             except KafkaUnavailable as error:
-                await asyncio.gather(*(appending for *_, appending in batches), return_exceptions=True)
+                await asyncio.gather(*(appending for _, appending in batches), return_exceptions=True)
                 await self._release(str(error))
                 raise PartitionsLost(str(error)) from error
-            for state, leader, _, batch, _ in batches:
-                state.commit()
+            for batch, _ in batches:
+                batch.partition.commit()
                 for fault in batch.faults:
                     self.context.watcher.skipped(fault)
                 for sourced, command in batch.copies:
                     self.context.watcher.duplicate(sourced, command)
                 self.context.watcher.committed(len(batch.values), batch.records, self.context.clock() - started)
-                leader.decided_further(batch.records)
+                self.leaders[batch.partition.partition].decided_further(batch.records)
 
-    async def _decided(self, state: PartitionState, leader: PartitionLeader, commands: list[Sourced]) -> PartitionBatch:
+    async def _decided(self, partition: int, commands: list[Sourced]) -> PartitionBatch:
+        state, leader, context = self._states[partition], self.leaders[partition], self.context
         following = state.reader.next_source
         fresh: list[Sourced] = []
         for sourced in commands:
             if sourced.offset == following + len(fresh):
                 fresh.append(sourced)
             elif sourced.offset > following + len(fresh):
-                await self._undelivered_command(state.partition, following + len(fresh), sourced.offset)
-        context, immediate_commands = self.context, leader.brokers.immediate_commands
+                await self._undelivered_command(partition, following + len(fresh), sourced.offset)
+        immediate_commands = leader.brokers.immediate_commands
         batch = PartitionBatch(state, context.topics.partitions, context.judge, leader.cluster, immediate_commands)
         await batch.decide_all(fresh)
         return batch

@@ -11,7 +11,6 @@ passed on, even if they never arrived. Therefore:
 - `perform_seek` seeks each partition to the next command that the events prove. Fetches and seeks exclude each other.
 - Each message has the number of seeks before its fetch (`seek`); older messages are dropped.
 - Read offsets are not remembered: the engine drops decided commands, and detects missing ones.
-- Offsets are committed for Kafka's tools only, so a failed commit does not end the worker.
 - A fetch waits for less than Faust's fixed 1.5 s, because every rebalance waits for it.
 - aiokafka's consumer is closed even without Kafka, where its own `stop` raises.
 """
@@ -20,10 +19,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.errors import IllegalStateError
 from faust.transport.drivers import aiokafka as transport
 from faust.types.tuples import ConsumerMessage
 
@@ -34,7 +34,6 @@ FETCH_TIMEOUT_S = 0.25
 """The limit of a fetch: a rebalance waits for it."""
 IDLE_S = 0.05
 """Wait when there is no partition to fetch from: all are full, or none is assigned."""
-COMMIT_TIMEOUT_S = 3.0  # a commit that hangs must not keep a rebalance
 
 
 class FetchedMessage(ConsumerMessage):
@@ -60,15 +59,6 @@ class _Thread(transport.AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(of)
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS
         return consumer
-
-    async def _commit(self, offsets: Mapping[Any, int]) -> bool:
-        consumer, assigned = self._ensure_consumer(), self.assignment()
-        figures = {TopicPartition(tp.topic, tp.partition): offset for tp, offset in offsets.items() if tp in assigned}
-        try:
-            await asyncio.wait_for(consumer.commit(figures), COMMIT_TIMEOUT_S)
-        except (KafkaError, TimeoutError):
-            return False
-        return True
 
     async def on_thread_stop(self) -> None:
         await super(transport.AIOKafkaConsumerThread, self).on_thread_stop()
@@ -146,14 +136,8 @@ class FaustConsumer(transport.Consumer):
             self.seeks += 1
             positions = self.transport.positions()
             to = {tp: positions[tp.partition] for tp in self.assignment() if tp.partition in positions}
-            try:
+            with suppress(IllegalStateError):  # assigned to somebody else meanwhile: the next rebalance is under way
                 await self.seek_wait({TopicPartition(tp.topic, tp.partition): offset for tp, offset in to.items()})
-            except IllegalStateError:
-                return  # assigned to somebody else meanwhile: the next rebalance is under way, and ends with a seek
-            self._committed_offset.update({tp: offset or None for tp, offset in to.items()})
-            for tp in to:
-                self._acked[tp].clear()
-                self._acked_index[tp].clear()
 
 
 class FaustTransport(transport.Transport):
@@ -164,8 +148,6 @@ class FaustTransport(transport.Transport):
     """The next command of each claimed partition."""
 
 
-async def crash_of(app: Any) -> BaseException:
-    """Wait until Faust has stopped itself, and return why."""
-    await app._crashed.wait()
-    reason: BaseException = app.crash_reason
-    return reason
+def crash_of(app: Any) -> BaseException | None:
+    """Why Faust has stopped itself; None if it runs."""
+    return app.crash_reason if app._crashed.is_set() else None

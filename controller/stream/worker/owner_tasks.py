@@ -21,15 +21,13 @@ that no worker owns.) The topics that hold the log are not managed: to delete on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 from msgspec.structs import replace
-from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
@@ -44,7 +42,6 @@ from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
 from controller.policy.chain import PolicyJudge
 from controller.serving.archiving import Archiving, archive_store, sign_heads
-from controller.serving.reach_cluster import log_readers
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import too_many, with_pauses
 from controller.store.store import TopicStore
@@ -288,22 +285,16 @@ NO_DRY_RUN = "The target cluster did not answer in time: nothing was decided."
 
 
 class PartitionCluster(TargetCluster):
-    """The target cluster for one of `partitions` partitions; it ignores the topics in `hidden`."""
+    """The target cluster for one partition. If it also holds the log, the topics of the log are hidden."""
 
-    def __init__(
-        self,
-        link: ClusterLink,
-        partition: PartitionState,
-        partitions: int,
-        settings: ServeSettings,
-        log: FilteringBoundLogger,
-        hidden: Collection[str] = (),
-    ) -> None:
+    def __init__(self, link: ClusterLink, topics: Topics, settings: ServeSettings, partition: PartitionState) -> None:
+        is_same = link.cluster_id == topics.cluster_id
+        hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
+
         def owns(topic: TopicName) -> bool:
-            return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
+            return topic not in hidden and partition_of(shard_key(topic), topics.partitions) == partition.partition
 
-        history, recent = log_readers(partition.log)
-        super().__init__(link, history, settings, log, owns, recent=recent, shared=True)
+        super().__init__(link, partition.log, settings, owns, shared=True)
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
         """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""
@@ -318,13 +309,3 @@ def dry_run_within_s(commands: Iterable[TopicCommand]) -> float:
     """The time limit, in seconds, for the target cluster's dry run of commands."""
     waits_s = (command.timeout_ms / 1000 for command in commands if isinstance(command, CreateTopic))
     return min(DRY_RUN_S_MAX, max(DRY_RUN_S_MIN, *waits_s, 0.0))
-
-
-def partition_clusters(
-    cluster: ClusterLink, topics: Topics, settings: ServeSettings
-) -> Callable[[PartitionState], PartitionCluster]:
-    """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
-    is_same = cluster.cluster_id == topics.cluster_id
-    hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
-    log = structlog.get_logger("topicwright")
-    return lambda partition: PartitionCluster(cluster, partition, topics.partitions, settings, log, hidden)

@@ -20,12 +20,13 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.brokers.cluster.target_cluster import TargetCluster
-from controller.engine.decider import NAME_CHARS_MAX, Decider, Pauses, needs_approval, one_line, with_verdicts
+from controller.engine.decider import Decider, Pauses, needs_approval, one_line, with_verdicts
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
+from controller.machine.validation import NAME_LENGTH_MAX
 from controller.policy.chain import PolicyJudge, PolicyRunnerClosed
 from controller.stream.log.codec import CommandError, decode_command, partition_of_command
 from controller.stream.log.partition import PartitionState
@@ -65,14 +66,14 @@ class PartitionBatch:
         cluster: TargetCluster | None,
         immediate_commands: Callable[[Sequence[Recorded]], Sequence[AnyCommand]],
     ) -> None:
-        self._partition = partition
+        self.partition, self.first_record = partition, partition.reader.kafka_offset
         self._immediate_commands = immediate_commands
         self._partitions = partitions
         self._judge = judge
         self._cluster = cluster
         self._decider = Decider(self._fault)
         self.values: list[bytes] = []
-        """The records to append, one a command."""
+        """The records to append, one a command; the offset of the first is to be `first_record`."""
         self.records: list[Recorded] = []
         self.faults: list[Fault] = []
         self.copies: list[tuple[Sourced, RequestCommand]] = []
@@ -85,7 +86,7 @@ class PartitionBatch:
 
         Raises CommandFromNewerVersion, PolicyRunnerClosed.
         """
-        partition = self._partition
+        partition = self.partition
         partition.detect_duplicates()
         read = [(sourced, self._read(sourced)) for sourced in commands]
         approved = await self._approved_together([each for _, each in read if isinstance(each, TopicCommand)])
@@ -112,14 +113,14 @@ class PartitionBatch:
         if isinstance(command, RequestCommand):
             home = partition_of_command(command, self._partitions)
             if home != sourced.partition:
-                kind, topic = type(command).__name__, command.topic[:NAME_CHARS_MAX]
+                kind, topic = type(command).__name__, command.topic[:NAME_LENGTH_MAX]
                 what = f"topic {topic!r}" if isinstance(command, TopicCommand) else kind
                 return f"{what} is decided in partition {home} of {self._partitions}"
         return command
 
     async def _decide(self, command: AnyCommand) -> tuple[Sequence[Answer], str]:
         """Decide a command. Returns the answers, and why the command failed if it did."""
-        partition, faults = self._partition, len(self.faults)
+        partition, faults = self.partition, len(self.faults)
         if command.at_ms < partition.last_ms:  # gateways' clocks differ
             command = replace(command, at_ms=partition.last_ms)
         decided = self._decider.decide(partition, [command], self._immediate_commands)
@@ -149,8 +150,8 @@ class PartitionBatch:
         """The commands that need approval now, with their verdicts, by `id(command)`."""
         if self._judge is None and self._cluster is None:
             return {}
-        state = self._partition.state
-        is_duplicate = self._partition.is_duplicate
+        state = self.partition.state
+        is_duplicate = self.partition.is_duplicate
         pauses, needing = Pauses(), []
         for each in commands:
             await pauses()

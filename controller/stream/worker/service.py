@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -52,21 +51,18 @@ from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
-from controller.stream.worker.driver import DriverEnded, Group, PlainDriver
+from controller.stream.worker.driver import Driver, DriverEnded, PlainDriver
 from controller.stream.worker.engine import Engine, PartitionsLost
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
     PartitionBrokers,
+    PartitionCluster,
     PartitionLeader,
     WorkerContext,
-    partition_clusters,
 )
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 from events.errors import MissingExtra
-
-if TYPE_CHECKING:
-    from controller.stream.worker.driver_faust import FaustDriver
 
 LEAVE_S = 10.0
 """How long a stopping worker may take to finish its batch and leave the group. Without Kafka it can do
@@ -288,12 +284,12 @@ class Worker:
             ClusterUnreachable,
             self._wait_for,
         )
-        return partition_clusters(self._cluster, topics, settings)
+        return partial(PartitionCluster, self._cluster, topics, settings)
 
     def _wait_for(self, why: str) -> None:
         self._status.idle_reason = why
 
-    def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> PlainDriver | FaustDriver:
+    def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> Driver:
         options, settings = self.options, self.options.settings
         context = WorkerContext(
             data=options.data,
@@ -321,19 +317,11 @@ class Worker:
         self.metrics.watch(topic_watch.gauges)
         for task in (self._status.poll(engine), topic_watch.watch(self.fail)):
             self._background.begin(task)
-        group = Group(
-            options.bootstrap,
-            settings.stream_group_id,
-            topics.commands,
-            topics.partitions,
-            settings.stream_session_timeout_ms,
-            options.security,
-        )
         if options.driver == "plain":
-            return PlainDriver(engine, group)
+            return PlainDriver(engine, options.bootstrap, options.security)
         from controller.stream.worker.driver_faust import FaustDriver  # imports Faust
 
-        return FaustDriver(engine, group)
+        return FaustDriver(engine, options.bootstrap, options.security)
 
     def _claimed(self) -> None:
         self._status.idle_reason = None

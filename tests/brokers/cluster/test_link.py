@@ -12,12 +12,11 @@ from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
-import structlog
 from confluent_kafka.admin import AlterConfigOpType, NewTopic  # type: ignore[attr-defined]  # its stubs do not export these
 from msgspec.structs import replace
-from structlog import get_logger
 from structlog.testing import capture_logs
 
+from controller.brokers.cluster import actions
 from controller.brokers.cluster.actions import ActionRunner
 from controller.brokers.cluster.link import ClusterLink, Refusal, SharedCall, split_by_limit
 from controller.brokers.cluster.reconciliation import Action
@@ -28,10 +27,14 @@ from controller.kafka.connections import Security
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
 from controller.settings.load import load_settings
-from events.catalog import Cause, Partition, PartitionsAdded, Recorded, TopicConfigsChanged, TopicCreated, TopicDeleted
+from events.catalog import Cause, Partition, PartitionsAdded, TopicConfigsChanged, TopicCreated, TopicDeleted
+from events.codec import encode_event
 from events.logs.archive.store import ArchiveAway
-from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
+from events.logs.log import Commit, Entry, EventLog
+from events.names import BrokerId, RequestId, TopicId, TopicName
+from events.values import RequestedChange, RequestedDeletion
 from tests.simulation.virtual_time import on_virtual_time
+from tests.support.memory_log import InMemoryLog
 from tests.support.reference_kafka import ReferenceKafka
 
 
@@ -237,7 +240,7 @@ async def test_an_action_that_raises_fails_alone(change: Any) -> None:
         seen[action.topic] = 0 if refusal is None else refusal.code
 
     sink: Any = None
-    runner = ActionRunner(Link(), sink, lambda _: (), finished, get_logger())  # type: ignore[arg-type]
+    runner = ActionRunner(Link(), sink, InMemoryLog("cluster"), finished)  # type: ignore[arg-type]
     with capture_logs() as lines:
         running = asyncio.create_task(runner.run())
         for name in ("a", "bad", "b"):
@@ -267,7 +270,7 @@ async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch
     """Unfinished changes may exist only in the archive."""
     went: list[str] = []
 
-    def history(shard: ShardKey) -> Iterable[Recorded]:
+    def shard_offsets(_: EventLog, shard: str) -> Iterable[int]:
         went.append(shard)
         if len(went) < 3:
             raise ArchiveAway("the archive is away")
@@ -276,13 +279,17 @@ async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch
     async def look(_: ClusterWatch) -> None:
         return None
 
+    monkeypatch.setattr(actions, "shard_offsets", shard_offsets)
     monkeypatch.setattr(ClusterWatch, "scan", look)
     monkeypatch.setattr(ClusterWatch, "scan_configs", look)
     missing: Any = None
-    deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, missing)
-    recent = (Recorded(Offset(0), 0, Cause("DeleteTopic", RequestId("r")), deleted),)
+    asked = RequestedChange("", 0, RequestedDeletion(None))
+    deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, asked)
+    log = InMemoryLog("cluster")
+    log.write(Commit([Entry(encode_event(0, Cause("DeleteTopic", RequestId("r")), deleted))]))
+    log.mark_durable()
     settings = load_settings(overrides=["cluster.watch.interval.ms=10"])
-    brokers = TargetCluster(missing, history, settings, structlog.get_logger(), recent=lambda: recent, shared=True)
+    brokers = TargetCluster(missing, log, settings, shared=True)
     brokers.start(_Sink())  # type: ignore[arg-type]
     await asyncio.wait_for(brokers.first_scan(), 10)
     assert went == ["t", "t", "t"]

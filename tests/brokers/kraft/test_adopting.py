@@ -344,9 +344,9 @@ def test_handback_does_not_decrease_event_times(
 async def _served_of(data: Path, log: RocksDbLog) -> None:
     """Check and open a folder as `serve` does before its start."""
     settings = load_settings(overrides=["node.id=3000"])
-    member = Member(data, settings, None, "PLAINTEXT")
+    at = Endpoint("PLAINTEXT", "127.0.0.1", 9093)
+    member = Member(data, settings, None, "PLAINTEXT", log, at, AsyncMock())
     try:
-        member.open(log, Endpoint("PLAINTEXT", "127.0.0.1", 9093), AsyncMock())
         member.brokers(log, None)
     finally:
         await member.stop()

@@ -9,25 +9,25 @@ import pytest
 from msgspec.structs import replace
 
 from controller.brokers.kraft import projector
-from controller.brokers.kraft.projector import MetadataProjector
 from controller.kafka.messages.records import (
     AccessControlEntryRecord,
     FeatureLevelRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
 )
-from controller.machine.state import State
+from controller.machine.apply import CannotApply
 from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import decode_record
-from events.catalog import ApprovalDecided, ApprovalRequested, Recorded
+from events.catalog import ApprovalDecided, ApprovalRequested, BrokerUnfenced, Recorded
 from events.codec import decode_event, encode_event
-from events.names import Offset, ShardKey
+from events.names import BrokerId, Offset
 from tests.brokers.kraft.logs import LogRig, access_history, differences, log_of, real_history, snapshot_bytes
 from tests.events.golden import history
 
 HISTORY = access_history()
 REAL = len(real_history())
+DOES_NOT_FIT = replace(HISTORY[-1], event=BrokerUnfenced(BrokerId(999), 1, "never registered"))
 EACH_COMMIT = pytest.mark.parametrize("commits", [1, 2, 7, 1000])
 
 
@@ -120,21 +120,13 @@ def test_a_metadata_snapshot_equals_its_batches(at: int) -> None:
     assert snapshot_bytes(image, 1) == snapshot_bytes(log.image(), 1)
 
 
-def test_a_failed_command_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last event of each command fails after its projection. Then the command is decided again."""
-    log, whole, real = LogRig(), log_of(HISTORY, 2), MetadataProjector._apply
+def test_a_failed_command_changes_nothing() -> None:
+    """Each command first has one more event, which does not fit. Then the command is decided again."""
+    log, whole = LogRig(), log_of(HISTORY, 2)
     for at in range(0, len(HISTORY), 2):
         command = HISTORY[at : at + 2]
-
-        def failing(of: MetadataProjector, state: State, record: Recorded, last: Recorded = command[-1]) -> ShardKey:
-            key = real(of, state, record)
-            assert record is not last, "planted"
-            return key
-
-        with monkeypatch.context() as patch:
-            patch.setattr(MetadataProjector, "_apply", failing)
-            with pytest.raises(AssertionError, match="planted"):
-                log.projector.apply(log.state, command)
+        with pytest.raises(CannotApply):
+            log.projector.apply(log.state, [*command, DOES_NOT_FIT])
         log.commit(command)
     assert log.data() == whole.data()
     assert (log.state.cluster, log.state.waiting) == (whole.state.cluster, whole.state.waiting)
@@ -191,12 +183,12 @@ def entry(record: Recorded) -> bytes:
     return encode_event(record.at_ms, record.cause, record.event)
 
 
-def test_a_final_command_without_events_gets_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_final_command_gets_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 1)
     log = log_of(HISTORY[:REAL], 1)
     log.projector.apply(log.state, [HISTORY[REAL]])
-    go_back = log.projector.savepoint()
-    go_back()
+    with pytest.raises(CannotApply):
+        log.projector.apply(log.state, [DOES_NOT_FIT])
     changes = log.projector.changes()
     made = log.projector.batches(REAL, [entry(HISTORY[REAL])])
     assert len(made) == 1

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from controller.cli.work.users import credential, offline_users
+from controller.cli.work.users import alter_offline, credential
 from controller.kafka.messages import ApiKey, access
 from controller.settings.load import load_settings
 from tests.brokers.kraft.guarded import GUARDED, call, set_quota
@@ -80,8 +80,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 def _add_the_brokers_user(cluster: RealCluster) -> None:
-    with offline_users(cluster.data, load_settings(overrides=[f"cluster.id={CLUSTER_ID}"])) as users:
-        assert users.alter(credential("broker", "SCRAM-SHA-512", BROKERS_PASSWORD, 4096)).error_code == 0
+    settings = load_settings(overrides=[f"cluster.id={CLUSTER_ID}"])
+    broker = credential("broker", "SCRAM-SHA-512", BROKERS_PASSWORD, 4096)
+    assert alter_offline(cluster.data, settings, broker).error_code == 0
 
 
 def _binding(operation: AclOperation, kind: ResourceType, name: str) -> AclBinding:

@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.machine.decide import decide
-from controller.machine.partitions.placement import pick_for_placeholder, place, rack_ring
-from controller.machine.state import Cluster, DictTopics, State
+from controller.machine.partitions.placement import filled, place, rack_ring
+from controller.machine.state import Broker, Cluster, DictTopics, State
 from events.catalog import TopicCreated
 from events.names import BrokerId
 from tests.machine.rig import Rig
@@ -103,12 +103,17 @@ def _replicas(rig: Rig, request: str) -> list[tuple[BrokerId, ...]]:
     return [partition.replicas for partition in event.partitions]
 
 
+def _cluster(live: Racks, fenced: Racks) -> Cluster:
+    brokers = (Broker(each, 1, "", rack, (), each in fenced) for each, rack in (live | fenced).items())
+    return Cluster().with_brokers({each.broker_id: each for each in brokers})
+
+
 @given(_names, st.integers(0, 50), _racks, st.sets(st.sampled_from((None, "a", "b", "c", "d"))))
 def test_a_placeholder_is_filled_from_an_unused_rack(
     name: str, partition: int, racks: Racks, used: set[str | None]
 ) -> None:
-    candidates = sorted(racks.items(), key=lambda member: member[0])
-    chosen = pick_for_placeholder(name, partition, candidates, used)
+    fenced = {BrokerId(100 + number): rack for number, rack in enumerate(used)}
+    *_, chosen = filled(name, partition, (*fenced, BrokerId(-1)), _cluster(racks, fenced))
     assert chosen in racks, "a candidate is chosen"
     if set(racks.values()) - used:
         assert racks[chosen] not in used, f"{chosen} is in rack {racks[chosen]}, which is used"
@@ -116,6 +121,6 @@ def test_a_placeholder_is_filled_from_an_unused_rack(
 
 @given(_names, st.integers(1, 8))
 def test_joining_brokers_get_an_even_number_of_placeholders(name: str, brokers: int) -> None:
-    candidates = [(BrokerId(n), None) for n in range(brokers)]
-    chosen = Counter(pick_for_placeholder(name, index, candidates, set()) for index in range(4 * brokers))
+    cluster = _cluster(dict.fromkeys(map(BrokerId, range(brokers))), {})
+    chosen = Counter(filled(name, index, (BrokerId(-1),), cluster) for index in range(4 * brokers))
     assert set(chosen.values()) == {4}, f"not balanced: {chosen}"

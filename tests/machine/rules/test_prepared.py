@@ -117,9 +117,10 @@ def test_prepared_rules_find_the_violations_that_all_rules_find(seed: int) -> No
             assert judge(rules, change) == expected
             if change.kind == "create" and change.after is not None:
                 of = change.after
-                known = (of.partitions, of.factors, tuple(of.configs.items()), of.defaults)
-                assert not (rules.of("create").is_allowed(change.topic, change.principal, *known) and expected.all)
-                allowed += rules.of("create").is_allowed(change.topic, change.principal, *known)
+                facts = (of.partitions, of.factors, tuple(of.configs.items()))
+                is_allowed = rules.of("create").is_allowed(change.topic, change.principal, facts, of.defaults)
+                assert not (is_allowed and expected.all)
+                allowed += is_allowed
     assert allowed
 
 

@@ -55,4 +55,4 @@ def test_a_rejected_create_with_an_empty_topic_name_is_listed(nameless: LogRef) 
         store = TopicStore(log)
         query = Query(log, lambda: store)
         assert len(query.cluster_at(log.next_offset).brokers) == 3
-        assert all(not hasattr(one.event, "topic") for one in query.cluster_events(0, query.end()))
+        assert all(not hasattr(one.event, "topic") for one in query.events_of(None, 0, query.end()))

@@ -15,7 +15,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from controller.store import retention
+from controller.serving import archiving
 from projections.replay.log.kafka_scan import KafkaRef
 from projections.replay.log.log_ref import LogRef
 from tests.conftest import SPARK_SETTINGS
@@ -105,7 +105,7 @@ def archived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         with closing(open_log(folder)) as log:
             manifests = archive_all(log, server.url("archive"))
             take_snapshot(log, manifests[-1].end)
-            assert retention.drop(log, manifests, 10**15, 0, -1)
+            assert archiving.drop(log, manifests, 10**15, 0, -1)
             forget_all(log)
         yield folder
 

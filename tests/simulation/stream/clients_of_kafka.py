@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import KafkaTimeoutError
 from confluent_kafka import KafkaError
 
 from controller.stream.gateway.kafka import CommandProducer, Done, FollowedEvents, Record
@@ -160,12 +159,6 @@ class SimulatedConsumer:
 
     def seek(self, place: TopicPartition, offset: int) -> None:
         self._at[place] = offset
-
-    async def commit(self, offsets: dict[TopicPartition, int]) -> None:
-        try:
-            await self._link.call(lambda: None)
-        except KafkaUnavailable as trouble:
-            raise KafkaTimeoutError from trouble
 
     @property
     def _client(self) -> SimulatedConsumer:

@@ -37,9 +37,6 @@ class Event(msgspec.Struct, frozen=True):
 
     message: Message
 
-    def ack(self) -> None:
-        return None
-
 
 class SimulatedFaust(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """The app, its consumer and the stream of its agent in one object."""
@@ -62,7 +59,7 @@ class SimulatedFaust(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
     async def start(self) -> None:
         await self._kafka.start()
         self._kafka.subscribe([], listener=self)
-        self._working = [asyncio.ensure_future(each) for each in (self._fetch(), self._driver._feed(self))]
+        self._working = [asyncio.ensure_future(each) for each in (self._fetch(), self._driver._receive(self))]
 
     async def stop(self) -> None:
         for each in self._working:

@@ -17,7 +17,7 @@ from controller.settings.load import load_settings
 from controller.stream.gateway.members import Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.driver import Group, PlainDriver
+from controller.stream.worker.driver import PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine
 from controller.stream.worker.owner_tasks import WorkerContext
@@ -27,7 +27,7 @@ from events.logs.log import LogClosed
 from events.logs.tree_heads import Head, HeadSigner
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.stream.clients_of_kafka import SimulatedFollower, SimulatedProducer, SimulatedTransport
-from tests.simulation.stream.kafka import GATEWAYS, SESSION_S, Link
+from tests.simulation.stream.kafka import GATEWAYS, Link
 from tests.simulation.virtual_time import virtual_loop
 from tests.simulation.world import RELEASE, Serving
 
@@ -83,9 +83,7 @@ class WorkerProcess:
             signer=_Signer(world),
         )
         self.engine = Engine(context)
-        topics = world.kafka.topics
-        group = Group(str(number), "group", topics.commands, topics.partitions, int(SESSION_S * 1000))
-        self.driver = (FaustDriver if world.is_faust else PlainDriver)(self.engine, group)
+        self.driver = (FaustDriver if world.is_faust else PlainDriver)(self.engine, str(number))
 
     async def run(self) -> None:
         """Run until `stopping` is set. Raises the error that would end the process."""

@@ -156,7 +156,7 @@ def kafka_of(worlds: list[StreamWorld]) -> Iterator[None]:
         return SimulatedConsumer(*links(bootstrap_servers), **options)
 
     def app(driver: FaustDriver) -> SimulatedFaust:
-        return SimulatedFaust(driver, *links(driver._group.bootstrap))
+        return SimulatedFaust(driver, *links(driver._bootstrap))
 
     with (
         mock.patch("controller.stream.worker.driver.AIOKafkaConsumer", consumer),

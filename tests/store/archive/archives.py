@@ -7,11 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from controller.serving import archiving
 from controller.serving.archiver import Archiver
-from controller.store import retention
 from controller.store.snapshotting import StateRebuild
 from controller.store.store import TopicStore
-from controller.store.tree import root_over
 from events.logs.archive.manifest import (
     ManifestWriter,
     Segment,
@@ -60,7 +59,6 @@ def archiver(log: EventLog, place: ArchiveStore, writer: Writer = WRITER) -> Arc
         log,
         place,
         ManifestWriter(place, writer),
-        lambda start, end: root_over(value for _, value in log.read(start, end)),
         known=lambda: list(segments_of(log)),
         segment_events=SEGMENT,
     )
@@ -77,8 +75,8 @@ def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> li
 
 def forget_all(log: RocksDbLog) -> None:
     """Remove all dropped segments from the indexes."""
-    while (dropped := retention.next_to_clean_up(log, segments_of(log))) is not None:
-        for step in retention.clean_up(log, dropped, log.archive.index(dropped)):
+    while (dropped := archiving.next_to_clean_up(log, segments_of(log))) is not None:
+        for step in archiving.clean_up(log, dropped, log.archive.index(dropped)):
             step()
 
 

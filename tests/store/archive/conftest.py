@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.store import retention
+from controller.serving import archiving
 from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
@@ -54,7 +54,7 @@ def cut_day(day: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         manifests = archive_all(log, folder / "archive")
         take_snapshot(log, 300)
         take_snapshot(log, manifests[-1].end)
-        assert retention.drop(log, manifests, manifests[-1].last_ms + DAY_MS, 0, -1)
+        assert archiving.drop(log, manifests, manifests[-1].last_ms + DAY_MS, 0, -1)
         assert log.start_offset >= manifests[-2].end
         forget_all(log)
     return folder

@@ -16,8 +16,8 @@ from unittest.mock import Mock
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
+from controller.serving import archiving
 from controller.serving.archiver import Archiver
-from controller.store import retention
 from controller.store.request_index import IndexedRequest, RequestIndex, requests_between
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
@@ -27,7 +27,7 @@ from events.logs.log import SHARD, Commit, Entry, LogCorrupted, read_one, shard_
 from events.logs.rocksdb_database import RETAINED, Database, Page, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
-from projections.queries.events import newest_of_topic
+from projections.queries.events import newest_of
 from projections.queries.proving import audit
 from projections.queries.query import Queries
 from projections.queries.requests import RequestFilter, scan_requests
@@ -120,7 +120,7 @@ def test_queries_of_an_archived_log_equal_the_complete_log(cut: RocksDbLog, whol
     names = [topic.name for topic in both[1].newest(None, 1000)]
     for name in names[::5]:
         assert explain(both[0], name) == explain(both[1], name), name
-        newest = [list(newest_of_topic(one, name, end)) for one in queries]
+        newest = [list(newest_of(one, name, end)) for one in queries]
         assert newest[0] == newest[1], name
     assert _requests(cut) == _requests(whole)
     assert len(requests_between(cut, 0, end)) < len(requests_between(whole, 0, end)) / 3, "the rest is archived"
@@ -159,15 +159,15 @@ def test_an_audit_finds_a_replaced_local_copy_of_an_archived_event(cut: RocksDbL
 
 
 def test_retention_drops_only_archived_events_before_a_snapshot(log: RocksDbLog, tmp_path: Path) -> None:
-    assert not retention.drop(log, [], 10**15, 0, 0), "nothing is archived"
+    assert not archiving.drop(log, [], 10**15, 0, 0), "nothing is archived"
     manifests = archive_all(log, tmp_path / "archive")
-    assert not retention.drop(log, manifests, 10**15, 0, 0), "there is no snapshot"
+    assert not archiving.drop(log, manifests, 10**15, 0, 0), "there is no snapshot"
     take_snapshot(log, SEGMENT + 10)
-    assert not retention.drop(log, manifests, manifests[0].last_ms, 0, -1), "no event is old enough"
-    assert not retention.drop(log, manifests, 10**15, -1, -1), "retention is unlimited"
-    assert retention.drop(log, manifests, 10**15, 0, -1)
+    assert not archiving.drop(log, manifests, manifests[0].last_ms, 0, -1), "no event is old enough"
+    assert not archiving.drop(log, manifests, 10**15, -1, -1), "retention is unlimited"
+    assert archiving.drop(log, manifests, 10**15, 0, -1)
     assert log.start_offset == SEGMENT, "the snapshot is in the second segment"
-    assert not retention.drop(log, manifests, 10**15, 0, 0)
+    assert not archiving.drop(log, manifests, 10**15, 0, 0)
 
 
 LIMITS = """
@@ -196,7 +196,7 @@ def test_retention_is_limited_by_time_and_bytes(line: str) -> None:
         )
         for at in range(0, 400, 100)
     ]  # fmt: skip
-    assert retention.first_kept(manifests, start, snapshot, now_ms, kept_ms, kept_bytes) == int(expected)
+    assert archiving.first_kept(manifests, start, snapshot, now_ms, kept_ms, kept_bytes) == int(expected)
 
 
 def test_a_crash_while_events_are_dropped_loses_nothing(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_crash_while_events_are_dropped_loses_nothing(folder: Path, whole: Roc
         manifests = archive_all(log, tmp_path / "archive")
         take_snapshot(log, manifests[-1].end)
         log.flush()
-    steps: list[Callable[[RocksDbLog], object]] = [lambda log: retention.drop(log, manifests, 10**15, 0, -1)]
+    steps: list[Callable[[RocksDbLog], object]] = [lambda log: archiving.drop(log, manifests, 10**15, 0, -1)]
     for manifest in manifests[:2]:
         steps += [partial(_leave, manifest, step) for step in range(4)]
     whole_page = _requests(whole)
@@ -220,8 +220,8 @@ def test_a_crash_while_events_are_dropped_loses_nothing(folder: Path, whole: Roc
 
 def _leave(segment: Segment, last: int, log: RocksDbLog) -> None:
     """Run the first steps that remove a segment from the indexes. Finished steps are repeated, as after a crash."""
-    assert retention.next_to_clean_up(log, segments_of(log)) == segment
-    steps = list(retention.clean_up(log, segment, log.archive.index(segment)))
+    assert archiving.next_to_clean_up(log, segments_of(log)) == segment
+    steps = list(archiving.clean_up(log, segment, log.archive.index(segment)))
     for step in steps[: {0: 1, 1: 2, 2: len(steps) - 1}.get(last, len(steps))]:
         step()
 
@@ -272,7 +272,7 @@ def test_a_request_changed_after_archiving_is_retained_in_the_log(log: RocksDbLo
     before = _listed(log, RequestFilter())
     late = next(one for one in before[::-1] if one.topics and one.outcomes.get("created"))
     _answer_late(log, late)
-    assert retention.drop(log, segments, 10**15, 0, -1)
+    assert archiving.drop(log, segments, 10**15, 0, -1)
     forget_all(log)
     assert late.requested_offset < log.start_offset
     _check_late(log, before, late)
@@ -284,7 +284,7 @@ def test_reads_continue_while_events_are_dropped(log: RocksDbLog, whole: RocksDb
     events, of_cluster = log.read(), shard_offsets(log, "")
     seen = [next(events) for _ in range(10)]
     offsets = [next(of_cluster) for _ in range(3)]
-    assert retention.drop(log, manifests, 10**15, 0, -1)
+    assert archiving.drop(log, manifests, 10**15, 0, -1)
     forget_all(log)
     assert [*seen, *events] == list(whole.read())
     assert [*offsets, *of_cluster] == list(shard_offsets(whole, ""))
@@ -295,7 +295,7 @@ def test_a_lost_event_after_dropped_ones_fails_the_open(folder: Path, tmp_path: 
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, tmp_path / "archive")
         take_snapshot(log, manifests[-1].end)
-        assert retention.drop(log, manifests[:2], 10**15, 0, -1)
+        assert archiving.drop(log, manifests[:2], 10**15, 0, -1)
         start = log.start_offset
         assert start + 80 < log.next_offset
     database = Database(folder, 1 << 20, DBRecoveryMode.absolute_consistency())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.serving import archiver as archiver_module
 from controller.serving.archiving import Archiving
 from controller.settings.load import load_settings
 from events.logs.archive import manifest, store
@@ -121,7 +122,9 @@ def test_an_archive_starts_with_the_first_event_of_the_log(tmp_path: Path) -> No
     log.close()
 
 
-def test_a_diverged_copy_of_the_log_is_not_archived(folder: Path, day: Path, tmp_path: Path) -> None:
+def test_a_diverged_copy_of_the_log_is_not_archived(
+    folder: Path, day: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both copies of the folder were started, so their events differ after the first segment."""
     place = tmp_path / "archive"
     with closing(open_log(folder)) as log:
@@ -129,15 +132,18 @@ def test_a_diverged_copy_of_the_log_is_not_archived(folder: Path, day: Path, tmp
     copy = Path(shutil.copytree(day, tmp_path / "copy"))
     with closing(open_log(copy)) as log:
         other = archiver(log, Folder(place))
-        other._root = lambda start, end: bytes(32) if start else bytes.fromhex(manifests[0].tree)
+        first = bytes.fromhex(manifests[0].tree)
+        monkeypatch.setattr(archiver_module, "range_root", lambda _, start, end: bytes(32) if start else first)
         assert other.step() == manifests[0]
         with pytest.raises(ArchiveOfAnotherLog, match=f"holds other events from offset {SEGMENT} on"):
             other.step()
 
 
-def test_events_that_contradict_the_merkle_tree_are_not_archived(log: RocksDbLog, tmp_path: Path) -> None:
+def test_events_that_contradict_the_merkle_tree_are_not_archived(
+    log: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at_work = archiver(log, Folder(tmp_path / "archive"))
-    at_work._root = lambda start, end: bytes(32)
+    monkeypatch.setattr(archiver_module, "range_root", lambda *_: bytes(32))
     with pytest.raises(LogCorrupted, match=r"are not those that its tree was made over, and are not archived"):
         at_work.step()
     assert not read_manifest(Folder(tmp_path / "archive")).segments

@@ -14,7 +14,7 @@ from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decision import Answer
 from controller.store.tree import HEAD
 from controller.stream.log.folder import FirstRecordsDeleted
-from controller.stream.log.partition import ASIDE, POSITION_EVERY_RECORDS, CacheAhead, PartitionState
+from controller.stream.log.partition import POSITION_EVERY_RECORDS, CacheAhead, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, TopicReady
 from events.codec import EventDecodeError, encode_event
 from events.logs.events_topic import Decided, Fence, encode_record
@@ -188,16 +188,6 @@ def test_a_cache_before_the_first_kafka_record_is_retained(
         again = open_in("worker")
         assert again.log.next_offset == 5
         again.close()
-
-
-def test_killed_replacement_of_a_cache_is_undone(writing: Writing, tmp_path: Path, open_in: OpenIn) -> None:
-    folder = tmp_path / "worker/partition-00002"
-    events = list(writing.partition.log.read())
-    writing.partition.close()
-    folder.rename(folder.with_name(folder.name + ASIDE))
-    folder.mkdir()
-    again = open_in("worker")
-    assert list(again.log.read()) == events
 
 
 def test_cache_ahead_of_the_topic_is_rejected(writing: Writing) -> None:

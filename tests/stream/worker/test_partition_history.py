@@ -323,7 +323,7 @@ async def test_an_empty_gateway_downloads_snapshots_of_the_archive(
     turn_a_byte(parts(based, "snapshots")[0])
     with closing(based.gateway("fresh")) as one:
         snapshots = one.snapshots(10_000, based.archive(0))
-        snapshots._thread.shutdown()  # waits for all downloads
+        snapshots.thread.shutdown()  # waits for all downloads
         snapshots.close()
         assert snapshot_offsets(one.log) == put[1:]
         for offset in put[1:]:

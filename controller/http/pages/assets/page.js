@@ -79,7 +79,7 @@ if (follow) {
 // --- an answer that does not count all topics yet is loaded again until it does
 
 function countOn() {
-  if (document.querySelector("[data-counting]")) setTimeout(() => refresh().then(countOn), 500);
+  if (document.querySelector("[data-counting]")) setTimeout(() => refresh().then(countOn), 100);
 }
 
 countOn();
