@@ -26,9 +26,9 @@ from controller.machine.configs.topic_configs import (
 )
 from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_text, read_value, value_text
 from controller.machine.state import POLICY_PREFIX
+from controller.settings.forms import SECRET, Setting
 from controller.settings.properties import SettingsError, read_file
-from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, SECRET, Setting
-from controller.settings.server import BY_KEY, SETTINGS, ServeSettings
+from controller.settings.server import BY_KEY, PER_LISTENER, PER_LISTENER_PREFIX, SETTINGS, ServeSettings
 from events.catalog import Configs
 from events.codec import HIDDEN
 
