@@ -25,14 +25,13 @@ from controller.kafka.connections import ClusterUnreachable, NotAuthenticated, S
 from controller.machine.state import Cluster
 from controller.serving.archiving import Archiving, archive_store, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
-from controller.serving.process import DRAIN_S, reached, run_service, stop_on_signals, wall_ms
+from controller.serving.process import DRAIN_S, lock_folder, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import reach_as
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import Snapshotting
 from controller.stream.gateway.kafka import CommandProducer, follow
 from controller.stream.gateway.members import Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import (
     KafkaUnavailable,

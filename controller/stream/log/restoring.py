@@ -24,8 +24,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from controller.kafka.connections import Security
 from controller.release import RELEASE
+from controller.serving.process import lock_folder
 from controller.settings.load import ServeSettings
-from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import RECORD_BYTES_MAX, StoredPosition, stored_position
 from controller.stream.log.topics import offset_ranges, offsets_consumer, prepare_topics
 from events.catalog import EVENT_VERSION

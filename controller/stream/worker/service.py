@@ -39,6 +39,7 @@ from controller.serving.listeners import connection_counts
 from controller.serving.log_lines import write_lines
 from controller.serving.process import (
     FAILED,
+    lock_folder,
     policy_runner,
     reached,
     rules_of_file,
@@ -48,7 +49,6 @@ from controller.serving.process import (
 )
 from controller.serving.reach_cluster import decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
-from controller.stream.log.folder import lock_folder
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
 from controller.stream.worker.driver import Driver, DriverEnded, PlainDriver
@@ -182,7 +182,7 @@ class WorkerStatus:
 
 
 class Worker:
-    """The parts of one `worker` process. Locks the folder. Raises FolderLocked, PolicyLoadError and SettingsError."""
+    """The parts of one `worker` process. Locks the folder. Raises OSError, PolicyLoadError and SettingsError."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self.options = options
@@ -331,8 +331,8 @@ class Worker:
 async def work(options: WorkerOptions) -> int:
     """Run a worker until SIGTERM or SIGINT; returns the exit code.
 
-    Raises SettingsError, MissingExtra, FolderLocked, PolicyLoadError, and OSError for an unavailable HTTP address. Any
-    other error ends the process.
+    Raises SettingsError, MissingExtra, PolicyLoadError, and OSError for a folder in use or an unavailable HTTP address.
+    Any other error ends the process.
     """
     if options.driver == "faust":
         try:
