@@ -33,8 +33,6 @@ SMALL_EVENTS = 2_000_000
 """For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
-_OF_SOME_ALONE = ("data", "from_scratch", "checks", "export", "recorded_policies")
-"""Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
 _Run = Callable[["Runner", "Ref", "Options"], "Outcome"]
@@ -91,7 +89,7 @@ def _add_own(parsers: Mapping[str, _Parser]) -> None:
     what = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
     add(parsers["invariants"], "--checks FILE.sql", what, Path)
     what = "let the recorded Python policies judge again, if their source is the recorded one"
-    add(parsers["redecide"], "--policies", what, dest="recorded_policies", default=None)
+    add(parsers["redecide"], "--policies", what, dest="recorded_policies")
     of_policies, of_rules = "create.topic.policy.class.name", "topic.rules.file"
     backtest = parsers["backtest"]
     add(backtest, "--policy CLASS", "policies to try", lambda text: (of_policies, text), repeated=True, dest="set")
@@ -145,6 +143,9 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
     """Run a sub-command. Raises UserError and OSError."""
+    on_spark = command.spark and not arguments.local
+    if not on_spark:
+        _load_arrow_alone()
     from projections.replay.log.log_ref import archived, ends_of, open_ref
 
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
@@ -160,7 +161,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     if from_archive is not None:
         print(from_archive, file=sys.stderr)
     run: _Run = getattr(module, f"run_{name}")
-    if not command.spark or arguments.local:
+    if not on_spark:
         from projections.replay.runner import InProcess
 
         given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag, None)]
@@ -172,6 +173,23 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
     with _spark(arguments) as runner:
         return run(runner, ref, options)
+
+
+class _Hidden:
+    """Hides numpy and pandas, which pyarrow imports if it can, and which take 0.4 s."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name in ("numpy", "pandas"):
+            raise ModuleNotFoundError(name=name)
+
+
+def _load_arrow_alone() -> None:
+    sys.meta_path.insert(0, _Hidden)
+    import pyarrow._compute  # looks for numpy too, when something needs it
+
+    pyarrow.array([])  # looks for pandas
+    sys.meta_path.remove(_Hidden)
 
 
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
@@ -214,7 +232,6 @@ def _options(arguments: argparse.Namespace) -> Options:
         **{name: value for name, value in given.items() if name in Options._fields},
         settings=tuple(given.get("set", ())),
         all_rows=arguments.output in ("json", "yaml"),
-        more={name: given[name] for name in _OF_SOME_ALONE if given.get(name) is not None},
     )
 
 

@@ -52,8 +52,6 @@ from events.names import Offset
 
 COMMANDS_PER_COMMIT_MAX = 512
 """Bounds the time for which one slice of deciding blocks the event loop."""
-TAKES_WITHOUT_YIELD_MAX = 4
-"""Consecutive commits that may block the event loop during their fsync before other tasks run."""
 
 
 class Controller:
@@ -221,8 +219,7 @@ class Controller:
         return self._reconciler.idle
 
     def submit_internal(self, command: AnyCommand) -> None:
-        """Submit a command that has no waiting client. It is dropped while the log cannot be written, while another
-        process leads, and after a failure."""
+        """Submit a command that has no client. It is dropped while another process leads, and after a failure."""
         if self.storage_error is None and self.failure is None and self._storage.leads:
             self._inbox.enqueue((command,))
 
@@ -230,10 +227,6 @@ class Controller:
         await self._inbox.decided()
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        """Submit the commands of one request, one for each topic.
-
-        With `timeout_ms` above 0, creates that are not complete by then get REQUEST_TIMED_OUT.
-        """
         pending = self.replies.expect(commands)
         refusal = self._refusal()
         if refusal is not None:
@@ -310,9 +303,7 @@ class Controller:
         if decided.records:
             started_s = self._clock_s()
             try:
-                await self._storage.write(
-                    len(commands) == 1 and self._inbox.takes_without_yield < TAKES_WITHOUT_YIELD_MAX
-                )
+                await self._storage.write(alone=len(commands) == 1)
             except LogError as error:
                 await self._storage_failed(error)
                 return
@@ -321,8 +312,6 @@ class Controller:
             self.reports.figures.committed(
                 len(commands) - len(decided.deferred), len(decided.records), self._clock_s() - started_s
             )
-        else:
-            await asyncio.sleep(0)
         self._storage.publish()
         for _, together in groupby(decided.needs_approval, lambda command: command.request_id):
             self.background(self._request_approval(tuple(together)))
@@ -330,6 +319,7 @@ class Controller:
             self.replies.resolve(answer)
         if decided.records:
             publish(decided.records, self.reports, self.brokers, self._reconciler, self._approvals)
+        await asyncio.sleep(0)  # other tasks run between two commits
 
     async def _storage_failed(self, error: LogError) -> None:
         """Answer all requests in flight, then wait until the log can be written again."""

@@ -171,8 +171,6 @@ class Inbox:
         """Set when `take` must return once the inbox is empty."""
         self._commands: list[AnyCommand] = []
         self._wake = asyncio.Event()
-        self.takes_without_yield = 0
-        """Consecutive `take` calls that did not yield to the event loop."""
         self._interrupted = False
         self._taken = self._ended = 0
         self._progress = asyncio.Event()
@@ -186,10 +184,8 @@ class Inbox:
         """Wait for the next commands; the commands of the last call count as decided. Returns an empty list if the
         inbox is empty and closed or interrupted."""
         self._end(self._taken)
-        self.takes_without_yield += 1
         while not self._commands and not self.closed.is_set() and not self._interrupted:
             self._wake.clear()
-            self.takes_without_yield = 0
             await self._wake.wait()
         self._interrupted = False
         taken, self._commands = self._commands[:most], self._commands[most:]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -44,20 +45,14 @@ class TooBusy(Exception):
     """Too many queries are waiting."""
 
 
-class _HostQueries:
-    def __init__(self) -> None:
-        self.count = 0
-        self.threads = asyncio.Semaphore(THREADS - 1)
-
-
 class QueryThreads:
     """Runs queries in threads, and encodes their results as HTTP responses."""
 
     def __init__(self, waiting_max: int = WAITING_MAX) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query")
         self._waiting_max = waiting_max
-        self._waiting = 0
-        self._by_host: dict[str, _HostQueries] = {}
+        self._waiting = Counter[str]()
+        self._of_host: dict[str, asyncio.Semaphore] = {}
         self.stopping = asyncio.Event()
         """Set when the service begins to stop: handlers that wait for an answer then respond immediately."""
 
@@ -77,20 +72,16 @@ class QueryThreads:
     @asynccontextmanager
     async def _admitted(self) -> AsyncIterator[None]:
         host = client_host.get()
-        queries = self._by_host.get(host) or _HostQueries()
-        if self._waiting >= self._waiting_max or queries.count >= OF_ONE_MAX:
-            raise TooBusy(f"{self._waiting} queries are waiting already; try again later")
-        self._by_host[host] = queries
-        self._waiting += 1
-        queries.count += 1
+        if self._waiting.total() >= self._waiting_max or self._waiting[host] >= OF_ONE_MAX:
+            raise TooBusy(f"{self._waiting.total()} queries are waiting already; try again later")
+        self._waiting[host] += 1
         try:
-            async with queries.threads:
+            async with self._of_host.setdefault(host, asyncio.Semaphore(THREADS - 1)):
                 yield
         finally:
-            self._waiting -= 1
-            queries.count -= 1
-            if not queries.count:
-                del self._by_host[host]
+            self._waiting[host] -= 1
+            if not self._waiting[host]:
+                del self._waiting[host], self._of_host[host]
 
     async def answer(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> Response[Any]:
         """Run `work` and encode its result as a JSON response. Raises TooBusy."""

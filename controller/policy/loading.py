@@ -40,12 +40,9 @@ class PolicyLoadError(UserError):
         super().__init__(f"policy '{class_name}': {problem}" + (f"; {allowed}" if allowed else ""))
 
 
-_METHODS: Mapping[str, tuple[str, ...]] = {"configure": ("settings",), "validate": ("request",), "close": ()}
-"""The methods of a policy and their parameters; only `validate` is required."""
-
-
-def _call(method: str) -> str:
-    return f"{method}({', '.join(_METHODS[method])})"
+_CALLS: Mapping[str, str] = {"configure": "configure(settings)", "validate": "validate(request)", "close": "close()"}
+"""The calls of a policy's methods; only `validate` is required."""
+_METHODS = "a policy has validate(request), and may have configure(settings) and close()"
 
 
 def load_policies(class_names: str, settings: Mapping[str, str], of_configs: str = "") -> PolicyChain:
@@ -127,7 +124,7 @@ def _find(name: str) -> Any:
 
 def _configured(name: str, found: Callable[[], object], settings: Mapping[str, str]) -> LoadedPolicy:
     policy = _called(name, "its constructor", found, "the constructor takes no arguments")
-    configure, validate, close = (_method(name, policy, method) for method in _METHODS)
+    configure, validate, close = (_method(name, policy, method) for method in _CALLS)
     assert validate is not None, "a required method is there or an error was raised"
     if configure is not None:
         _called(name, "configure", lambda: configure(settings))
@@ -149,18 +146,18 @@ def _method(name: str, policy: object, method: str) -> Callable[..., object] | N
     if bound is None and method != "validate":
         return None
     if not callable(bound):
-        raise PolicyLoadError(name, f"its '{method}' is of type {type(bound).__name__}, not a method", _methods())
+        raise PolicyLoadError(name, f"its '{method}' is of type {type(bound).__name__}, not a method", _METHODS)
     if inspect.iscoroutinefunction(bound) or inspect.isgeneratorfunction(bound) or inspect.isasyncgenfunction(bound):
         raise PolicyLoadError(
-            name, f"its '{method}' is async or a generator", f"{_call(method)} must be a plain method"
+            name, f"its '{method}' is async or a generator", f"{_CALLS[method]} must be a plain method"
         )
     with suppress(ValueError):  # written in C without a signature, so it cannot be checked before a call
         signature = inspect.signature(bound)
         try:
-            signature.bind(*_METHODS[method])
+            signature.bind(*(() if method == "close" else (method,)))
         except TypeError:
-            problem = f"its '{method}{signature}' cannot be called as {_call(method)}"
-            raise PolicyLoadError(name, problem, _methods()) from None
+            problem = f"its '{method}{signature}' cannot be called as {_CALLS[method]}"
+            raise PolicyLoadError(name, problem, _METHODS) from None
     return cast("Callable[..., object]", bound)
 
 
@@ -183,10 +180,6 @@ def _where() -> str:
         "allowed: module.Class, a Python class on PYTHONPATH or in the working folder "
         f"{os.getcwd()}, several separated by commas"
     )
-
-
-def _methods() -> str:
-    return f"a policy has {_call('validate')}, and may have {_call('configure')} and {_call('close')}"
 
 
 def rules_text(path: Path) -> str:

@@ -2,9 +2,7 @@
 
     meta.properties                               cluster.id, node.id, directory.id (KIP-853)
     .lock                                         locked by the node while it runs
-    __cluster_metadata-0/
-        OFFSET.log                                the batches from that offset on
-        OFFSET-EPOCH.checkpoint                   a snapshot of all records below the offset (KIP-630)
+    __cluster_metadata-0/                         the log and its snapshots (see `files`)
         quorum-state                              epoch, leader and vote (KIP-595)
 
 A process may open only the folder of its own cluster and node. A voter whose folder is lost must rejoin with a new

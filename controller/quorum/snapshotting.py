@@ -54,22 +54,22 @@ class Snapshotting:
         self._every_bytes, self._every_s, self._clock = every_bytes, every_s, clock
         self._taken_at = clock()
         self._stops = threading.Event()
-        self._retry_s = RETRY_S
         self._reason: str | None = None
         self.has_unsupported_records = False
         """True if the log has records that this release does not support."""
 
     async def run(self) -> None:
         """Check once a second if a snapshot is due, until cancelled; then wait for a thread that still builds one."""
+        retry_s = RETRY_S
         while True:
             await asyncio.sleep(POLL_S)
             if not self.is_due:
                 continue
             if await self.take():
-                self._retry_s = RETRY_S
-                continue
-            await asyncio.sleep(self._retry_s)
-            self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)
+                retry_s = RETRY_S
+            else:
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, RETRY_S_MAX)
 
     @property
     def is_due(self) -> bool:

@@ -19,6 +19,8 @@ With a signing key, a signed tree head is recorded at intervals.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +34,7 @@ from msgspec.structs import replace
 
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import RecordHead
+from controller.serving.process import wall_ms
 from controller.settings.load import ServeSettings, SettingsError
 from controller.store import request_index
 from events.catalog import HeadSigned
@@ -197,16 +200,8 @@ class Archiving:
             raise _Stopped
 
 
-def archiving(
-    log: RocksDbLog,
-    settings: ServeSettings,
-    boot: str,
-    where: str,
-    clock_ms: Callable[[], int],
-    signer: HeadSigner | None,
-) -> Archiving | None:
-    """Archives a log; None if the settings name no archive. `boot` is unique to the process, `where` is for display.
-    Raises SettingsError."""
+def archiving(log: RocksDbLog, settings: ServeSettings, boot: str, signer: HeadSigner | None) -> Archiving | None:
+    """Archives a log; None if the settings name no archive. `boot` is unique to the process. Raises SettingsError."""
     store = archive_store(settings)
     if store is None:
         return None
@@ -214,8 +209,9 @@ def archiving(
         raise SettingsError(
             f"setting log.archive.url is invalid: {store.url} is in the data folder; name a place outside it"
         )
-    writer = ManifestWriter(store, Writer(boot=boot, where=where, since_ms=clock_ms()), signer)
-    return Archiving(log, settings, clock_ms, store, writer)
+    where = f"process {os.getpid()} of {socket.gethostname()}"
+    writer = ManifestWriter(store, Writer(boot=boot, where=where, since_ms=wall_ms()), signer)
+    return Archiving(log, settings, wall_ms, store, writer)
 
 
 def archive_store(settings: ServeSettings, partition: int | None = None) -> ArchiveStore | None:

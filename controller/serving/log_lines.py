@@ -10,7 +10,6 @@ the next line reports how many were left out. Long values are truncated, except 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -19,14 +18,11 @@ from collections import Counter
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from controller.engine.reports import line_time
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-
-_encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def configure_logs(level: str) -> None:
@@ -38,7 +34,7 @@ def configure_logs(level: str) -> None:
             structlog.processors.add_log_level,
             _in_order,
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(serializer=_to_json),
+            structlog.processors.JSONRenderer(default=str, skipkeys=True, ensure_ascii=False, separators=(",", ":")),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=_LineLogger,
@@ -51,13 +47,6 @@ def _in_order(_: object, __: str, line: structlog.typing.EventDict) -> structlog
     """Time, level and event first, as in the lines of decisions (`controller.engine.reports`)."""
     at = line_time(time.time_ns() // 1_000_000)
     return {"at": at, "level": line.pop("level"), "event": line.pop("event"), **line}
-
-
-def _to_json(line: dict[str, object], **_: object) -> str:
-    try:
-        return _encoder.encode(line).decode()
-    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a key that is not text: some exceptions hold those
-        return json.dumps(line, default=str, skipkeys=True)
 
 
 def write_lines(lines: bytes) -> None:

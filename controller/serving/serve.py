@@ -9,7 +9,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from functools import partial
@@ -86,7 +85,6 @@ class Service:
         self._member: Member | None = None
         self.log: RocksDbLog
         self._is_open = self._started = False
-        self._snapshots: Snapshotting | None = None
 
     def _open_log(self, cluster_id: str | None) -> RocksDbLog:
         log = RocksDbLog(
@@ -107,10 +105,10 @@ class Service:
         cluster_id = joined or settings.cluster_id if self._cluster is None else self._cluster.cluster_id
         self.log = self._open_log(cluster_id)
         self._is_open = True
-        self._flusher = Flusher(self.log.flush, self._flushed)
         self._query = Query(self.log, lambda: self.controller.store)
-        where = f"process {os.getpid()} of {socket.gethostname()}"
-        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), where, process.wall_ms, self._signer)
+        self._snapshots = Snapshotting(self.log, settings.log_snapshot_interval_events, self._query.snapshot_pairs)
+        self._flusher = Flusher(self.log.flush, self._snapshots.take_if_due)
+        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), self._signer)
         await self._clients.listen()
         if self._cluster is not None:
             await self._clients.listen_for_cluster(options.data)
@@ -135,7 +133,6 @@ class Service:
             replication=None if member is None else member.replication,
             clock_s=time.perf_counter,
         )
-        self._snapshots = Snapshotting(self.log, settings.log_snapshot_interval_events, self._query.snapshot_pairs)
         self._snapshots.begin(rebuild=True)
         self._make_api()
         self.metrics.watch(self._clients.gauges)
@@ -210,10 +207,6 @@ class Service:
         assert self._cluster is not None, "it was reached"
         return TargetCluster(self._cluster, self.log, settings)
 
-    def _flushed(self) -> None:
-        assert self._snapshots is not None, "nothing is flushed before it is made"
-        self._snapshots.take_if_due()
-
     def _make_api(self) -> None:
         settings, clients = self.options.settings, self._clients
         self.api = ControllerApi(
@@ -251,8 +244,7 @@ class Service:
         return self._member is not None and self._member.leads_others
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        newest = 0 if self._snapshots is None else self._snapshots.newest
-        return [("log_snapshot_offset", "The offset of the newest snapshot of the log.", newest)]
+        return [("log_snapshot_offset", "The offset of the newest snapshot of the log.", self._snapshots.newest)]
 
     @property
     def failed(self) -> asyncio.Event:
@@ -279,9 +271,8 @@ class Service:
             await member.stop()
         elif self.options.joining is not None:
             self.options.joining.close()
-        if self._snapshots is not None:
-            self._snapshots.close(wait=True)
         if self._is_open:
+            self._snapshots.close(wait=True)
             self.log.close()
             self._flusher.close()
 

@@ -24,6 +24,8 @@ from controller.store.topic_indexes import Tallies
 from events.names import ShardKey, TopicName, shard_key
 
 PartitionOf = Callable[[ShardKey], int]
+_OF_FIRST = ("acls", "quotas", "scram", "login_secret", "rules")
+"""The fields of a cluster that only the first partition has."""
 
 
 class PartitionedStore:
@@ -50,15 +52,8 @@ class PartitionedStore:
         clusters = tuple(store.durable_cluster for store in self._stores)
         if not self._clusters or not all(map(is_, clusters, self._clusters)):
             self._clusters, least, first = clusters, min(clusters, key=_advance), clusters[0]
-            least = least.with_configs(first.resource_configs)
-            self._cluster = replace(
-                least,
-                acls=first.acls,
-                quotas=first.quotas,
-                scram=first.scram,
-                login_secret=first.login_secret,
-                rules=first.rules,
-            )
+            same = {name: getattr(first, name) for name in _OF_FIRST}
+            self._cluster = replace(least.with_configs(first.resource_configs), **same)
         return self._cluster
 
     def durable_named(self, name: str) -> Topic | None:

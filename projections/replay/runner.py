@@ -7,7 +7,6 @@ function is the same in both places, so `--local` runs the same code without Spa
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,22 +71,8 @@ class Runner(Protocol):
         ...
 
 
-class _NoPandas:
-    """Hides pandas, which pyarrow imports with its first array if it can, and which takes 0.3 s."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
-
-
 class InProcess:
     """Runs everything on one core of this process. Sorting holds all rows in memory, about 500 bytes an event."""
-
-    def __init__(self) -> None:
-        sys.meta_path.insert(0, _NoPandas)
-        pa.array([])
-        sys.meta_path.remove(_NoPandas)
 
     def fold(
         self, source: Source, function: Function, schema: pa.Schema, buckets: int = 0, ordered: bool = False

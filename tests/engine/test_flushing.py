@@ -8,11 +8,8 @@ from collections.abc import Coroutine, Iterator
 
 import pytest
 
-from controller.engine.requests import Inbox
 from controller.engine.storage import FREE_AFTER_SLOW, WAIT_S, Flusher
-from controller.machine.commands.commands import ReconcileTopics
 from events.logs.log import LogWriteError
-from events.names import RequestId
 
 
 class SlowDisk:
@@ -88,14 +85,3 @@ async def test_a_flush_error_is_raised_to_the_caller() -> None:
         with pytest.raises(LogWriteError, match="no disk"):
             await flush()
     flusher.close()
-
-
-async def test_the_inbox_counts_takes_without_an_event_loop_iteration() -> None:
-    inbox, command = Inbox(), ReconcileTopics(request_id=RequestId("r"), at_ms=0, topics=())
-    inbox.enqueue((command, command, command))
-    for straight in (1, 2, 3):
-        assert await inbox.take(1) == [command]
-        assert inbox.takes_without_yield == straight
-    asyncio.get_running_loop().call_soon(inbox.enqueue, (command,))
-    assert await inbox.take(1) == [command]
-    assert inbox.takes_without_yield == 0

@@ -53,6 +53,16 @@ async def test_commands_per_commit_are_limited(stage: Stage) -> None:
 
 
 @on_stage()
+async def test_other_tasks_run_between_two_commits(stage: Stage) -> None:
+    second_was_done: list[bool] = []
+    names = [[f"{letter}{number}" for number in range(COMMANDS_PER_COMMIT_MAX)] for letter in "ab"]
+    first, second = (stage.create(*each, validate_only=True) for each in names)
+    first.add_done_callback(lambda _: second_was_done.append(second.done()))
+    await asyncio.gather(first, second)
+    assert second_was_done == [False]
+
+
+@on_stage()
 async def test_a_dry_run_writes_nothing_and_needs_no_sync(stage: Stage) -> None:
     syncs, end = stage.syncs, stage.log.next_offset
     [answer] = await stage.create("orders", validate_only=True)

@@ -153,7 +153,7 @@ async def test_long_queries_of_one_address_leave_threads_for_other_addresses() -
         await asyncio.create_task(run("10.0.0.1", lambda: None))
     may_end.set()
     assert all(await asyncio.gather(*long))
-    assert not threads._by_host, "no state of disconnected clients remains"
+    assert not threads._of_host, "no state of disconnected clients remains"
     threads.close()
 
 

@@ -35,7 +35,7 @@ from controller.kafka.handling import (
     host_of,
 )
 from controller.kafka.messages import APIS, Message
-from controller.kafka.sasl_gate import Closed, OnLogin, SaslGate, SaslRules
+from controller.kafka.sasl_gate import Closed, SaslGate, SaslRules
 from controller.kafka.server import eager
 from controller.kafka.server.protocol import Exchange, Limits, OnRequest, ServerProtocol
 
@@ -47,9 +47,6 @@ _BUFFERED_BYTES_IGNORED: Final = 16 * 1024
 
 _ROUND_S: Final = 0.005
 """The longest time that one connection may block the event loop."""
-
-_Continue = Callable[[Exchange, Any, float], None]
-"""Continues a request with the result of a future; the last argument is the time at which the request started."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -69,7 +66,6 @@ class Service(Protocol):
     clock: Callable[[], float]
     reader: ThreadPoolExecutor
     turns: eager.Turns
-    on_login: OnLogin
     on_request: OnRequest
 
     def admit(self, connection: Connection) -> bool: ...
@@ -88,7 +84,6 @@ class Connection(asyncio.Protocol):
             mute=self.mute,
         )
         self._muted: asyncio.TimerHandle | None = None
-        self._gate: SaslGate | None = None
         self._authentication_timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
         self._exclusive: Exchange | None = None
@@ -107,11 +102,9 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client.peer = address_of(peer)
         self._client.session = replace(self._client.session, host=host_of(peer))
-        service, end = self._service, self._protocol.end
+        service = self._service
         if service.sasl is not None:
-            self._gate = self._protocol.gate = SaslGate(
-                service.sasl, self._client, clock=service.clock, end=end, on_login=service.on_login
-            )
+            self._protocol.gate = SaslGate(service.sasl, self._client, clock=service.clock, end=self._protocol.end)
             within_s = service.limits.authentication_ms_max / 1000
             self._authentication_timer = service.loop.call_later(within_s, self._authentication_timed_out)
         if not service.admit(self):
@@ -166,7 +159,7 @@ class Connection(asyncio.Protocol):
     @property
     def authenticated(self) -> bool:
         """True if the client has authenticated or need not."""
-        return self._gate is None or self._gate.open
+        return self._protocol.gate is None or self._protocol.gate.open
 
     def idle_s(self) -> float:
         """Seconds since the last activity; 0 while a handler runs and its response can be sent."""
@@ -192,7 +185,7 @@ class Connection(asyncio.Protocol):
         self._schedule_round()
 
     def _authentication_timed_out(self) -> None:
-        if self._gate is not None and not self._gate.open:
+        if not self.authenticated:
             self.end("not authenticated in time")
 
     # --- one round: start requests, send responses
@@ -233,10 +226,8 @@ class Connection(asyncio.Protocol):
             self._run_round()
 
     def _may_begin(self) -> bool:
-        limits = self._service.limits
-        if (self._gate is not None and self._gate.busy) or (
-            self._exclusive is not None and not self._exclusive.answered
-        ):
+        limits, gate = self._service.limits, self._protocol.gate
+        if (gate is not None and gate.busy) or (self._exclusive is not None and not self._exclusive.answered):
             return False
         return (
             self._writable
@@ -262,34 +253,35 @@ class Connection(asyncio.Protocol):
             exchange = self._protocol.next_exchange()
             if exchange is None:
                 return
+            exchange.started_s = now
             if exchange.answered:
                 if exchange.ends is not None:
                     self._log(_logger.warning, exchange.ends, exchange)
-                self._report(exchange, now)
+                self._report(exchange)
             elif exchange.unread is not None:
-                self._decode_in_thread(exchange, exchange.unread, now)
+                self._decode_in_thread(exchange, exchange.unread)
             else:
-                self._begin(exchange, now)
+                self._begin(exchange)
             now = clock()
 
-    def _decode_in_thread(self, exchange: Exchange, frame: bytes, started: float) -> None:
+    def _decode_in_thread(self, exchange: Exchange, frame: bytes) -> None:
         """Decode a large request in another thread; no other request starts before it."""
         self._exclusive, exchange.unread = exchange, None
         service, elements_max = self._service, self._service.handlers[exchange.header.api_key].elements_max
         future = service.loop.run_in_executor(service.reader, exchange.read, frame, elements_max)
-        self._wait_for(future, exchange, started, self._decoded)
+        self._wait_for(future, exchange, self._decoded)
 
-    def _decoded(self, exchange: Exchange, bytes_taken: int, started: float) -> None:
+    def _decoded(self, exchange: Exchange, bytes_taken: int) -> None:
         self._exclusive = None
         self._protocol.resize(exchange, bytes_taken)
-        self._begin(exchange, started)
+        self._begin(exchange)
 
-    def _begin(self, exchange: Exchange, started: float) -> None:
-        service, header = self._service, exchange.header
+    def _begin(self, exchange: Exchange) -> None:
+        service, header, gate = self._service, exchange.header, self._protocol.gate
         context = RequestContext(
             header.api_key, header.api_version, header.correlation_id, header.client_id or "", self._client
         )
-        handle = None if self._gate is None else self._gate.handler(header.api_key)
+        handle = None if gate is None else gate.handler(header.api_key)
         try:
             if handle is None:
                 handle = service.handlers[header.api_key].handle
@@ -297,21 +289,22 @@ class Connection(asyncio.Protocol):
             if asyncio.iscoroutine(given):
                 given = eager.start(given, service.loop)
             if isinstance(given, Message) or given is NO_RESPONSE:
-                self._answer(exchange, given, started)
+                self._answer(exchange, given)
                 return
             future = asyncio.ensure_future(cast("asyncio.Future[Answer]", given), loop=service.loop)
         except (Exception, asyncio.CancelledError) as error:
-            self._fail(exchange, error, started)
+            self._fail(exchange, error)
             return
         if service.handlers[header.api_key].is_exclusive:
             self._exclusive = exchange
-        self._wait_for(future, exchange, started, self._answer)
+        self._wait_for(future, exchange, self._answer)
 
-    def _wait_for(self, future: asyncio.Future[Any], exchange: Exchange, started: float, then: _Continue) -> None:
+    def _wait_for(self, future: asyncio.Future[Any], exchange: Exchange, then: Callable[[Exchange, Any], None]) -> None:
+        """Continue the request with the result of a future."""
         self._waiting.add(future)
-        future.add_done_callback(partial(self._done, exchange, started, then))
+        future.add_done_callback(partial(self._done, exchange, then))
 
-    def _done(self, exchange: Exchange, started: float, then: _Continue, future: asyncio.Future[Any]) -> None:
+    def _done(self, exchange: Exchange, then: Callable[[Exchange, Any], None], future: asyncio.Future[Any]) -> None:
         error: BaseException | None
         if self._transport is None and (future.cancelled() or future.exception() is None):
             error = _Disconnected()
@@ -320,16 +313,16 @@ class Connection(asyncio.Protocol):
         else:
             error = future.exception()
         if error is not None:
-            self._fail(exchange, error, started)
+            self._fail(exchange, error)
         else:
-            then(exchange, future.result(), started)
+            then(exchange, future.result())
         self._waiting.discard(future)
         if self._transport is not None:
             self._schedule_round()
         elif not self._waiting:
             self._service.remove(self)
 
-    def _answer(self, exchange: Exchange, response: Answer, started: float) -> None:
+    def _answer(self, exchange: Exchange, response: Answer) -> None:
         try:
             exchange.answer(response)
         except Exception as error:
@@ -337,9 +330,9 @@ class Connection(asyncio.Protocol):
             exchange.end("the response cannot be encoded", "failed")
             self._log(partial(_logger.error, exc_info=error), "the response cannot be encoded", exchange)
         self._protocol.resize(exchange, len(exchange.frame))
-        self._report(exchange, started)
+        self._report(exchange)
 
-    def _fail(self, exchange: Exchange, error: BaseException, started: float) -> None:
+    def _fail(self, exchange: Exchange, error: BaseException) -> None:
         """Close the connection after a malformed request, Disconnect, a bug in a handler, or a disconnect."""
         self._protocol.end()
         if isinstance(error, _Disconnected):
@@ -352,7 +345,7 @@ class Connection(asyncio.Protocol):
         else:
             exchange.end("the handler failed", "failed")
             self._log(partial(_logger.error, exc_info=error), "the handler failed", exchange)
-        self._report(exchange, started)
+        self._report(exchange)
 
     def _send_answers(self) -> None:
         while self._writable and self._transport is not None and not self._transport.is_closing():
@@ -366,13 +359,13 @@ class Connection(asyncio.Protocol):
             if not frames:
                 return
 
-    def _report(self, exchange: Exchange, started: float) -> None:
+    def _report(self, exchange: Exchange) -> None:
         assert exchange.outcome is not None, "only answered requests are reported"
         service, key, version = self._service, exchange.header.api_key, exchange.header.api_version
         api = service.handlers.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
             version = -1
-        service.on_request(-1 if api is None else key, version, exchange.outcome, service.clock() - started)
+        service.on_request(-1 if api is None else key, version, exchange.outcome, service.clock() - exchange.started_s)
 
     def _log(self, log: Callable[..., object], reason: str, exchange: Exchange | None = None) -> None:
         about: dict[str, object] = {}

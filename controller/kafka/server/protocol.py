@@ -83,6 +83,8 @@ class Exchange(msgspec.Struct, eq=False):
     ends: str | None = None
     """Why the connection ends after this request; None if it does not."""
     outcome: Outcome | None = None
+    started_s: float = 0.0
+    """The time at which the request started, by the connection's clock."""
 
     def read(self, frame: bytes, elements_max: int) -> int:
         """Decode the request; returns the bytes of memory that the message takes. Raises MalformedRequest."""

@@ -19,14 +19,8 @@ from typing import Final
 
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import address_range, is_range
+from controller.machine.commands import commands
 from controller.machine.commands.access import AlterClientQuotas, CreateAcls, DeleteAcls, QuotaAlteration
-from controller.machine.commands.commands import (
-    AlterTopicConfigs,
-    AlterUserScramCredentials,
-    CreatePartitions,
-    ScramChange,
-    TopicCommand,
-)
 from controller.machine.decision import Decision, Detail, answered, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
@@ -138,7 +132,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 _TWICE = Detail(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 
-def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
+def alter_credentials(state: State, command: commands.AlterUserScramCredentials) -> Decision:
     outcomes: dict[str, Detail] = {}
     for change in command.changes:
         before = outcomes.get(change.user)
@@ -150,7 +144,7 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
     return answered(command, *events, details=tuple(outcomes[change.user] for change in command.changes))
 
 
-def _wrong_with_credential(cluster: Cluster, change: ScramChange) -> Detail:
+def _wrong_with_credential(cluster: Cluster, change: commands.ScramChange) -> Detail:
     if not change.user:
         return Detail(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in MECHANISMS:
@@ -165,7 +159,7 @@ def _wrong_with_credential(cluster: Cluster, change: ScramChange) -> Detail:
 
 
 def _credential_event(
-    command: AlterUserScramCredentials, change: ScramChange
+    command: commands.AlterUserScramCredentials, change: commands.ScramChange
 ) -> ScramCredentialSet | ScramCredentialRemoved:
     mechanism, who = MECHANISMS[change.mechanism], (command.principal, command.client_id, command.host)
     if (new := change.credential) is None:
@@ -211,7 +205,7 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
     return answered(command, *([] if command.validate_only else events), details=tuple(details))
 
 
-def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
+def mutations(state: State, command: commands.TopicCommand, decision: Decision) -> int:
     """Returns the number of partitions that a decision creates or deletes, or in a dry run would create or delete.
     Mutation quotas count them."""
     if decision.refusal is not None or decision.needs_approval:
@@ -219,10 +213,10 @@ def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
     for event in decision.events:
         if isinstance(event, TopicCreated | PartitionsAdded):
             return len(event.partitions)
-    if isinstance(command, AlterTopicConfigs) or not decision.answers or decision.answers[0].topic is None:
+    if isinstance(command, commands.AlterTopicConfigs) or not decision.answers or decision.answers[0].topic is None:
         return 0
     count = len(decision.answers[0].topic.partitions)
-    before = topic_named(state, command.topic) if isinstance(command, CreatePartitions) else None
+    before = topic_named(state, command.topic) if isinstance(command, commands.CreatePartitions) else None
     return count - (len(before.partitions) if before is not None else 0)
 
 

@@ -23,9 +23,8 @@ This module does not check the sender of a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from functools import cache, partial
 
 import msgspec
 from msgspec.structs import replace
@@ -80,14 +79,10 @@ def effective_min_isr(topic: Topic, cluster: Cluster) -> int:
 
 
 class TopicChanges:
-    """Changes partitions of one topic, one after another; `events` has the changes so far. `may_lead` defaults to
-    `serves` for the cluster; a caller with many topics may cache it."""
+    """Changes partitions of one topic, one after another; `events` has the changes so far."""
 
-    def __init__(
-        self, topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool] | None = None
-    ) -> None:
+    def __init__(self, topic: Topic, cluster: Cluster) -> None:
         self._topic, self.cluster = topic, cluster
-        self._serves = may_lead or partial(serves, cluster)
         self._min_isr = effective_min_isr(topic, cluster)
         self._elr = cluster.feature(ELIGIBLE_REPLICAS) > 0
         """True if eligible leader replicas are enabled (`eligible.leader.replicas.version` 1)."""
@@ -179,13 +174,13 @@ class TopicChanges:
         favoured = replicas[:1] if election is Election.PREFERRED else ()
         have_all_records, directories = isr or elr, directories_of(partition)
         for replica in (*favoured, partition.leader, *replicas):
-            if replica in have_all_records and self._serves(replica, directories.get(replica, UNASSIGNED)):
+            if replica in have_all_records and serves(self.cluster, replica, directories.get(replica, UNASSIGNED)):
                 return replica, False
         last = replica_metadata_of(partition).last_known_elr if self._elr and not have_all_records else ()
         # The last leader, if no replica is in sync or eligible. A cancelled reassignment may have removed it.
         anyone = last if len(last) == 1 and last[0] in replicas else ()
         for replica in (*anyone, *(replicas if election is Election.UNCLEAN else ())):
-            if self._serves(replica, directories.get(replica, UNASSIGNED)):
+            if serves(self.cluster, replica, directories.get(replica, UNASSIGNED)):
                 return replica, replica != partition.leader
         return NO_LEADER, False
 
@@ -227,7 +222,6 @@ class Reconciliation:
         self._cluster = cluster
         self._is_decided_here = not cluster.settings.has_target_cluster
         self._live = frozenset(cluster.live)
-        self._serves = cache(partial(serves, cluster))
         self._unclean = frozenset(each for each, broker in cluster.brokers.items() if broker.unclean)
         """Brokers that started after an unclean shutdown, so their replicas may lack records."""
         self._elr = cluster.feature(ELIGIBLE_REPLICAS) > 0
@@ -241,7 +235,7 @@ class Reconciliation:
     def reconcile(self, topic: Topic, reason: str, indexes: Iterable[int] | None = None) -> tuple[Topic, list[Event]]:
         """Returns the topic after reconciliation, and the events that change it: all partitions, or those with these
         indexes."""
-        changes, min_isr = TopicChanges(topic, self._cluster, self._serves), effective_min_isr(topic, self._cluster)
+        changes, min_isr = TopicChanges(topic, self._cluster), effective_min_isr(topic, self._cluster)
         for index, partition in numbered(topic.partitions, indexes):
             if partition.leader != NO_LEADER and self._is_reconciled(partition, min_isr):
                 continue
@@ -282,8 +276,8 @@ class Reconciliation:
         return self._available(partition) == partition.isr
 
     def _available(self, partition: Partition) -> Ids:
-        known = directories_of(partition)
-        return tuple([member for member in partition.isr if self._serves(member, known.get(member, UNASSIGNED))])
+        known, cluster = directories_of(partition), self._cluster
+        return tuple([member for member in partition.isr if serves(cluster, member, known.get(member, UNASSIGNED))])
 
     def _unclean_members(self, partition: Partition) -> Ids:
         """The in-sync or eligible replicas on brokers that reported an unclean shutdown; only KRaft brokers do."""

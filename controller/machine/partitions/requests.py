@@ -215,9 +215,9 @@ def _reassign(
     rejection = validation.replica_list(index, wanted.replicas, None, changes.cluster, one_live=False)
     if rejection is not None:
         return _refused(index, rejection.code, rejection.message)
-    have, wish = len(without(partition.replicas, replica_metadata_of(partition).removing)), len(wanted.replicas)
-    if have != wish and not command.allow_factor_change:
-        message = f"The replication factor is changed from {have} to {wish}"
+    was, factor = len(without(partition.replicas, replica_metadata_of(partition).removing)), len(wanted.replicas)
+    if was != factor and not command.allow_factor_change:
+        message = f"The replication factor is changed from {was} to {factor}"
         return _refused(index, ErrorCode.INVALID_REPLICATION_FACTOR, message)
     changes.change(index, _moved(partition, wanted.replicas), f"reassignment requested by {command.principal}")
     return PartitionAnswer(index)

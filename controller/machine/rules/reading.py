@@ -17,18 +17,9 @@ from typing import Any
 import msgspec
 
 from controller.machine.configs.topic_configs import BY_NAME
+from controller.machine.rules import reading_values
 from controller.machine.rules.place import Place, table_header, toml_text
 from controller.machine.rules.prepared import Prepared
-from controller.machine.rules.reading_values import (
-    DEFAULT_READERS,
-    EXAMPLE_READERS,
-    REQUIREMENT_READERS,
-    RULE_READERS,
-    mode_of,
-    name_of,
-    scoped,
-    table_values,
-)
 from controller.machine.rules.rule import (
     ALL,
     APPROVABLE,
@@ -153,7 +144,7 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
     written = sum(len(str(table.get(key, ""))) for table in tables["rule"] for key in ("check", "message"))
     if written > EXPRESSIONS_CHARS_MAX:
         raise RulesError("the expressions and messages are too long", f"{EXPRESSIONS_CHARS_MAX} characters together")
-    mode = mode_of(Place(text=text, key="mode"), document.get("mode", "enforce"))
+    mode = reading_values.mode_of(Place(text=text, key="mode"), document.get("mode", "enforce"))
     taken: set[str] = set()
     read: dict[str, tuple[Any, ...]] = {}
     places: dict[str, list[Place]] = {}
@@ -203,7 +194,7 @@ def _check_together(rules: Sequence[tuple[Rule, Place]]) -> None:
 
 
 def _named(place: Place, table: dict[str, object], taken: set[str]) -> Place:
-    name = name_of(place.at("name"), table.get("name"))
+    name = reading_values.name_of(place.at("name"), table.get("name"))
     if name in taken:
         place.at("name").fail(name, "is taken", "a name of its own")
     taken.add(name)
@@ -212,25 +203,25 @@ def _named(place: Place, table: dict[str, object], taken: set[str]) -> Place:
 
 def _rule(place: Place, table: dict[str, object], taken: set[str]) -> Rule:
     place = _named(place, table, taken)
-    values = table_values(place, table, RULE_READERS)
-    if not REQUIREMENT_READERS.keys() & values.keys():
-        place.fail(None, "has no requirement", f"at least one of {', '.join(REQUIREMENT_READERS)}")
+    values = reading_values.table_values(place, table, reading_values.RULE_READERS)
+    if not reading_values.REQUIREMENT_READERS.keys() & values.keys():
+        place.fail(None, "has no requirement", f"at least one of {', '.join(reading_values.REQUIREMENT_READERS)}")
     _check_contradictions(place, values)
     values["is_open"] = values.pop("fail", "closed") == "open"
     values["exceptions"] = values.pop("exception", ())
-    return Rule(**scoped(values), written=_written(table))
+    return Rule(**reading_values.scoped(values), written=_written(table))
 
 
 def _default(place: Place, table: dict[str, object], taken: set[str]) -> TopicDefaults:
     place = _named(place, table, taken)
-    values = table_values(place, table, DEFAULT_READERS)
+    values = reading_values.table_values(place, table, reading_values.DEFAULT_READERS)
     if not values.keys() & {"partitions", "replication_factor", "configs"}:
         place.fail(None, "has no default", "at least one of partitions, replication_factor, configs")
-    return TopicDefaults(**scoped(values), written=_written(table))
+    return TopicDefaults(**reading_values.scoped(values), written=_written(table))
 
 
 def _example(place: Place, table: dict[str, object], taken: set[str]) -> Example:
-    values = table_values(place, table, EXAMPLE_READERS)
+    values = reading_values.table_values(place, table, reading_values.EXAMPLE_READERS)
     for key in ("topic", "violates"):
         if key not in values:
             place.fail(None, f"has no {key}", "topic, and violates with the names of rules, [] if it is allowed")

@@ -4,14 +4,7 @@ Inputs are method calls with `now`, in seconds of a monotonic clock. The caller,
 that `take_effects` returns, in order. Only the log is written directly, before any effect that depends on the write.
 
 A role (`leaderless`, `follower`, `leader`) knows only its own state and the `replica`. Its methods return a transition,
-which `_run` applies, or None. TRANSITIONS lists the allowed transitions:
-
-    unattached  -> unattached, follower, prospective, candidate
-    follower    -> unattached, follower, prospective, candidate
-    prospective -> unattached, follower, candidate
-    candidate   -> unattached, follower, leader
-    leader      -> unattached, follower, resigned
-    resigned    -> unattached, follower
+one of TRANSITIONS, which `_run` applies, or None.
 
 An epoch never decreases. It increases by one when a replica becomes candidate, and stays when it becomes prospective,
 leader or resigned. A leader was elected by a majority, voted for itself, and leads an epoch once. So an epoch has at

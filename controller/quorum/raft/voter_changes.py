@@ -11,14 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages import ZERO_UUID, quorum
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
-from controller.kafka.messages.quorum import (
-    AddRaftVoterRequest,
-    KRaftVersionFeature,
-    RemoveRaftVoterRequest,
-    UpdateRaftVoterRequest,
-)
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import KRAFT_VERSION_MAX, Pair
 from controller.quorum.raft.effects import Refused
@@ -86,16 +80,16 @@ class VoterChanges:
             self._replica.respond(token, change_response(self._replica, type(request), code, reason))
             return
         match request:
-            case AddRaftVoterRequest():
+            case quorum.AddRaftVoterRequest():
                 until = now + min(max(request.timeout_ms / 1000, 0.0), TIMEOUT_S_MAX)
                 self._pending = _Pending(token, request, until)
                 address = self._replica.address_of(_voter(request))
                 versions = ApiVersionsRequest(client_software_name="topicwright", client_software_version="0")
                 self._replica.send(self._pending, address, versions, until - now)
-            case RemoveRaftVoterRequest():
+            case quorum.RemoveRaftVoterRequest():
                 self._pending = _Pending(token, request, now + TIMEOUT_S_MAX)
                 self._append(now, self._replica.voters.without(request.voter_id))
-            case UpdateRaftVoterRequest():
+            case quorum.UpdateRaftVoterRequest():
                 self._update(now, token, request)
 
     def _rejection(self, request: Change) -> tuple[int, str | None]:
@@ -106,40 +100,40 @@ class VoterChanges:
             return int(ErrorCode.INVALID_REQUEST), invalid
         if self._watermark() < 0:
             return int(ErrorCode.REQUEST_TIMED_OUT), "the leader has not committed a record of its epoch yet"
-        if replica.kraft_version == 0 and not isinstance(request, UpdateRaftVoterRequest):
+        if replica.kraft_version == 0 and not isinstance(request, quorum.UpdateRaftVoterRequest):
             how = "with kraft.version 0 controller.quorum.voters names the voters; raise it to 1 to change them"
             return int(ErrorCode.UNSUPPORTED_VERSION), how
         is_pending = self._pending is not None or replica.history.changed_at >= replica.high_watermark
         if replica.kraft_version > 0 and is_pending:
             return int(ErrorCode.REQUEST_TIMED_OUT), "another change of the voters is not committed yet"
         voters, node_id, directory = replica.voters, request.voter_id, request.voter_directory_id
-        if isinstance(request, AddRaftVoterRequest):
+        if isinstance(request, quorum.AddRaftVoterRequest):
             if node_id in voters.by_id:
                 return int(ErrorCode.DUPLICATE_VOTER), f"node {node_id} is a voter already"
             return OK, None
         if not voters.has(node_id, directory):
-            is_update = isinstance(request, UpdateRaftVoterRequest)
+            is_update = isinstance(request, quorum.UpdateRaftVoterRequest)
             reason = None if is_update else f"no voter {node_id} has the directory id {directory.hex()}"
             return int(ErrorCode.VOTER_NOT_FOUND), reason
-        if isinstance(request, RemoveRaftVoterRequest) and len(voters) == 1:
+        if isinstance(request, quorum.RemoveRaftVoterRequest) and len(voters) == 1:
             return int(ErrorCode.INVALID_REQUEST), f"voter {node_id} is the last one"
         return OK, None
 
     def _invalid(self, request: Change) -> str | None:
         """The reason why a request is invalid in every state of the quorum."""
-        if isinstance(request, UpdateRaftVoterRequest):
+        if isinstance(request, quorum.UpdateRaftVoterRequest):
             return None if request.listeners else "the request must name at least one endpoint of the voter"
         if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
             return "the voter id must be 0 or more, and the directory id must not be zero"
         name = self._replica.me.listeners[0].name
-        if isinstance(request, AddRaftVoterRequest) and name not in [each.name for each in request.listeners]:
+        if isinstance(request, quorum.AddRaftVoterRequest) and name not in [each.name for each in request.listeners]:
             return f"the endpoints must include one for the controllers' listener {name}"
         return None
 
     def replied(self, now: float, context: Any, response: ApiVersionsResponse | None) -> None:
         """The new voter reported the versions that it supports, or could not be reached."""
         pending = self._pending
-        if pending is None or pending is not context or not isinstance(pending.request, AddRaftVoterRequest):
+        if pending is None or pending is not context or not isinstance(pending.request, quorum.AddRaftVoterRequest):
             return
         request, version = pending.request, self._replica.kraft_version
         new = _voter(request)
@@ -154,13 +148,13 @@ class VoterChanges:
             self._end(ErrorCode.REQUEST_TIMED_OUT, f"voter {new.id} has not fetched the whole log yet")
         else:
             lowest, highest = found[0].min_version, found[0].max_version
-            versions = KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest)
+            versions = quorum.KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest)
             new = msgspec.structs.replace(new, versions=versions)
             self._append(now, self._replica.voters.with_voter(new))
             if not request.ack_when_committed:
                 self._end(OK, None)
 
-    def _update(self, now: float, token: Hashable, request: UpdateRaftVoterRequest) -> None:
+    def _update(self, now: float, token: Hashable, request: quorum.UpdateRaftVoterRequest) -> None:
         replica, versions = self._replica, request.k_raft_version_feature
         new = msgspec.structs.replace(_voter(request), versions=versions)
         code = OK
@@ -209,5 +203,5 @@ class VoterChanges:
             self._pending = None
 
 
-def _voter(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> Voter:
+def _voter(request: quorum.AddRaftVoterRequest | quorum.UpdateRaftVoterRequest) -> Voter:
     return Voter(request.voter_id, request.voter_directory_id, request.listeners)

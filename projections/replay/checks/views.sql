@@ -403,15 +403,18 @@ as causes(type, commands);
 create view carried_events as
 with topics as (
   select l.log_partition, l.shard, since, least(since, created_at) as begun_at,
-         max_by(configs, "offset") filter (where type in ('TopicCreated', 'TopicDiscovered', 'TopicConfigsChanged'))
-           as configs_now, bool_or(type = 'TopicReady') as is_ready
+         max_by(configs, "offset") filter (where type <> 'TopicReady') as configs_now,
+         bool_or(type = 'TopicReady') as is_ready
   from topic_lives l
   join log.shard_events e on e.log_partition = l.log_partition and e.shard = l.shard and e."offset" >= since
+    and type in ('TopicCreated', 'TopicDiscovered', 'TopicConfigsChanged', 'TopicReady')
   where until = forever() and l.topic <> ''
   group by all),
 partitions as (
-  select log_partition, shard, list({'replicas': replicas, 'isr': isr, 'leader': leader, 'leader_epoch': leader_epoch,
-                                     'partition_epoch': partition_epoch} order by "partition") as partitions_now
+  select log_partition, shard, list_transform(list_sort(list(
+           {'number': "partition", 'state': {'replicas': replicas, 'isr': isr, 'leader': leader,
+                                             'leader_epoch': leader_epoch, 'partition_epoch': partition_epoch}})),
+           lambda one: one.state) as partitions_now
   from partition_steps where last_of_log group by all),
 waiting as (
   select distinct log_partition, topic, request_id, true as is_waiting

@@ -11,12 +11,15 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from time import monotonic  # noqa: TID251 - how long Kafka is waited for
+from typing import TYPE_CHECKING
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from events.logs.events_topic import KEEP_ALL
 from projections.replay.outcome import ReplayError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
 
 KAFKA = "kafka://"
 ANSWERS_WITHIN_S = 10.0
@@ -29,16 +32,12 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]+):(\d{1,5})")
 _RESERVED_PROPERTIES = frozenset(
     ("bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset", "isolation.level")
 )
-_LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-_FINAL = (
-    KafkaError._AUTHENTICATION,
-    KafkaError._BAD_MSG,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.UNKNOWN_TOPIC_ID,
-)
+_LOST = frozenset(("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"))
+_NO_TOPIC = frozenset(("_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"))
+_FINAL = _NO_TOPIC | {
+    "_AUTHENTICATION", "_BAD_MSG", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_ID"
+}  # fmt: skip
+_UNREACHABLE = frozenset(("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN"))
 Properties = tuple[tuple[str, str], ...]
 
 
@@ -74,12 +73,15 @@ class TopicReader:
 
     def __init__(self, topic: KafkaTopic) -> None:
         """Raises ReplayError for properties that librdkafka does not know."""
-        from controller.kafka.cloud_tokens import librdkafka_settings  # 0.1 s, which other logs need not wait for
+        import confluent_kafka  # 0.1 s, which other logs need not wait for
 
+        from controller.kafka.cloud_tokens import librdkafka_settings
+
+        self._kafka = confluent_kafka
         self._topic = topic
         self._last_error = ""
         try:
-            self._consumer = Consumer(
+            self._consumer = confluent_kafka.Consumer(
                 {
                     "client.id": "topicwright-replay",
                     "log_level": 0,
@@ -98,7 +100,7 @@ class TopicReader:
                     "error_cb": self._on_error,
                 }
             )
-        except (KafkaException, ValueError, TypeError) as error:
+        except (confluent_kafka.KafkaException, ValueError, TypeError) as error:
             raise ReplayError(
                 f"{topic.text} cannot be read with these Kafka properties: {_error_text(error)}"
             ) from None
@@ -116,8 +118,8 @@ class TopicReader:
                 raise self._no_topic(None if found is None else found.error)
             limits = partial(self._consumer.get_watermark_offsets, timeout=ANSWERS_WITHIN_S, cached=False)
             topic, numbers = self._topic.topic, sorted(found.partitions)
-            ranges = {number: limits(TopicPartition(topic, number)) or (0, 0) for number in numbers}
-        except KafkaException as error:
+            ranges = {number: limits(self._kafka.TopicPartition(topic, number)) or (0, 0) for number in numbers}
+        except self._kafka.KafkaException as error:
             self._consumer.poll(0)
             raise ReplayError(f"{self._topic.text} cannot be read: {self._why(error.args[0])}") from None
         return str(known.cluster_id), ranges
@@ -126,13 +128,13 @@ class TopicReader:
         """The records at offsets in [start, end); offsets without a record are skipped. Raises ReplayError."""
         if start >= end:
             return
-        self._consumer.assign([TopicPartition(self._topic.topic, partition, start)])
+        self._consumer.assign([self._kafka.TopicPartition(self._topic.topic, partition, start)])
         last_record_s = monotonic()
         while start < end:
             messages = self._consumer.consume(min(_RECORDS_PER_READ, end - start), _POLL_S)
             for message in messages:
                 error, offset = message.error(), message.offset()
-                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                if error is not None and error.name() == "_PARTITION_EOF":
                     start = max(start, offset or 0)  # no records before it
                 elif error is not None:
                     self._check(error, partition, start)
@@ -150,20 +152,20 @@ class TopicReader:
 
     def _check(self, error: KafkaError, partition: int, start: int) -> None:
         """Raise ReplayError for an error that is not transient."""
-        if error.code() in _LOST:
+        if error.name() in _LOST:
             raise ReplayError(
                 f"{self._topic.text}: record {start} of partition {partition} no longer exists: {KEEP_ALL}"
             )
-        if error.fatal() or error.code() in _FINAL:
+        if error.fatal() or error.name() in _FINAL:
             raise ReplayError(f"{self._topic.text}: partition {partition} cannot be read: {error.str()}")
 
     def _no_topic(self, error: KafkaError | None) -> ReplayError:
-        if error is None or error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        if error is None or error.name() in _NO_TOPIC:
             return ReplayError(f"there is no topic {self._topic.topic} in Kafka at {self._topic.bootstrap}")
         return ReplayError(f"{self._topic.text} cannot be read: {error.str()}")
 
     def _why(self, error: KafkaError) -> str:
-        if error.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN):
+        if error.name() in _UNREACHABLE:
             return f"Kafka at {self._topic.bootstrap} does not answer{self._error_suffix()}"
         return error.str()
 
@@ -171,10 +173,10 @@ class TopicReader:
         return f" ({self._last_error})" if self._last_error else ""
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+        if error.name() != "_ALL_BROKERS_DOWN":
             self._last_error = error.str()
 
 
 def _error_text(error: Exception) -> str:
     first = error.args[0] if error.args else error
-    return first.str() if isinstance(first, KafkaError) else str(first)
+    return first.str() if hasattr(first, "str") else str(first)

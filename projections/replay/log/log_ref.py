@@ -18,9 +18,9 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from events.codec import decode_event
-from events.logs.archive.manifest import archive_status
 from projections.replay.log import kafka_scan
 from projections.replay.log.columns import Columns, arrow_schema, shard_of
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
@@ -34,11 +34,13 @@ class LogRef(msgspec.Struct, frozen=True):
     """A data directory: `text` as given, `path` the folder of its log.
 
     A Spark job may read several data directories. `partition` numbers them, and is the `log_partition` of their events.
+    `end` is the offset after the event that was the newest when the log was opened (None: the newest at any time).
     """
 
     text: str
     path: Path
     partition: int = 0
+    end: int | None = None
 
 
 Ref = LogRef | KafkaRef
@@ -54,9 +56,10 @@ def open_ref(text: str, properties: Properties = ()) -> Ref:
     """
     named = parse_ref(text, properties=properties)
     ref = scan(named) if isinstance(named, KafkaTopic) else named
-    if not any(ends_of(ref).values()):
+    ends = ends_of(ref)
+    if not any(ends.values()):
         raise ReplayError(f"{ref.text} holds no events yet: there is nothing to replay")
-    return ref
+    return replace(ref, end=ends[ref.partition]) if isinstance(ref, LogRef) else ref
 
 
 def parse_ref(text: str, partition: int = 0, properties: Properties = ()) -> LogRef | KafkaTopic:
@@ -74,7 +77,11 @@ def archived(ref: Ref) -> str | None:
     if isinstance(ref, KafkaRef):
         return None
     with frozen_log(ref.path) as log:
-        return f"events below {log.start_offset} are read from {archive_status(log).url}" if log.start_offset else None
+        if not log.start_offset:
+            return None
+        from events.logs.archive.manifest import archive_status  # loads cryptography
+
+        return f"events below {log.start_offset} are read from {archive_status(log).url}"
 
 
 def ends_of(ref: Ref, at: str | None = None) -> Ends:
@@ -87,6 +94,8 @@ def ends_of(ref: Ref, at: str | None = None) -> Ends:
     """
     if isinstance(ref, KafkaRef):
         return _ends_in_kafka(ref, at)
+    if at is None and ref.end is not None:
+        return {ref.partition: ref.end}
     with frozen_log(ref.path) as log:
         end = log.durable_offset if at is None else end_at(log, parse_point_in_time(at))
         if at is not None and end == 0:

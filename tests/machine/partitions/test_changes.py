@@ -6,6 +6,7 @@ import random
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 from controller.machine.partitions.changes import Election, Target, TopicChanges
 from controller.machine.partitions.placement import Ids
@@ -41,9 +42,10 @@ class Case:
 
     def changed(self, partition: Partition, target: Target) -> PartitionChanged | None:
         topic = Topic(TOPIC, TopicId(bytes(16)), (partition,), (), 0, Offset(0))
-        changes = TopicChanges(topic, self.cluster, lambda broker, _: broker in self.live)
+        changes = TopicChanges(topic, self.cluster)
         changes._min_isr = self.min_isr  # may be above the number of replicas
-        changes.change(0, target, "requested")
+        with patch("controller.machine.partitions.changes.serves", lambda cluster, broker, _: broker in self.live):
+            changes.change(0, target, "requested")
         made = changes.events[0] if changes.events else None
         assert made is None or isinstance(made, PartitionChanged)
         return made
