@@ -10,7 +10,6 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -273,13 +272,11 @@ def _addresses(cluster: Cluster) -> str:
 def _gateway_id(data: Path) -> str:
     """The gateway id of a data folder, created at its first start."""
     file = data / _ID_FILE
-    with suppress(FileNotFoundError):
-        known = file.read_text(encoding="ascii").strip()
-        if known:
-            return known
-    made = os.urandom(8).hex()
-    file.write_text(made + "\n", encoding="ascii")
-    return made
+    known = file.read_text(encoding="ascii").strip() if file.exists() else ""
+    if not known:
+        known = os.urandom(8).hex()
+        file.write_text(known + "\n", encoding="ascii")
+    return known
 
 
 async def run_gateway(options: GatewayOptions) -> int:
