@@ -140,11 +140,7 @@ def _min_insync(factor: int) -> int:
 
 
 def _check(
-    name: str,
-    replicas: Sequence[int],
-    configs: Mapping[str, str],
-    required: Mapping[str, str],
-    settings: ServeSettings,
+    name: str, replicas: Sequence[int], configs: Mapping[str, str], required: Mapping[str, str], settings: ServeSettings
 ) -> None:
     """Raise TopicsMismatch for a topic with other partitions, replicas (their number in each partition) or configs."""
     found, count = len(replicas), settings.stream_partitions
