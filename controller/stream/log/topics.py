@@ -94,10 +94,7 @@ def prepare_topics(
 
 
 def _make_missing(admin: AdminClient, settings: ServeSettings, factor: int, data: Path, there: Container[str]) -> None:
-    common = {
-        "min.insync.replicas": str(_min_insync(factor)),
-        "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
-    }
+    common = {"min.insync.replicas": str(_min_insync(factor)), "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20))}
     events = {**_RETAINED_FOREVER, **common}
     commands = {**events, "retention.ms": str(COMMANDS_RETENTION_MS)}
     missing = [

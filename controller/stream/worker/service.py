@@ -279,10 +279,7 @@ class Worker:
         bootstrap, file = options.brokers or options.bootstrap, settings.cluster_client_properties_file
         security = options.security if file is None else await asyncio.to_thread(security_in, file)
         self._cluster = await reached(
-            "the target cluster",
-            partial(reach_as, security, bootstrap),
-            ClusterUnreachable,
-            self._wait_for,
+            "the target cluster", partial(reach_as, security, bootstrap), ClusterUnreachable, self._wait_for
         )
         return partial(PartitionCluster, self._cluster, topics, settings)
 
