@@ -52,7 +52,7 @@ from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
 from controller.stream.worker.driver import Driver, DriverEnded, PlainDriver
-from controller.stream.worker.engine import Engine, PartitionsLost
+from controller.stream.worker.engine import Engine
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
     PartitionBrokers,
@@ -267,8 +267,8 @@ class Worker:
 
     def fail(self, error: BaseException) -> None:
         """End the process at once. This is safe, because every acknowledged event is in Kafka."""
-        is_known = isinstance(error, PartitionsLost | DriverEnded)
-        self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=None if is_known else error)
+        shown = None if isinstance(error, DriverEnded) else error
+        self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=shown)
         os._exit(FAILED)
 
     async def _make_brokers(self, topics: Topics) -> MakeBrokers:
