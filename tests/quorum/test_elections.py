@@ -9,8 +9,8 @@ import pytest
 
 from controller.kafka.messages import quorum as quorum_messages
 from controller.machine.errors import ErrorCode
-from controller.quorum.raft import consensus, follower
-from controller.quorum.raft.consensus import TRANSITIONS, Consensus
+from controller.quorum.raft import follower
+from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import Role
 from controller.quorum.raft.follower import fetch_request
 from controller.quorum.raft.progress import DELAY_MAX
@@ -151,13 +151,6 @@ def test_requests_of_other_clusters_and_partitions_are_rejected(kind: type[Any])
     leader = leader_of(settled())
     assert answer(leader, kind(cluster_id="another")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert answer(leader, kind(cluster_id=CLUSTER)).error_code == ErrorCode.INVALID_REQUEST
-
-
-def test_docstring_matches_the_role_transitions() -> None:
-    picture = [
-        f"    {before.value:11} -> {', '.join(role.value for role in after)}\n" for before, after in TRANSITIONS.items()
-    ]
-    assert f"\n\n{''.join(picture)}\n" in (consensus.__doc__ or "")
 
 
 def test_a_replica_follows_one_leader_an_epoch() -> None:
