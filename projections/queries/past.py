@@ -22,7 +22,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from heapq import merge
 from itertools import chain, count, groupby, islice
+from operator import itemgetter
 from typing import TypeVar
 
 import msgspec
@@ -36,7 +38,7 @@ from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_creation, snapshot_topic, snapshot_topics
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.views.rows import NO_PAST, Creation, TopicPast, TopicRow, fold_topics
+from projections.views.rows import Creation, TopicPast, TopicRow, fold_topics
 
 PAUSE_S = 0.0002
 """The length of a pause: enough for the writing thread to get the interpreter lock."""
@@ -233,17 +235,10 @@ class Past:
             some = some[len(runs) :]
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
-        later = created_keys(self.log, _start(snapshot), end, after)
-        next_created = next(later, None)
-        for key, row in () if snapshot is None else snapshot_topics(snapshot, after):
-            while next_created is not None and next_created <= key:
-                if next_created != key:
-                    yield next_created, None
-                next_created = next(later, None)
-            yield key, row
-        if next_created is not None:
-            yield next_created, None
-            yield from ((key, None) for key in later)
+        stored: Iterable[_Candidate] = () if snapshot is None else snapshot_topics(snapshot, after)
+        later: Iterable[_Candidate] = ((key, None) for key in created_keys(self.log, _start(snapshot), end, after))
+        by_key = groupby(merge(stored, later, key=itemgetter(0)), itemgetter(0))
+        return (next(same) for _, same in by_key)  # of the same key the stored one comes first
 
     def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
         start, row = self._cluster
@@ -270,21 +265,10 @@ def _may_show_some(key: ShardKey, may_show: MayShow) -> bool:
 
 
 def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> TopicRow | None:
-    """The visible topic of a key: the topic in the snapshot with the later events applied."""
-    if not events:
-        return topic if topic is not None and may_show(topic.name) else None
-    pasts: dict[str, TopicPast] = {}
-    hidden: set[str | None] = {None}
-    if topic is not None and may_show(topic.name):
-        pasts[topic.name] = TopicPast(topic)
-    elif topic is not None:
-        hidden.add(topic.name)
-    for name, together in groupby(events, topic_of_record):
-        if name is not None and name not in hidden and (name in pasts or may_show(name)):
-            pasts[name] = fold_topics(pasts.get(name, NO_PAST), together)
-        else:
-            hidden.add(name)
-    return next((past.row for past in pasts.values() if past.row is not None), None)
+    """The visible topic of a key: the topic in the snapshot with the later events applied. Several names may have the
+    key, but only one topic exists at a time."""
+    row = fold_topics(TopicPast(topic), events).row
+    return row if row is not None and may_show(row.name) else None
 
 
 def topic_of_record(record: Recorded) -> str | None:

@@ -175,7 +175,8 @@ async def explanation(subject: str) -> dict[str, Any]:
 
 @page("/events", reads.events, "events.html", order="newest")
 async def events(topic: str | None, given: dict[str, Any]) -> dict[str, Any]:
-    filters = flags(topic=topic, request=given["request_id"], type=given["kind"], tail=str(given["limit"]))
+    names = {"principal": given["principal"], "since": given["since"], "tail": str(given["limit"])}
+    filters = flags(topic=topic, request=given["request_id"], type=given["kind"], **names)
     is_static = {} if given["order"] == "newest" and topic is None else {"follow": ""}
     return {"command": ("events", *filters), "types": TYPES, **is_static}
 

@@ -26,7 +26,7 @@ from controller.machine.commands.commands import AlterResourceConfigs, CopyClust
 from controller.machine.configs import groups, topic_configs
 from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, BY_NAME
-from controller.machine.configs.values import Bad, ConfigRow, ConfigType, canonical_text, read_value
+from controller.machine.configs.values import Bad, ConfigRow, ConfigType, read_value
 from controller.machine.decision import NEEDS_APPROVAL, Decision, answered
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
@@ -315,7 +315,7 @@ def unreadable(kind: int, configs: Configs) -> Configs:
 def repair(kind: int, resource: str, name: str, text: str) -> str:
     """Returns the `kafka-configs` command that corrects a value, or deletes it if it has no valid form."""
     entity = f"--entity-name '{resource}'" if resource else "--entity-default"
-    canonical = canonical_text(name, _READ[kind][name], None, text)
+    canonical = ConfigRow(name, _READ[kind][name], None, None).canonical(text)
     is_value = _is_plain(name, _READ[kind][name], canonical)
     change = f"--add-config {name}={canonical}" if is_value else f"--delete-config {name}"
     return f"kafka-configs --bootstrap-server HOST:PORT --alter --entity-type {_ENTITIES[kind]} {entity} {change}"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from events.logs.archive.store import Folder, open_store
@@ -44,15 +43,14 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay invariants`: check the log up to a point in time. Each violation is a row; `found` is
     true if there is one. Raises ReplayError.
 
-    `options.more` may have `export`, a folder with an export, which is updated first. The checks run on it. From the
-    second run on, only topics with new events are checked. It may have `checks`, a file of more invariants. Then all
-    topics are checked.
+    An export in `options.export` is updated first, and the checks run on it. From the second run on, only topics with
+    new events are checked; but all topics with `options.checks`, a file of more invariants.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
     ends = ends_of(ref, options.at)
     check = check_here if isinstance(runner, InProcess) else partial(check_in_buckets, runner)
-    place = open_store(options.more["export"]) if "export" in options.more else None
-    if not isinstance(place, Folder) or "checks" in options.more:
+    place = open_store(options.export) if options.export else None
+    if not isinstance(place, Folder) or options.checks:
         checked = check(events_from(runner, ref, ends, options), wanted, limit)
     else:
         folder = place.url
@@ -68,8 +66,7 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
 
 
 def _rules(options: Options) -> tuple[Invariant, ...]:
-    file = options.more.get("checks")
-    return (*invariants(), *(read_invariants(Path(file)) if file else ()))
+    return (*invariants(), *(read_invariants(options.checks) if options.checks else ()))
 
 
 def _table(found: Sequence[Found], wanted: Sequence[Invariant]) -> Table:

@@ -72,7 +72,7 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay redecide`: decide every request up to `options.at` again; `found` is true if one
     differs. The rows are the first differences in log order; not all, if there are very many. Raises ReplayError."""
     ends = ends_of(ref, options.at)
-    trusted, reports = _recorded_policies(ref, ends) if options.more.get("recorded_policies") else ({}, [])
+    trusted, reports = _recorded_policies(ref, ends) if options.recorded_policies else ({}, [])
     runner.ship(policy_modules(",".join(trusted.values())))
     count, causes, found = decided_again(runner, ref, ends, frozenset(trusted))
     otherwise = causes.total()

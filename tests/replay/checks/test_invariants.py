@@ -288,7 +288,7 @@ def test_a_check_that_cannot_run_is_rejected_before_spark_starts(
     file = tmp_path / "own.sql"
     file.write_text(text)
     with pytest.raises(ReplayError, match=why):
-        check_invariants(history, Options(more={"checks": str(file)}))
+        check_invariants(history, Options(checks=file))
 
 
 @pytest.mark.parametrize("runner", ["here", "in_buckets"])
@@ -305,7 +305,7 @@ def test_own_checks_read_every_column_of_the_events(history: LogRef, tmp_path: P
 def test_a_check_across_topics_runs_locally(history: LogRef, tmp_path: Path) -> None:
     file = tmp_path / "own.sql"
     file.write_text(OWN[0][0])
-    options = Options(local=True, more={"checks": str(file)})
+    options = Options(local=True, checks=file)
     check_invariants(history, options)
     assert run_invariants(InProcess(), history, options).found
 
@@ -317,7 +317,7 @@ def exported_log(folder: Path, log: Sequence[Recorded], events: int) -> Outcome:
     """Update an export to the first `events` events of a log, and check it."""
     if not (folder / "log").exists():
         written(folder / "log", log)
-    options = Options(more={"export": str(folder / "export")}, at=str(events - 1), all_rows=True)
+    options = Options(export=str(folder / "export"), at=str(events - 1), all_rows=True)
     return run_invariants(InProcess(), LogRef(str(folder / "log"), folder / "log"), options)
 
 
