@@ -51,8 +51,6 @@ class DelayedFetch(msgspec.Struct, frozen=True):
 
 
 class Leader(RoleState):
-    """The role of the replica that was elected in the current epoch."""
-
     kind = Role.LEADER
 
     def __init__(self, replica: Replica, now: float, granted: frozenset[int]) -> None:
