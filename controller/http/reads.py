@@ -8,7 +8,7 @@ the topic or the cluster, as for the events. An event with a secret appears only
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -340,23 +340,13 @@ async def log_leaves(
     return await reader.threads.answer(proving.leaves, proving.part_of(reader.queries, partition), start, limit)
 
 
-def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:
+def head_gauges(queries: Queries) -> Iterator[tuple[str, str, float]]:
     """The tree head of the first partition as gauges for `/metrics`."""
     part = queries.parts[0]
-    try:
+    with suppress(LogError):
         head = proving.head_of(part, 0)
-    except LogError:
-        return []
-    return [
-        ("log_head_size", "Events that the head of the log covers.", head.size),
-        (
-            "log_head_root",
-            "The first six bytes of the root as a number; equal logs of equal size have equal roots.",
-            int(head.root[:12], 16),
-        ),
-        (
-            "log_head_timestamp_seconds",
-            "Time of the newest event that the head covers.",
-            (part.as_of(head.size).at_ms or 0) / 1000,
-        ),
-    ]
+        yield "log_head_size", "Events that the head of the log covers.", head.size
+        text = "The first six bytes of the root as a number; equal logs of equal size have equal roots."
+        yield "log_head_root", text, int(head.root[:12], 16)
+        at_ms = part.as_of(head.size).at_ms or 0
+        yield "log_head_timestamp_seconds", "Time of the newest event that the head covers.", at_ms / 1000

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from heapq import merge
-from itertools import chain, count, groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import TypeVar
 
@@ -33,7 +33,7 @@ from controller.machine.state import Topic
 from controller.store.topic_indexes import created_keys
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
-from events.logs.log import EventLog, shard_offsets, shard_runs
+from events.logs.log import SHARD, EventLog, shard_offsets, shard_runs
 from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_creation, snapshot_topic, snapshot_topics
@@ -104,8 +104,8 @@ class Past:
         """The topic of each shard key at the offset `end`; None if there is none or the caller may not see it."""
 
         def rows(snapshot: Snapshot | None) -> list[TopicRow | None]:
-            there = [(key, None if snapshot is None else snapshot_topic(snapshot, key)) for key in keys]
-            return [row for _, row, _ in self._each_under(there, _start(snapshot), end, may_show)]
+            there = ((key, None if snapshot is None else snapshot_topic(snapshot, key)) for key in keys)
+            return [row for _, row, _ in self._each(there, KEYS_AT_ONCE, _start(snapshot), end, may_show)]
 
         return self._from_nearest(end, rows)
 
@@ -168,8 +168,9 @@ class Past:
     ) -> TopicPage:
         rows: list[TopicRow] = []
         scanned, pause_at, continues = 0, SCANNED_PER_PAUSE, after != "" and limit >= LONG_PAGE
-        tail = self._tail_of(_start(snapshot), end, scanned_max * TAIL_BYTES, continues=continues)
-        for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show, tail):
+        start, at_once = _start(snapshot), min(limit + 1, KEYS_AT_ONCE)
+        tail = self._tail_of(start, end, scanned_max * TAIL_BYTES, continues=continues)
+        for key, row, events in self._each(self._candidates(snapshot, end, after), at_once, start, end, may_show, tail):
             scanned += 1 + events
             if row is not None and len(rows) == limit:
                 return TopicPage(tuple(rows), shard_key(rows[-1].name))
@@ -202,37 +203,35 @@ class Past:
         return tail if tail.is_whole else None
 
     def _each(
-        self, snapshot: Snapshot | None, end: int, after: str, at_once: int, may_show: MayShow, tail: Tail | None
+        self,
+        candidates: Iterator[_Candidate],
+        at_once: int,
+        start: int,
+        end: int,
+        may_show: MayShow,
+        tail: Tail | None = None,
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
-        """The keys that may have a topic, each with its visible topic and the number of events that were folded."""
-        candidates = self._candidates(snapshot, end, after)
-        if tail is not None:
-            for key, topic in candidates:
-                events = tail.events(key) if _may_show_some(key, may_show) else []
-                yield key, _folded(topic, events, may_show), len(events)
-            return
+        """The keys of candidates, each with its visible topic and the number of events that were folded."""
         while some := list(islice(candidates, at_once)):
-            yield from self._each_under(some, _start(snapshot), end, may_show)
+            visible = {key: None for key, _ in some if _may_show_some(key, may_show)}
+            later = self._events_under(list(visible), start, end) if tail is None else map(tail.events, visible)
+            for key, topic in some:
+                number, events = next(later) if key in visible else (0, ())
+                yield key, _folded(topic, events, may_show), number
 
-    def _each_under(
-        self, some: Sequence[_Candidate], start: int, end: int, may_show: MayShow
-    ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
-        while some:
-            runs = shard_runs(self.log, [key for key, _ in some], start, end)
-            visible = [_may_show_some(key, may_show) for key, _ in some[: len(runs)]]
-            together = (of_key or () for of_key, is_visible in zip(runs, visible, strict=True) if is_visible)
-            events = self.decoded(chain.from_iterable(chain.from_iterable(together)))
-            for (key, topic), of_key, is_visible in zip(some[: len(runs)], runs, visible, strict=True):
-                if not is_visible:
-                    yield key, None, 0
-                elif of_key is None:
-                    seen, offsets = count(), shard_offsets(self.log, key, start, end)
-                    counted = (offset for offset, _ in zip(offsets, seen, strict=False))
-                    yield key, _folded(topic, self.decoded(counted), may_show), next(seen)
-                else:
-                    number = sum(map(len, of_key))
-                    yield key, _folded(topic, islice(events, number), may_show), number
-            some = some[len(runs) :]
+    def _events_under(self, keys: Sequence[ShardKey], start: int, end: int) -> Iterator[tuple[int, Iterable[Recorded]]]:
+        """For each key the number of its events, and the events, which must be read before the next ones."""
+        while keys:
+            found = shard_runs(self.log, keys, start, end)
+            if found == [None]:  # too many ranges to hold
+                number = sum(map(len, self.log.runs(SHARD, keys[0], start, end)))
+                yield number, self.decoded(shard_offsets(self.log, keys[0], start, end))
+            runs = [of_key for of_key in found if of_key is not None]
+            events = self.decoded(chain.from_iterable(chain.from_iterable(runs)))
+            for of_key in runs:
+                number = sum(map(len, of_key))
+                yield number, islice(events, number)
+            keys = keys[len(found) :]
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
         stored: Iterable[_Candidate] = () if snapshot is None else snapshot_topics(snapshot, after)
@@ -311,6 +310,7 @@ class Tail:
                 pause()
         self.is_whole = True
 
-    def events(self, key: ShardKey) -> list[Recorded]:
-        """The events under a shard key, in order. Raises EventDecodeError."""
-        return [decode_event(self.start + number, self._values[number]) for number in self._numbers.get(key, ())]
+    def events(self, key: ShardKey) -> tuple[int, Iterable[Recorded]]:
+        """The number of events under a shard key, and the events in order. Raises EventDecodeError."""
+        numbers = self._numbers.get(key, ())
+        return len(numbers), (decode_event(self.start + number, self._values[number]) for number in numbers)

@@ -317,22 +317,17 @@ def _partition_lines(all_partitions: Sequence[PartitionView], style: Style) -> I
 def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) -> Iterator[str]:
     """A list of requests; `more` means that older ones exist."""
     is_brief = style.now is not None
-    rows = (
-        (
-            "-" if one.counted else one.request_id,
-            style.age(one.requested_at),
-            *((_user(one.principal, style),) if is_brief else (client_text(one.principal, one.client_id), one.api)),
-            lines.topics_of(one, whole=style.wide),
-            Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes)),
-            ",".join(one.rules) or "-",
-            *((one.host or "-", one.requested_offset) if style.wide else ()),
-        )
-        for one in found
-    )
-    more_columns = ("HOST", "OFFSET") if style.wide else ()
-    api = () if is_brief else ("API",)
-    header = ("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *more_columns)
-    yield from style.table(header, rows, "No request matches.")
+
+    def row(one: RequestSummary) -> tuple[object, ...]:
+        by = (_user(one.principal, style),) if is_brief else (client_text(one.principal, one.client_id), one.api)
+        outcome = Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes))
+        request, topics = "-" if one.counted else one.request_id, lines.topics_of(one, whole=style.wide)
+        where = (one.host or "-", one.requested_offset) if style.wide else ()
+        return request, style.age(one.requested_at), *by, topics, outcome, ",".join(one.rules) or "-", *where
+
+    api, where = () if is_brief else ("API",), ("HOST", "OFFSET") if style.wide else ()
+    header = ("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *where)
+    yield from style.table(header, map(row, found), "No request matches.")
     if more and style.width is not None:
         yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
 

@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -207,7 +206,7 @@ def backup(options: argparse.Namespace) -> int:
         writer = Writer(
             boot=secrets.token_hex(8),
             where=f"backup, process {os.getpid()} of {socket.gethostname()}",
-            since_ms=time.time_ns() // 1_000_000,
+            since_ms=wall_ms(),
         )
         archiver = Archiver(log, place, ManifestWriter(place, writer))
         before = find_manifest(place)

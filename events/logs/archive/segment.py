@@ -153,37 +153,33 @@ def pack_segment(
     Raises LogError, EventDecodeError.
     """
     records = ((decode_event(offset, value), value) for offset, value in values)
-    first, first_value = next(records)
-    frontier, index = Frontier(), IndexBuilder(first.offset)
+    beginning = next(records)
+    first, last, last_value = beginning[0], *beginning
+    frontier, index, size = Frontier(), IndexBuilder(first.offset), 0
     writer: ParquetWriter | None = None
-    group: list[pa.RecordBatch] = []
-    size = group_bytes = 0
 
-    def write_group() -> ParquetWriter:
-        table = pa.Table.from_batches(group)
-        into = writer or ParquetWriter(table.schema, plain=(VALUE, CANONICAL))
-        into.write_group(table)
-        group.clear()
-        return into
+    def batches() -> Iterator[tuple[pa.RecordBatch, int]]:
+        """The columns of some events at once, with the size of these events."""
+        nonlocal last, last_value
+        for batch in grouped(chain([beginning], records), _BATCH_BYTES, lambda pair: len(pair[1]), _BATCH):
+            for record, value in batch:
+                index.add(record)
+                columns.add(record, value)
+            frontier.extend([value for _, value in batch], PATH_LENGTH_MAX)
+            made = columns.batch()
+            visible = made.column(VALUE).to_pylist()
+            canonical = [None if value == one else value for one, (_, value) in zip(visible, batch, strict=True)]
+            arrays = [*made.columns, pa.array(canonical, pa.binary())]
+            last, last_value = batch[-1]
+            whole = pa.RecordBatch.from_arrays(arrays, names=[*made.schema.names, CANONICAL])
+            yield whole, sum(len(value) for _, value in batch)
+            pause()
 
-    for batch in grouped(chain([(first, first_value)], records), _BATCH_BYTES, lambda pair: len(pair[1]), _BATCH):
-        for record, value in batch:
-            index.add(record)
-            columns.add(record, value)
-        frontier.extend([value for _, value in batch], PATH_LENGTH_MAX)
-        made = columns.batch()
-        visible = made.column(VALUE).to_pylist()
-        canonical = [None if value == one else value for one, (_, value) in zip(visible, batch, strict=True)]
-        arrays = [*made.columns, pa.array(canonical, pa.binary())]
-        group.append(pa.RecordBatch.from_arrays(arrays, names=[*made.schema.names, CANONICAL]))
-        batch_bytes = sum(len(value) for _, value in batch)
-        size, group_bytes = size + batch_bytes, group_bytes + batch_bytes
-        if sum(map(len, group)) >= GROUP or group_bytes >= GROUP_BYTES:
-            writer, group_bytes = write_group(), 0
-        last, last_value = batch[-1]
-        pause()
-    if group:
-        writer = write_group()
+    for group in grouped(batches(), GROUP_BYTES, lambda one: one[1], GROUP // _BATCH):
+        table = pa.Table.from_batches([batch for batch, _ in group])
+        writer = writer or ParquetWriter(table.schema, plain=(VALUE, CANONICAL))
+        writer.write_group(table)
+        size += sum(batch_bytes for _, batch_bytes in group)
     assert writer is not None, "a segment has events"
     about, footer = SnapshotInfo(cluster_id, last.offset + 1, EVENT_VERSION, zlib.crc32(last_value)), BytesIO()
     pairs = index.pairs() | {STATE + key: value for key, value in requests().items()}

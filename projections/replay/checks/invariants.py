@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from events.logs.archive.store import Folder, open_store
-from projections.replay.checks.checking import Result, check_here, check_in_buckets
+from projections.replay.checks.checking import Result, Save, check_here, check_in_buckets
 from projections.replay.checks.growth import check_growth, rules_hash, write_checkpoint
 from projections.replay.checks.rules import Found, Invariant, check_queries, invariants, read_invariants, together
 from projections.replay.export import check_export, events_from, export, exported
@@ -57,7 +57,7 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
         notes = export(runner, ref, folder, ends).values()
         rules = rules_hash(",".join(note.cluster_id for _, note in notes))
         checked = check_growth(folder, ends, rules) or check(
-            partial(exported, folder, ends), save=partial(write_checkpoint, folder, rules)
+            partial(exported, folder, ends), save=Save(folder, partial(write_checkpoint, folder, rules))
         )
     found = together(checked.rows, wanted, limit)
     about = {"events": checked.events, "violations": {one.check: one.times for one in found}}

@@ -17,7 +17,7 @@ from events.catalog import CreateRequested, CreationRefused, Recorded, TopicCrea
 from events.codec import decode_event
 from events.logs.log import LogCorrupted
 from projections.replay.checks import checking
-from projections.replay.checks.checking import Result, check, check_here, check_in_buckets
+from projections.replay.checks.checking import Result, Save, check, check_here, check_in_buckets
 from projections.replay.checks.growth import FILE, write_checkpoint
 from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.checks.invariants import CHECKS, check_invariants, run_invariants
@@ -347,7 +347,9 @@ def test_a_check_in_buckets_writes_the_same_checkpoint(tmp_path: Path) -> None:
 
     def checkpoint(name: str, check: Any) -> list[list[Any]]:
         (folder := tmp_path / name).mkdir()
-        assert check(events, save=partial(write_checkpoint, str(folder), "rules")).rows != []
+        save = Save(str(folder), partial(write_checkpoint, str(folder), "rules"))
+        assert check(events, save=save).rows != []
+        assert [file.name for file in folder.iterdir()] == [FILE], "the files of the buckets are removed"
         with duckdb.connect(folder / FILE) as stored:
             tables = ("carried", "requests", "runs", "found")
             return [stored.sql(f"from {table} order by all").fetchall() for table in tables]
