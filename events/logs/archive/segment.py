@@ -187,26 +187,25 @@ def pack_segment(
     return segment, content
 
 
-class SegmentFile:
+class SegmentFile(ParquetFile):
     """The events of a segment; any thread may read them. All methods raise ArchiveDamaged."""
 
     def __init__(self, segment: Segment, content: bytes) -> None:
+        super().__init__(segment.name, content)
         self.segment = segment
-        self._content = content
-        self._file = ParquetFile(segment.name, content)
-        self.firsts: list[int] = list(accumulate(self._file.group_rows, initial=segment.start))
+        self.firsts: list[int] = list(accumulate(self.group_rows, initial=segment.start))
         """The offset of the first event of each group, and the end."""
         if self.firsts[-1] != segment.end:
             raise ArchiveDamaged(
-                f"{segment.name} has {sum(self._file.group_rows)} events instead of {segment.end - segment.start}"
+                f"{segment.name} has {sum(self.group_rows)} events instead of {segment.end - segment.start}"
             )
 
     @property
     def footer(self) -> Stored:
-        return Stored.of(footer_of(self._content))
+        return Stored.of(footer_of(self.content))
 
     def index(self) -> SegmentIndex:
-        return SegmentIndex(self.segment, self._content)
+        return SegmentIndex(self.segment, self.content)
 
     def groups(self, start: int, end: int) -> list[int]:
         """The row groups that hold the events in [start, end)."""
@@ -214,13 +213,13 @@ class SegmentFile:
         return [number for number, (first, after) in pairs if first < end and after > start]
 
     def values(self, group: int) -> list[bytes]:
-        table = self._file.read(group, (VALUE, CANONICAL), plain=True)
+        table = self.read(group, (VALUE, CANONICAL), plain=True)
         try:
             found: list[bytes] = pc.coalesce(table[CANONICAL], table[VALUE]).cast(pa.binary()).to_pylist()
         except pa.ArrowException as error:
-            raise ArchiveDamaged(f"{self.segment.name} cannot be read: {error}") from None
+            raise self._unreadable(error) from None
         if None in found:
-            raise ArchiveDamaged(f"{self.segment.name} lacks an event")
+            raise ArchiveDamaged(f"{self.name} lacks an event")
         return found
 
     def each_value(self) -> Iterator[bytes]:
@@ -233,14 +232,14 @@ class SegmentFile:
             try:
                 yield decode_event(offset, value), value
             except EventDecodeError as error:
-                raise ArchiveDamaged(f"{self.segment.name}: {error}") from None
+                raise ArchiveDamaged(f"{self.name}: {error}") from None
 
     def batches(self, start: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Some columns of the events in [start, end); null if the file lacks a column."""
-        own = self._file.schema.names
+        own = self.schema.names
         there = [name for name in schema.names if name in own]
         for group in self.groups(start, end):
-            first, table = self.firsts[group], self._file.read(group, there)
+            first, table = self.firsts[group], self.read(group, there)
             low, high = max(start - first, 0), min(end - first, table.num_rows)
             for batch in table.slice(low, high - low).combine_chunks().to_batches():
                 arrays = [
