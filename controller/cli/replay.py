@@ -33,8 +33,6 @@ SMALL_EVENTS = 2_000_000
 """For fewer events, `--local` on one core is faster than Spark on two cores, because Spark takes 9 s to start."""
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
-_OF_SOME_ALONE = ("data", "from_scratch", "checks", "export", "recorded_policies")
-"""Options that only some sub-commands have. `_options` copies these unchanged into `Options.more`."""
 
 _Parser = argparse.ArgumentParser
 _Run = Callable[["Runner", "Ref", "Options"], "Outcome"]
@@ -91,7 +89,7 @@ def _add_own(parsers: Mapping[str, _Parser]) -> None:
     what = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
     add(parsers["invariants"], "--checks FILE.sql", what, Path)
     what = "let the recorded Python policies judge again, if their source is the recorded one"
-    add(parsers["redecide"], "--policies", what, dest="recorded_policies", default=None)
+    add(parsers["redecide"], "--policies", what, dest="recorded_policies")
     of_policies, of_rules = "create.topic.policy.class.name", "topic.rules.file"
     backtest = parsers["backtest"]
     add(backtest, "--policy CLASS", "policies to try", lambda text: (of_policies, text), repeated=True, dest="set")
@@ -234,7 +232,6 @@ def _options(arguments: argparse.Namespace) -> Options:
         **{name: value for name, value in given.items() if name in Options._fields},
         settings=tuple(given.get("set", ())),
         all_rows=arguments.output in ("json", "yaml"),
-        more={name: given[name] for name in _OF_SOME_ALONE if given.get(name) is not None},
     )
 
 

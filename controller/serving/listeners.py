@@ -30,7 +30,7 @@ from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaSer
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
 from controller.machine.state import Cluster
 from controller.settings.load import ServeSettings, SettingsError
-from controller.settings.security import CLUSTER_ACLS
+from controller.settings.server import CLUSTER_ACLS
 from events.catalog import Endpoint
 
 if TYPE_CHECKING:

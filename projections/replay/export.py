@@ -136,7 +136,7 @@ class Note(msgspec.Struct, frozen=True):
 def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay export`: add the new events up to `options.at` to an export. Raises ReplayError."""
     rows, lines = [], []
-    for place, (added, note) in export(runner, ref, options.more["export"], ends_of(ref, options.at)).items():
+    for place, (added, note) in export(runner, ref, options.export or "", ends_of(ref, options.at)).items():
         held = f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
         lines.append(f"{many(added, 'event')} added: {place} holds {held}")
         row = {"output": place, "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
@@ -146,9 +146,8 @@ def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
 
 def check_export(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that the folder can hold an export of this log. Raises ReplayError."""
-    if "export" not in options.more:
+    if (folder := options.export) is None:
         return
-    folder = options.more["export"]
     if isinstance(ref, KafkaRef) and open_store(folder).read(NOTE) is not None:
         raise ReplayError(f"{folder} is an export of a data directory: export {ref.text} to another folder")
     for place, (partition,) in _places(ref, folder, ends_of(ref)).items():
@@ -262,13 +261,12 @@ def exported_files(folder: str, ends: Ends, starts: Ends) -> list[tuple[str, str
 
 
 def events_from(runner: Runner, ref: Ref, ends: Ends, options: Options) -> Callable[[Sequence[str]], Source]:
-    """The events of a log before `ends`; from its export in the folder `options.more["export"]`, if given, to which the
+    """The events of a log before `ends`; from its export in the folder `options.export`, if given, to which the
     new events are added first. Raises ReplayError."""
-    if "export" not in options.more:
+    if options.export is None:
         return partial(events_of, ref, ends)
-    folder = options.more["export"]
-    export(runner, ref, folder, ends)
-    return partial(exported, folder, ends)
+    export(runner, ref, options.export, ends)
+    return partial(exported, options.export, ends)
 
 
 class _LogEnd(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from events.errors import UserError, shortened
@@ -34,8 +35,8 @@ class Options(NamedTuple):
     """The options of all sub-commands; each sub-command reads those that apply to it.
 
     `at` is a point in time as `projections.text.points_in_time` parses it; None is the newest event. `settings` are
-    the `--set` pairs of `backtest`. `subject` is a query. `to` is the file or folder to write to. `limit` is the number
-    of examples to show.
+    the `--set` pairs of `backtest`. `subject` is a query. `to` is the file or folder to write to, `export` the folder
+    of an export. `limit` is the number of examples to show.
     """
 
     at: str | None = None
@@ -47,8 +48,11 @@ class Options(NamedTuple):
     """True for JSON: all rows, not only `limit`."""
     local: bool = False
     """True without Spark."""
-    more: Mapping[str, Any] = {}
-    """Options of one sub-command only, by their name on the command line."""
+    export: str | None = None
+    data: str | None = None
+    checks: Path | None = None
+    from_scratch: bool = False
+    recorded_policies: bool = False
 
 
 class Table(NamedTuple):

@@ -158,7 +158,7 @@ def test_an_export_of_another_log_is_rejected_unchanged(own_history: LogRef, tmp
         assert before in note
         (out / NOTE).write_text(note.replace(before, after))
         with pytest.raises(ReplayError, match=says):
-            check_export(own_history, Options(more={"export": str(out)}))
+            check_export(own_history, Options(export=str(out)))
         with pytest.raises(ReplayError, match=says):
             added_to(out, own_history)
 
@@ -166,14 +166,14 @@ def test_an_export_of_another_log_is_rejected_unchanged(own_history: LogRef, tmp
 def test_a_folder_with_other_files_is_rejected_as_export_output(history: LogRef, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("of years")
     with pytest.raises(ReplayError, match="holds files that are not an export"):
-        run_export(InProcess(), history, Options(more={"export": str(tmp_path)}))
+        run_export(InProcess(), history, Options(export=str(tmp_path)))
     with pytest.raises(ReplayError, match="holds no export"):
         exported(str(tmp_path / "nowhere"), {0: 1}, ("offset",))
     assert read_note(str(tmp_path / "nowhere")) is None
 
 
 def test_export_reports_the_number_of_added_events(history: LogRef, tmp_path: Path) -> None:
-    options = Options(at="11", more={"export": str(tmp_path / "out")})
+    options = Options(at="11", export=str(tmp_path / "out"))
     outcome = run_export(InProcess(), history, options)
     assert outcome.lines == [
         f"12 events added: {tmp_path / 'out'} holds 12 events of cluster replayed-cluster, up to offset 11"
@@ -261,16 +261,16 @@ def test_an_export_in_an_object_store_grows_and_is_checked(
     for key, value in ENV.items():
         monkeypatch.setenv(key, value)
     server = S3Server(tmp_path / "s3")
-    options = Options(more={"export": server.url("replay")}, all_rows=True)
+    options = Options(export=server.url("replay"), all_rows=True)
     with server.running():
         for events in (30, ends_of(own_history)[0]):
             checked = run_invariants(InProcess(), own_history, options._replace(at=str(events - 1)))
             assert (checked.found, checked.about["events"] >= events) == (False, True)
-        source = exported(options.more["export"], {0: events}, ("offset",))
+        source = exported(options.export or "", {0: events}, ("offset",))
         assert table(source)["offset"].to_pylist() == list(range(events))
         found = run_sql(None, own_history, options._replace(subject="select count(*) as events from events"))
         assert list(found.rows) == [{"events": events}]
-        of_buckets = check_in_buckets(InProcess(), partial(exported, options.more["export"], {0: events}))
+        of_buckets = check_in_buckets(InProcess(), partial(exported, options.export or "", {0: events}))
         assert (of_buckets.rows, of_buckets.events) == ([], events)
     with pytest.raises(ArchiveAway, match="cannot be used now"):
-        read_note(options.more["export"])
+        read_note(options.export or "")

@@ -70,11 +70,11 @@ def test_local_replays_find_the_same_damage_as_spark(spark: SparkSession, own_hi
 def test_local_export_equals_spark_export(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
     tables = []
     for name, runner in (("here", InProcess()), ("spark", OnSpark(spark))):
-        outcome(runner, "export", history, Options(more={"export": str(tmp_path / name)}))
+        outcome(runner, "export", history, Options(export=str(tmp_path / name)))
         files = sorted((tmp_path / name).rglob("*.parquet"))
         tables.append(pa.concat_tables([pq.read_table(file) for file in files]).sort_by("offset"))
     assert tables[0].equals(tables[1])
-    checked = outcome(InProcess(), "invariants", history, Options(more={"export": str(tmp_path / "here")}))
+    checked = outcome(InProcess(), "invariants", history, Options(export=str(tmp_path / "here")))
     assert not checked["found"]
 
 

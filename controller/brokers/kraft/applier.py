@@ -66,12 +66,7 @@ class BatchApplier:
     """Applies the batches of the metadata log in order. `first` is the event with which an empty event log begins."""
 
     def __init__(
-        self,
-        node: QuorumNode,
-        files: QuorumFiles,
-        log: EventLog,
-        projector: MetadataProjector,
-        first: SettingsChanged,
+        self, node: QuorumNode, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged
     ) -> None:
         self.applied = 0
         """The metadata log below this offset is in the event log, or held in an open transaction."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import filterfalse
+from secrets import token_hex  # noqa: TID251 - for the name of a file
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
 import duckdb
@@ -49,11 +51,13 @@ _CLUSTER = arrow_schema(
 """The columns of the events of which `broker_spans` and `cluster_spans` are made."""
 _SUMMARIZED = pa.unify_schemas([RUNS, _CLUSTER])
 _SCHEMA = arrow_schema(COLUMNS)
-FOUND = pa.unify_schemas(
-    [_SCHEMA, pa.schema([("check", pa.string()), ("seen", pa.string()), ("expected", pa.string()),
-                                       ("times", pa.int64()), ("at_end", pa.bool_())])]
+FOUND = arrow_schema(
+    (*rules.COLUMNS, "times", "at_end"), check=pa.string(), seen=pa.string(), expected=pa.string(), times=pa.int64(),
+    at_end=pa.bool_(),
 )  # fmt: skip
-"""The rows that a bucket returns: violations, and `carried_events` (`check` is null)."""
+"""A violation."""
+_OF_BUCKET = FOUND.append(pa.field("carried", pa.string()))
+"""The rows that a bucket returns: violations, and one with the file of its `carried_events`."""
 Events = Callable[[Sequence[str]], Source]
 """The events of a log, with some of their columns."""
 
@@ -71,8 +75,12 @@ class Result(NamedTuple):
     read: int | None = None
 
 
-Save = Callable[[duckdb.DuckDBPyConnection, Result], None]
-"""Stores the result of a check, with `log.events`, `offset_runs` and `carried_events` of its database."""
+class Save(NamedTuple):
+    """Stores the result of a check in a folder: `write` gets the database, with `log.events`, `offset_runs` and
+    `carried_events`."""
+
+    folder: str
+    write: Callable[[duckdb.DuckDBPyConnection, Result], None]
 
 
 def check(
@@ -107,7 +115,7 @@ def check_here(
     with history_of(source.rows(), source.schema) as history:
         result = check(history, wanted, limit)
         if save is not None:
-            save(history, result)
+            save.write(history, result)
     return result
 
 
@@ -119,7 +127,8 @@ def check_in_buckets(
     save: Save | None = None,
 ) -> Result:
     """Check events in buckets of the shards. This process runs the queries of views that need the whole log, such as
-    `broker_spans`. Raises ReplayError."""
+    `broker_spans`. Each task writes its `carried_events` to a file, because Java is slow with rows of lists. Raises
+    ReplayError."""
     every = tuple(wanted) or invariants()
     whole = [one._replace(queries=tuple(filter(rules.is_of_the_log, one.queries))) for one in every]
     rest = [one._replace(queries=tuple(filterfalse(rules.is_of_the_log, one.queries))) for one in every]
@@ -128,19 +137,22 @@ def check_in_buckets(
         return _result(history, rules.violations(history, whole, limit))
 
     def checked(bucket: duckdb.DuckDBPyConnection) -> Batches:
-        yield pa.RecordBatch.from_pylist(list(rules.violations(bucket, rest, limit)), schema=FOUND)
+        rows = list(rules.violations(bucket, rest, limit))
         if save is not None:
-            carried = bucket.sql("from carried_events").to_arrow_table().cast(_SCHEMA)
-            yield from pa.concat_tables([carried, FOUND.empty_table()], promote_options="default").to_batches()
+            rows.append({"carried": f"{place}/{token_hex(8)}.parquet"})
+            bucket.execute("copy (from carried_events) to ? (format parquet)", [rows[-1]["carried"]])
+        yield pa.RecordBatch.from_pylist(rows, schema=_OF_BUCKET)
 
-    result, found = in_buckets(runner, events, of_the_log, checked, FOUND, _columns(wanted))
-    result = result._replace(rows=[*result.rows, *found.filter(found["check"].is_valid()).to_pylist()])
-    if save is not None:
-        with history_of([], _SCHEMA) as history:
-            history.register("offset_runs", result.runs)
-            history.register("carried_events", found.filter(found["check"].is_null()).select(COLUMNS))
-            history.execute(f"drop table log.events; create view log.events as {events(COLUMNS).rows()}")
-            save(history, result)
+    with TemporaryDirectory(prefix="_carried-", dir=None if save is None else save.folder) as place:
+        result, found = in_buckets(runner, events, of_the_log, checked, _OF_BUCKET, _columns(wanted))
+        rows = found.to_pylist()
+        result = result._replace(rows=[*result.rows, *(row for row in rows if row["carried"] is None)])
+        if save is not None:
+            with history_of([], _SCHEMA) as history:
+                history.register("offset_runs", result.runs)
+                history.read_parquet([row["carried"] for row in rows if row["carried"]]).create_view("carried_events")
+                history.execute(f"drop table log.events; create view log.events as {events(COLUMNS).rows()}")
+                save.write(history, result)
     return result
 
 

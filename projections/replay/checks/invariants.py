@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from events.logs.archive.store import Folder, open_store
-from projections.replay.checks.checking import Result, check_here, check_in_buckets
+from projections.replay.checks.checking import Result, Save, check_here, check_in_buckets
 from projections.replay.checks.growth import check_growth, rules_hash, write_checkpoint
 from projections.replay.checks.rules import Found, Invariant, check_queries, invariants, read_invariants, together
 from projections.replay.export import check_export, events_from, export, exported
@@ -44,22 +43,21 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay invariants`: check the log up to a point in time. Each violation is a row; `found` is
     true if there is one. Raises ReplayError.
 
-    `options.more` may have `export`, a folder with an export, which is updated first. The checks run on it. From the
-    second run on, only topics with new events are checked. It may have `checks`, a file of more invariants. Then all
-    topics are checked.
+    An export in `options.export` is updated first, and the checks run on it. From the second run on, only topics with
+    new events are checked; but all topics with `options.checks`, a file of more invariants.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
     ends = ends_of(ref, options.at)
     check = check_here if isinstance(runner, InProcess) else partial(check_in_buckets, runner)
-    place = open_store(options.more["export"]) if "export" in options.more else None
-    if not isinstance(place, Folder) or "checks" in options.more:
+    place = open_store(options.export) if options.export else None
+    if not isinstance(place, Folder) or options.checks:
         checked = check(events_from(runner, ref, ends, options), wanted, limit)
     else:
         folder = place.url
         notes = export(runner, ref, folder, ends).values()
         rules = rules_hash(",".join(note.cluster_id for _, note in notes))
         checked = check_growth(folder, ends, rules) or check(
-            partial(exported, folder, ends), save=partial(write_checkpoint, folder, rules)
+            partial(exported, folder, ends), save=Save(folder, partial(write_checkpoint, folder, rules))
         )
     found = together(checked.rows, wanted, limit)
     about = {"events": checked.events, "violations": {one.check: one.times for one in found}}
@@ -68,8 +66,7 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
 
 
 def _rules(options: Options) -> tuple[Invariant, ...]:
-    file = options.more.get("checks")
-    return (*invariants(), *(read_invariants(Path(file)) if file else ()))
+    return (*invariants(), *(read_invariants(options.checks) if options.checks else ()))
 
 
 def _table(found: Sequence[Found], wanted: Sequence[Invariant]) -> Table:

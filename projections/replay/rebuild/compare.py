@@ -72,26 +72,25 @@ Key = tuple[int, str]
 
 def check_compare(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that both sides are named. Raises ReplayError."""
-    if isinstance(ref, KafkaRef) and "data" not in options.more:
+    if isinstance(ref, KafkaRef) and options.data is None:
         raise ReplayError(
             "the events topic holds no state to compare with: name --data DIR, the data folder of a gateway or worker"
         )
-    if isinstance(ref, LogRef) and "data" in options.more:
+    if isinstance(ref, LogRef) and options.data is not None:
         raise ReplayError("--data is for a log in Kafka: a data directory has its own live state")
 
 
 def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay compare`: compare both sides of every topic; `found` is true if a topic differs.
 
-    For a log in Kafka, `options.more` names the live side: `data`, the folder of a gateway or worker. Raises
-    ReplayError.
+    For a log in Kafka, `options.data` names the live side, the folder of a gateway or worker. Raises ReplayError.
     """
     if isinstance(ref, LogRef):
         with frozen_log(ref.path) as log:
             end: Ends = {ref.partition: log.next_offset}
             begin = beginning(ref, end, options)
             return begun_at(_with_logs(runner, ref, {ref.partition: log}, end, begin, options), begin, end)
-    data = Path(options.more["data"])
+    data = Path(options.data or "")
     with ExitStack() as opened:
         logs = _logs_in(data, ref, opened)
         ref, ends = _reaching(ref, {partition: log.next_offset for partition, log in logs.items()}, data)

@@ -101,7 +101,6 @@ def _topic_row(log_partition: int, shard: str, topic: Topic) -> Row:
 # --- the sub-command
 
 
-FROM_SCRATCH = "from_scratch"
 check_rebuild = check_new
 
 
@@ -125,8 +124,8 @@ def rebuilt(runner: Runner, ref: Ref, ends: Ends, begin: Beginning = AT_FIRST) -
 
 
 def beginning(ref: Ref, ends: Ends, options: Options) -> Beginning:
-    """The newest intact snapshot, unless `options.more` says `from_scratch`. Raises ReplayError."""
-    return AT_FIRST if options.more.get(FROM_SCRATCH) else newest_snapshot(ref, ends)
+    """The newest intact snapshot, unless `options.from_scratch`. Raises ReplayError."""
+    return AT_FIRST if options.from_scratch else newest_snapshot(ref, ends)
 
 
 def begun_at(outcome: Outcome, begin: Beginning, ends: Ends) -> Outcome:

@@ -72,7 +72,7 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay redecide`: decide every request up to `options.at` again; `found` is true if one
     differs. The rows are the first differences in log order; not all, if there are very many. Raises ReplayError."""
     ends = ends_of(ref, options.at)
-    trusted, reports = _recorded_policies(ref, ends) if options.more.get("recorded_policies") else ({}, [])
+    trusted, reports = _recorded_policies(ref, ends) if options.recorded_policies else ({}, [])
     runner.ship(policy_modules(",".join(trusted.values())))
     count, causes, found = decided_again(runner, ref, ends, frozenset(trusted))
     otherwise = causes.total()
@@ -104,18 +104,20 @@ def decided_again(
     in log order. Raises ReplayError.
     """
     job = partial(_of_bucket, release=RELEASE, trusted=trusted)
-    rows = fold_requests(runner, ref, ends, job, _SCHEMA, start=start, begin=begin).to_pylist()
-    causes = Counter[str]()
-    for row in rows:
-        if row["shard"] is None and row["why"] is not None:
-            causes[row["why"]] += row["times"]
-    found = [{name: row[name] for name in _DIFFERENCE.names} for row in rows if row["shard"] is not None]
-    found.sort(key=itemgetter("log_partition", "offset", "shard"))
-    return sum(row["times"] for row in rows if row["why"] is None), causes, found
+    requests, causes, found = 0, Counter[str](), list[dict[str, Any]]()
+    for row in fold_requests(runner, ref, ends, job, _SCHEMA, start=start, begin=begin).to_pylist():
+        requests += row["requests"]
+        causes.update({one["why"]: one["times"] for one in row["causes"]})
+        found += row["found"]
+    return requests, causes, sorted(found, key=itemgetter("log_partition", "offset", "shard"))
 
 
 _DIFFERENCE = arrow_schema(Difference.__struct_fields__, recorded=pa.string(), now=pa.string(), why=pa.string())
-_SCHEMA = _DIFFERENCE.append(pa.field("times", pa.int64()))
+_CAUSE = pa.struct([("why", pa.string()), ("times", pa.int64())])
+_SCHEMA = pa.schema(
+    [("requests", pa.int64()), ("causes", pa.list_(_CAUSE)), ("found", pa.list_(pa.struct(list(_DIFFERENCE))))]
+)
+"""The result of a bucket of the shards: the number of requests, the causes of differences, and the differences."""
 
 
 def _recorded_policies(ref: Ref, ends: Ends) -> tuple[dict[Pairs, str], list[str]]:
@@ -160,9 +162,8 @@ def _judged(request: RecordedRequest, policies: Policies) -> RecordedRequest:
 
 
 def _of_bucket(decided: Iterable[RecordedRequest], release: str, trusted: Collection[Pairs]) -> Iterator[Row]:
-    """A row of _SCHEMA for each difference, for each cause with its count, and for the number of requests. `trusted`
-    are the settings whose recorded policies judge again."""
-    requests, causes = 0, Counter[str]()
+    """A row of _SCHEMA. `trusted` are the settings whose recorded policies judge again."""
+    requests, causes, differences = 0, Counter[str](), list[Row]()
     with closing(Policies()) as policies:
         for recorded in decided:
             requests += 1
@@ -173,12 +174,10 @@ def _of_bucket(decided: Iterable[RecordedRequest], release: str, trusted: Collec
             if request.command != recorded.command:
                 found = replace(found, why=OTHER_VERDICT)
             if causes.total() < DIFFERENCES_PER_BUCKET_MAX:
-                yield (*msgspec.structs.astuple(found), None)
+                differences.append(msgspec.structs.astuple(found))
             why = found.why if found.why in causes or len(causes) < CAUSES_PER_BUCKET_MAX else "other causes"
             causes[why] += 1
-    for why, count in causes.items():
-        yield (*[None] * 6, why, None, count)
-    yield (*[None] * 8, requests)
+    yield requests, list(causes.items()), differences
 
 
 def _lines(causes: Counter[str], found: Sequence[Mapping[str, Any]], limit: int) -> Iterator[str]:

@@ -16,7 +16,6 @@ data source: for a Python data source Spark starts three more processes, which a
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shutil
@@ -27,11 +26,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from socket import gethostname
-from tempfile import TemporaryFile, gettempdir, mkdtemp
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -41,8 +40,6 @@ from projections.replay.runner import PLACE, SHARD, Batches, Function, Source
 DEFAULT_MASTER = "local[*]"
 CONNECT = "sc://"
 JAVA_AT_LEAST = 17
-_CODE = f"topicwright-code-{gethostname()}"
-"""The prefix of folders with code for workers; the process id follows."""
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 calls itself 1.8
 _PACKAGES = ("controller", "events", "projections")
 _JAVA_OPTIONS = "-XX:+UseParallelGC"
@@ -124,35 +121,18 @@ def is_connect(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def ship(session: SparkSession, roots: Iterable[Path] = (), name: str = "topicwright-code") -> None:
-    """Send the code in these files and folders (by default this project's) to the workers of a session. Needed only for
-    sessions that `spark_session` did not make."""
-    _remove_stale_code()
-    folder = mkdtemp(prefix=f"{_CODE}-{os.getpid()}-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch the zip whenever they join
-    code = zipped(roots or [root for package in _PACKAGES for root in roots_of(package)], Path(folder) / f"{name}.zip")
-    if is_connect(session):
-        session.addArtifacts(str(code), pyfile=True)
-    else:
-        session.sparkContext.addPyFile(str(code))
-
-
-def _remove_stale_code() -> None:
-    """Remove the code folders of replays that were killed."""
-    for left in Path(gettempdir()).glob(f"{_CODE}-*-*"):
-        number = left.name.split("-")[-2]
-        if number.isdecimal() and not _is_running(int(number)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_running(process_id: int) -> bool:
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # a process of another user
-    return True
+def ship(session: SparkSession, modules: Iterable[str] = _PACKAGES, name: str = "topicwright-code") -> None:
+    """Send the code of these packages and modules (by default this project's) to the workers of a session. Needed only
+    for sessions that `spark_session` did not make."""
+    with TemporaryDirectory() as temporary:
+        # executors fetch the zip whenever they join, so it lies in a folder that Spark removes when it ends
+        folder = Path(temporary if is_connect(session) else SparkFiles.getRootDirectory(), "zip")
+        folder.mkdir(exist_ok=True)
+        code = zipped([root for module in modules for root in roots_of(module)], folder / f"{name}.zip")
+        if is_connect(session):
+            session.addArtifacts(str(code), pyfile=True)
+        else:
+            session.sparkContext.addPyFile(str(code))
 
 
 def check_java() -> None:
@@ -267,6 +247,5 @@ class OnSpark:
         if master.startswith(("local[", "local,")):
             return
         for name in modules:
-            roots = roots_of(name)
-            if not any("site-packages" in root.parts for root in roots):
-                ship(self._session, roots, name)
+            if not any("site-packages" in root.parts for root in roots_of(name)):
+                ship(self._session, [name], name)

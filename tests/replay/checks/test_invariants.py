@@ -17,7 +17,7 @@ from events.catalog import CreateRequested, CreationRefused, Recorded, TopicCrea
 from events.codec import decode_event
 from events.logs.log import LogCorrupted
 from projections.replay.checks import checking
-from projections.replay.checks.checking import Result, check, check_here, check_in_buckets
+from projections.replay.checks.checking import Result, Save, check, check_here, check_in_buckets
 from projections.replay.checks.growth import FILE, write_checkpoint
 from projections.replay.checks.history import COLUMNS, history_of
 from projections.replay.checks.invariants import CHECKS, check_invariants, run_invariants
@@ -288,7 +288,7 @@ def test_a_check_that_cannot_run_is_rejected_before_spark_starts(
     file = tmp_path / "own.sql"
     file.write_text(text)
     with pytest.raises(ReplayError, match=why):
-        check_invariants(history, Options(more={"checks": str(file)}))
+        check_invariants(history, Options(checks=file))
 
 
 @pytest.mark.parametrize("runner", ["here", "in_buckets"])
@@ -305,7 +305,7 @@ def test_own_checks_read_every_column_of_the_events(history: LogRef, tmp_path: P
 def test_a_check_across_topics_runs_locally(history: LogRef, tmp_path: Path) -> None:
     file = tmp_path / "own.sql"
     file.write_text(OWN[0][0])
-    options = Options(local=True, more={"checks": str(file)})
+    options = Options(local=True, checks=file)
     check_invariants(history, options)
     assert run_invariants(InProcess(), history, options).found
 
@@ -317,7 +317,7 @@ def exported_log(folder: Path, log: Sequence[Recorded], events: int) -> Outcome:
     """Update an export to the first `events` events of a log, and check it."""
     if not (folder / "log").exists():
         written(folder / "log", log)
-    options = Options(more={"export": str(folder / "export")}, at=str(events - 1), all_rows=True)
+    options = Options(export=str(folder / "export"), at=str(events - 1), all_rows=True)
     return run_invariants(InProcess(), LogRef(str(folder / "log"), folder / "log"), options)
 
 
@@ -347,7 +347,9 @@ def test_a_check_in_buckets_writes_the_same_checkpoint(tmp_path: Path) -> None:
 
     def checkpoint(name: str, check: Any) -> list[list[Any]]:
         (folder := tmp_path / name).mkdir()
-        assert check(events, save=partial(write_checkpoint, str(folder), "rules")).rows != []
+        save = Save(str(folder), partial(write_checkpoint, str(folder), "rules"))
+        assert check(events, save=save).rows != []
+        assert [file.name for file in folder.iterdir()] == [FILE], "the files of the buckets are removed"
         with duckdb.connect(folder / FILE) as stored:
             tables = ("carried", "requests", "runs", "found")
             return [stored.sql(f"from {table} order by all").fetchall() for table in tables]

@@ -197,15 +197,15 @@ def test_a_backtest_covers_the_requests_of_all_log_partitions(in_kafka: KafkaRef
 
 def test_an_export_has_a_folder_for_each_log_partition(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = run_export(InProcess(), in_kafka, Options(at="30", more={"export": str(out)}))
+    first = run_export(InProcess(), in_kafka, Options(at="30", export=str(out)))
     added = [row["added"] for row in first.rows]
     assert added == [31, 32], "up to the end of the command"
-    second = run_export(InProcess(), in_kafka, Options(more={"export": str(out)}))
+    second = run_export(InProcess(), in_kafka, Options(export=str(out)))
     assert [row["added"] for row in second.rows] == [len(part) - n for part, n in zip(parts, added, strict=True)]
     ends = ends_of(in_kafka)
     stored = [row for batch in exported(str(out), ends, tuple(COLUMNS)).batches() for row in batch.to_pylist()]
     assert sorted(stored, key=lambda row: (row["log_partition"], row["offset"])) == rows(in_kafka, ends)
-    checked = run_invariants(InProcess(), in_kafka, Options(more={"export": str(out)}))
+    checked = run_invariants(InProcess(), in_kafka, Options(export=str(out)))
     assert not checked.found, "\n".join(checked.lines)
 
 

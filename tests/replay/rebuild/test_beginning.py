@@ -18,7 +18,7 @@ from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
-from projections.replay.rebuild.rebuild import FROM_SCRATCH, beginning, run_rebuild
+from projections.replay.rebuild.rebuild import beginning, run_rebuild
 from projections.replay.redecide.backtest import count_effects, tally
 from projections.replay.redecide.whatif import WhatIf
 from projections.replay.runner import InProcess
@@ -26,8 +26,6 @@ from projections.replay.shards import AT_FIRST, newest_snapshot, rows_of
 from projections.replay.spark.session import OnSpark
 from tests.events.logs.rocksdb_folders import flip
 from tests.replay.history import open_log
-
-SCRATCH = {FROM_SCRATCH: True}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +53,7 @@ def test_rebuild_from_a_snapshot_equals_rebuild_from_scratch(spark: SparkSession
     with frozen_log(kept.path) as log:
         end = log.next_offset
     for at, began in ((None, second), (str(end - 1), second), (str(first + 1), first), (str(first - 1), first)):
-        whole = run_rebuild(InProcess(), kept, Options(at=at, more=SCRATCH, all_rows=True))
+        whole = run_rebuild(InProcess(), kept, Options(at=at, from_scratch=True, all_rows=True))
         quick = run_rebuild(InProcess() if at else OnSpark(spark), kept, Options(at=at, all_rows=True))
         assert quick.rows == whole.rows, f"at {at}"
         assert quick.about["snapshot_offset"] == began - 1
@@ -70,7 +68,7 @@ def test_rebuild_before_the_first_snapshot_reads_all_events(kept: LogRef) -> Non
     first, second = newest_of(kept)
     assert newest_snapshot(kept, {0: first - 1}) is AT_FIRST
     assert newest_snapshot(kept, {0: second - 1}).offset == first
-    assert beginning(kept, {0: second}, Options(more=SCRATCH)) is AT_FIRST
+    assert beginning(kept, {0: second}, Options(from_scratch=True)) is AT_FIRST
 
 
 def test_compare_from_scratch_does_not_trust_a_wrong_snapshot(kept: LogRef, tmp_path: Path) -> None:
@@ -96,7 +94,7 @@ def test_compare_from_scratch_does_not_trust_a_wrong_snapshot(kept: LogRef, tmp_
     trusting = run_compare(InProcess(), ref, Options())
     assert trusting.found, "a wrong snapshot is found"
     assert any("--from-scratch" in line for line in trusting.lines)
-    assert not run_compare(InProcess(), ref, Options(more=SCRATCH)).found
+    assert not run_compare(InProcess(), ref, Options(from_scratch=True)).found
 
 
 def test_a_damaged_snapshot_is_skipped(kept: LogRef, tmp_path: Path) -> None:

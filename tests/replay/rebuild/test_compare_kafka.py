@@ -52,7 +52,7 @@ def data(history: LogRef, tmp_path: Path) -> Path:
 
 def against(folder: Path) -> Options:
     """Compare with a folder."""
-    return Options(more={"data": str(folder)})
+    return Options(data=str(folder))
 
 
 def test_gateway_folders_match_the_events_topic(in_kafka: KafkaRef, data: Path) -> None:

@@ -84,7 +84,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
 
 
 def redecided(log: LogRef) -> Outcome:
-    return run_redecide(InProcess(), log, Options(more={"recorded_policies": True}))
+    return run_redecide(InProcess(), log, Options(recorded_policies=True))
 
 
 def test_recorded_policies_judge_again_under_the_recorded_settings(log: Write) -> None:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 from pyspark.sql import SparkSession
 
 from projections.replay.outcome import ReplayError, message_of
 from projections.replay.spark.session import (
-    _CODE,
-    _remove_stale_code,
     check_java,
     is_connect,
     roots_of,
@@ -87,17 +83,6 @@ def test_packages_and_modules_are_zipped_for_spark_workers(tmp_path: Path) -> No
     assert needed <= set(names)
     assert {name.split("/")[0] for name in names} == {"events", "projections", "lone.py"}
     assert not [name for name in names if "__pycache__" in name]
-
-
-def test_code_archives_of_killed_replays_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Popen(["true"]) as ended:
-        ended.wait()
-    left, used, other = (tmp_path / f"{_CODE}-{one}-x" for one in (ended.pid, os.getpid(), "some"))
-    for folder in (left, used, other):
-        folder.mkdir()
-    _remove_stale_code()
-    assert {*tmp_path.iterdir()} == {used, other}
 
 
 def test_an_exception_of_a_spark_worker_is_reported_in_one_line() -> None:
